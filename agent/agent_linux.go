@@ -35,8 +35,8 @@ type agent struct {
 	log     *slog.Logger
 }
 
-// Run runs the agent of a version with the configuration at path until ctx ends, which is not an error. There is one
-// agent for each state directory.
+// Run runs the agent with the configuration at path until ctx ends, which is not an error. version is the agent's own.
+// Only one agent can run per state directory.
 func Run(ctx context.Context, path, version string, log *slog.Logger) error {
 	c, err := config.Read(path)
 	if err != nil {
@@ -65,13 +65,13 @@ func Run(ctx context.Context, path, version string, log *slog.Logger) error {
 	}
 }
 
-// ending says why an agent has ended: ctx has, or something is to be done next.
+// ending says why an agent has stopped: because ctx ended, or because there is something to do next.
 type ending struct {
-	moved     bool               // the host is another management cluster's
-	candidate *upgrade.Candidate // is to be tried in its place
+	moved     bool               // the host belongs to another management cluster now
+	candidate *upgrade.Candidate // to try in place of this agent
 }
 
-// runLocked is runEnrolled with the lock of the state directory.
+// runLocked calls runEnrolled while it holds the lock of the state directory.
 func runLocked(ctx context.Context, dir, path string, u *upgrading, log *slog.Logger) (ending, error) {
 	unlock, err := lock(filepath.Join(dir, "agent.lock"))
 	if err != nil {
@@ -81,7 +81,7 @@ func runLocked(ctx context.Context, dir, path string, u *upgrading, log *slog.Lo
 	return runEnrolled(ctx, path, u, log)
 }
 
-// runEnrolled works for one management cluster, until ctx ends, the host has moved to another one, or there is another
+// runEnrolled works for one management cluster until ctx ends, the host has moved to another one, or there is another
 // agent to try.
 func runEnrolled(ctx context.Context, path string, u *upgrading, log *slog.Logger) (ending, error) {
 	version := u.version
@@ -95,7 +95,7 @@ func runEnrolled(ctx context.Context, path string, u *upgrading, log *slog.Logge
 	tokens, err := token.Open(c.TokenPath(), func() (string, error) {
 		now, _, err := enrolled(path)
 		if now.Server != c.Server || now.CAData != c.CAData {
-			return "", err // a token is shown to its own management cluster only
+			return "", err // send a token only to its own management cluster
 		}
 		return now.Token, err
 	})
@@ -123,8 +123,8 @@ func runEnrolled(ctx context.Context, path string, u *upgrading, log *slog.Logge
 	return next, nil
 }
 
-// enrolled reads the configuration that counts: that of the file at path, or of the management cluster that the host
-// has moved to since it was written.
+// enrolled returns the effective configuration: the one in the file at path, or that of the management cluster that the
+// host has moved to since the file was written.
 func enrolled(path string) (config.Config, handover.Store, error) {
 	c, err := config.Read(path)
 	if err != nil {
@@ -138,8 +138,8 @@ func enrolled(path string) (config.Config, handover.Store, error) {
 	return c, store, err
 }
 
-// enroll finds out what the host is. The network may come up after the agent, so it is tried until it works or ctx
-// ends.
+// enroll finds out what the host is. It retries until that works or ctx ends, because the network may come up after the
+// agent.
 func (a *agent) enroll(ctx context.Context) error {
 	pauses := backoff.Backoff{Spread: backoff.FleetSpread}
 	for {
@@ -154,7 +154,7 @@ func (a *agent) enroll(ctx context.Context) error {
 	}
 }
 
-// serve runs all parts until one of them has something that is to be done next, or ctx ends.
+// serve runs all parts until one of them has something to do next, or ctx ends.
 func (a *agent) serve(ctx context.Context, f *handover.Follower) (next ending) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -177,7 +177,7 @@ func (a *agent) serve(ctx context.Context, f *handover.Follower) (next ending) {
 	})
 	parts.Wait()
 	if next.moved {
-		next.candidate = nil // of the plane that the host has left
+		next.candidate = nil // belongs to the plane that the host has left
 	}
 	return next
 }
@@ -212,13 +212,13 @@ func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower)
 	}
 }
 
-// bundleVersions lists the bundles for the report, which holds 64.
+// bundleVersions returns the bundles for the report, which holds at most 64.
 func bundleVersions(dir string) ([]string, error) {
 	versions, err := bundle.Versions(dir)
 	return versions[:min(len(versions), 64)], err
 }
 
-// lock makes sure that there is one agent only. The lock ends with the process.
+// lock makes sure that only one agent runs. The kernel releases the lock when the process exits.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// beatPause is the time between two heartbeats, give or take a tenth.
+// beatPause is the time between two heartbeats, varied by up to a tenth.
 const beatPause = 10 * time.Second
 
-// beat renews the Lease until ctx ends, and looks now and then whether the facts changed.
+// beat renews the Lease until ctx ends, and occasionally checks whether the facts have changed.
 func (a *agent) beat(ctx context.Context) {
 	failed := backoff.Backoff{First: time.Second, Max: beatPause, Spread: backoff.FleetSpread}
 	for n := 1; ; n++ {
@@ -40,7 +40,7 @@ func (a *agent) beat(ctx context.Context) {
 	}
 }
 
-// collect puts the facts into the report.
+// collect updates the facts in the report.
 func (a *agent) collect() error {
 	found, err := facts.Collect(a.config.Server, a.config.Local)
 	if err != nil {

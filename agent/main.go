@@ -16,12 +16,12 @@ import (
 	"github.com/capstan-dev/capstan/agent/preflight"
 )
 
-// softMemory is how much memory Go's runtime tries to stay below, in bytes. The pages of the program itself, 11 MiB,
-// come on top: together they stay below 30 MiB (TestTheAgentNeeds30MiB).
+// softMemory is the memory, in bytes, that Go's runtime tries not to exceed. The pages of the program itself need
+// another 11 MiB; together they stay below 30 MiB (TestTheAgentNeeds30MiB).
 const softMemory = 16 << 20
 
-// limitMemory makes the runtime collect early and give memory back, unless the environment says otherwise. A hundred
-// agents may run on one machine. They allocate little, so collecting it often is cheap.
+// limitMemory makes the runtime collect garbage early and return memory, unless the environment overrides this. A
+// hundred agents may run on one machine, and each allocates little, so frequent collections are cheap.
 func limitMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(40)
@@ -31,8 +31,8 @@ func limitMemory() {
 	}
 }
 
-// Main is the program capstan-agent of a version. It returns the exit code: 0 when it was asked to stop, has enrolled,
-// or misses nothing; 1 on an error or if something is missing, 2 for wrong arguments.
+// Main runs the program capstan-agent and returns its exit code: 0 if it was asked to stop, has enrolled, or found
+// nothing missing; 1 on an error or if something is missing; 2 for wrong arguments. version is the program's version.
 func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "enroll" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

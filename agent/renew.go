@@ -15,21 +15,21 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// renewPause is how long the agent sleeps at most before it looks whether its token is due: somebody may have written
-// another one into the configuration.
+// renewPause is the longest time between two checks whether the token is due for renewal: somebody may have put another
+// one into the configuration.
 const renewPause = time.Minute
 
-// epochs passes the epoch of the host from the watch, which shows it, to renew, which gets a token of it.
+// epochs passes the host's epoch from the watch, which shows it, to renew, which gets a token for it.
 type epochs struct {
 	mu    sync.Mutex
-	shown bool // an epoch was shown
+	shown bool // whether the watch has shown an epoch
 	epoch int64
 	wake  chan struct{} // holds at most one
 }
 
 func newEpochs() *epochs { return &epochs{wake: make(chan struct{}, 1)} }
 
-// see takes what the watch shows; nil if the host was deleted.
+// see records what the watch shows; nil if the host was deleted.
 func (e *epochs) see(host *v1beta2.CapstanHost) {
 	if host == nil {
 		return
@@ -52,8 +52,8 @@ func (e *epochs) get() (epoch int64, shown bool) {
 	return e.epoch, e.shown
 }
 
-// renew keeps the token fresh, and of the host's present epoch, until ctx ends. It waits for the watch to show which
-// epoch that is.
+// renew keeps the token fresh, and bound to the host's present epoch, until ctx ends. It waits for the watch to show
+// the epoch.
 func (a *agent) renew(ctx context.Context) {
 	pauses := backoff.Backoff{First: 300 * time.Millisecond, Max: 5 * time.Minute, Spread: backoff.FleetSpread}
 	unbound := false // the management cluster has no epochs
@@ -92,8 +92,8 @@ func (a *agent) renew(ctx context.Context) {
 	}
 }
 
-// renewNow gets a token that is bound to the Secret of an epoch, keeps it, and reports the epoch. A management cluster
-// of a version before epochs has no such Secret, and all its hosts are in epoch 0: there the token is bound to none.
+// renewNow gets a token bound to the Secret of an epoch, stores it, and reports the epoch. A management cluster older
+// than epochs has no such Secret, and all its hosts are in epoch 0: there renewNow gets an unbound token.
 func (a *agent) renewNow(ctx context.Context, secret string, epoch int64) (unbound bool, err error) {
 	text, err := a.client.RequestToken(ctx, secret)
 	if epoch == 0 && rest.IsCode(err, http.StatusNotFound) {
@@ -114,7 +114,7 @@ func (a *agent) renewNow(ctx context.Context, secret string, epoch int64) (unbou
 	return unbound, nil
 }
 
-// tokenEpoch returns the epoch of the token in use; nil if it is bound to that of none.
+// tokenEpoch returns the epoch that the token in use is bound to, or nil if there is none.
 func (a *agent) tokenEpoch() *int64 {
 	digits, ok := strings.CutPrefix(a.tokens.Secret(), a.config.Host+v1beta2.EpochSecretInfix)
 	epoch, err := strconv.ParseInt(digits, 10, 64)
@@ -124,7 +124,7 @@ func (a *agent) tokenEpoch() *int64 {
 	return &epoch
 }
 
-// advice says what a person can do about an error of the management cluster; empty if that is nothing.
+// advice returns what an administrator can do about an error of the management cluster; empty if nothing.
 func advice(err error) string {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):

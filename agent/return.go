@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// comeBack gets a new token when the server refuses all that the host has, until ctx ends: it was off, or asleep, for
-// longer than they live. It only asks: whether this is still the host is decided by the plane.
+// comeBack gets a new token whenever the server refuses all that the host has, until ctx ends. That happens after the
+// host was off or asleep for longer than the tokens are valid. The plane decides whether this is still the same host.
 func (a *agent) comeBack(ctx context.Context) {
 	if a.config.Enrolment == "" {
 		return
@@ -30,7 +30,7 @@ func (a *agent) comeBack(ctx context.Context) {
 		if err := a.comeBackNow(ctx, last); err != nil && ctx.Err() == nil {
 			a.log.Warn("the host could not come back", "error", err, "advice", returnAdvice(err))
 		}
-		// Also after a success: what the server refuses at once is not asked for without end.
+		// Wait after a success too, so that tokens that the server refuses at once are not requested endlessly.
 		_ = pauses.Wait(ctx)
 	}
 }
@@ -47,7 +47,7 @@ func (a *agent) comeBackNow(ctx context.Context, last string) error {
 	return nil
 }
 
-// returnAdvice says what a person can do about an error of a return.
+// returnAdvice returns what an administrator can do about a failed return.
 func returnAdvice(err error) string {
 	var refusal *enrolment.Refusal
 	if errors.As(err, &refusal) && !refusal.Retry {

@@ -12,13 +12,13 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// upgrading knows when the agent may be replaced, and when one that is on trial has passed.
+// upgrading knows when the agent may be replaced, and when an agent on trial has passed.
 type upgrading struct {
 	version, program string
-	trial            *upgrade.Trial // nil: it is on none
+	trial            *upgrade.Trial // nil: not on trial
 
 	mu      sync.Mutex
-	allowed bool // by the host, as it was seen last
+	allowed bool // by the host's policy, as last seen
 	beat    bool // a heartbeat was accepted
 	shown   bool // the management cluster shows this version's report
 }
@@ -27,7 +27,7 @@ func newUpgrading(version, program string, trial *upgrade.Trial) *upgrading {
 	return &upgrading{version: version, program: program, trial: trial}
 }
 
-// see takes what the watch shows; nil if the host was deleted.
+// see records what the watch shows; nil if the host was deleted.
 func (u *upgrading) see(host *v1beta2.CapstanHost) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -38,7 +38,7 @@ func (u *upgrading) see(host *v1beta2.CapstanHost) {
 	u.pass()
 }
 
-// beaten takes that a heartbeat was accepted.
+// beaten records that a heartbeat was accepted.
 func (u *upgrading) beaten() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -52,8 +52,8 @@ func (u *upgrading) pass() {
 	}
 }
 
-// may reports whether the agent may be replaced now: there is nothing that it is in the midst of. It could be ended
-// anyway, but what it does would take longer.
+// may reports whether the agent may be replaced now because it is not in the middle of anything. Stopping it would
+// always be safe, but would make its work take longer.
 func (u *upgrading) may(r v1beta2.AgentReport) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -62,10 +62,10 @@ func (u *upgrading) may(r v1beta2.AgentReport) bool {
 	return u.allowed && u.beat && u.shown && !bootstraps && !cleans && r.HandOver == nil
 }
 
-// next returns an agent that is to be tried in the place of this one; nil when ctx ends.
+// next returns an agent to try in place of this one, or nil when ctx ends.
 func (u *upgrading) next(ctx context.Context, a *agent) *upgrade.Candidate {
 	if u.trial != nil {
-		return nil // the one before ends it, whatever comes of the trial
+		return nil // the previous agent ends the trial, whatever the result
 	}
 	upgrader := upgrade.Upgrader{
 		Config: a.config, Version: u.version, Program: u.program, Log: a.log,
@@ -74,7 +74,8 @@ func (u *upgrading) next(ctx context.Context, a *agent) *upgrade.Candidate {
 	return upgrader.Next(ctx)
 }
 
-// replace tries another agent in the place of this one. It doesn't return if that has passed: then it is this process.
+// replace tries another agent in place of this one. If the trial passes, replace does not return, because the new agent
+// takes over this process.
 func replace(ctx context.Context, c *upgrade.Candidate, path string, log *slog.Logger) error {
 	args := []string{"--config", path}
 	err := upgrade.Try(ctx, c, args, upgrade.TrialLimit, log)

@@ -1,8 +1,8 @@
 // Package apply does what cloud-config asks for: files, users, time servers, disks and mounts.
 //
-// Each operation may be repeated after a crash at any point. What it changes is remembered, so that cleaning finds it:
-// files through package originals, everything else as notes in the journal under the Key constants. Errors that may be
-// shown are faults; they never quote the data.
+// Each operation can be repeated after a crash at any point. The package records what it changes so that cleaning
+// finds it: files through package originals, everything else as notes in the journal under the Key constants. Errors
+// that may be shown are faults; they never quote the data.
 package apply
 
 import (
@@ -16,39 +16,40 @@ import (
 	"github.com/capstan-dev/capstan/agent/undo"
 )
 
-// Keys of notes about what was changed besides files.
+// Keys of notes about changes other than files.
 const (
 	// KeyUser and KeyGroup are users and groups that did not exist before.
 	KeyUser, KeyGroup = "user", "group"
-	// KeyMount is the mount point of a mount, KeySwap the device of a swap area, both in fstab.
+	// KeyMount is the mount point of a mount and KeySwap the device of a swap area; both are in fstab.
 	KeyMount, KeySwap = "mount", "swap"
-	// KeyDisk is a disk that was partitioned, KeyFilesystem a device on which a file system was made.
+	// KeyDisk is a disk that was partitioned; KeyFilesystem is a device that was formatted.
 	KeyDisk, KeyFilesystem = "disk", "filesystem"
 )
 
-// keyAppend is the size of a file before it was appended to.
+// keyAppend is the size of a file before data was appended to it.
 const keyAppend = "append"
 
-// Host is the host that is changed.
+// Host is the host to change.
 type Host struct {
-	// Local is true on a host that is a namespace of another machine: it has neither disks nor a clock of its own, and
+	// Local is true on a host that is a namespace of another machine: it has no disks and no clock of its own, and
 	// possibly only one user.
 	Local bool
-	// Log gets the output of commands and what is worth knowing.
+	// Log receives the output of commands and anything worth knowing.
 	Log *command.Log
-	// Undo keeps files as they were.
+	// Undo keeps the originals of files.
 	Undo *undo.Keeper
-	// Notes remember the rest; a journal.
+	// Notes record everything else; a journal.
 	Notes undo.Notes
 }
 
-// run runs a command with its output in the log.
+// run runs a command and logs its output.
 func (h *Host) run(ctx context.Context, args ...string) error {
 	h.Log.Printf("+ %q", args)
 	return command.Command{Args: args, Output: h.Log}.Run(ctx)
 }
 
-// chown changes the owner. Where the host has only one user, as in a user namespace with one id, all files are root's.
+// chown changes the owner. Where the host has only one user, as in a user namespace with one id, all files belong to
+// root.
 func (h *Host) chown(path string, uid, gid int) error {
 	err := os.Lchown(path, uid, gid)
 	if h.Local && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM)) {
@@ -58,7 +59,7 @@ func (h *Host) chown(path string, uid, gid int) error {
 	return err
 }
 
-// restart restarts the first of the units that exists.
+// restart restarts the first unit that exists.
 func (h *Host) restart(ctx context.Context, units ...string) error {
 	var errs []error
 	for _, unit := range units {

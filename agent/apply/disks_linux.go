@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Disks partitions disks. A disk that has something on it is left alone, unless the data says overwrite.
+// Disks partitions disks. It leaves a disk with content alone, unless the data says overwrite.
 func (h *Host) Disks(ctx context.Context, disks []cloudconfig.Disk) error {
 	if h.Local && len(disks) > 0 {
 		return fault.New(nil, "a local host has no disks of its own; take diskSetup out of the machine's configuration")
@@ -65,7 +65,7 @@ func (h *Host) disk(ctx context.Context, d cloudconfig.Disk) error {
 	return waitForDevice(ctx, partition(d.Device, len(d.Parts)))
 }
 
-// partitions returns the script for sfdisk. id is that of the table.
+// partitions returns the script for sfdisk. id identifies the partition table.
 func partitions(d cloudconfig.Disk, size int64, id string) string {
 	label := "dos"
 	if d.Table == "gpt" {
@@ -78,7 +78,7 @@ func partitions(d cloudconfig.Disk, size int64, id string) string {
 	sum := 0
 	for i, p := range d.Parts {
 		sum += p.Percent
-		// The last one takes what is left when nothing shall be left: percentages of a disk are not exact.
+		// If the partitions add up to the whole disk, the last one takes the rest: percentages are not exact.
 		if i < len(d.Parts)-1 || sum < 100 {
 			fmt.Fprintf(&b, "size=%dMiB, ", max(1, size*int64(p.Percent)/100>>20))
 		}
@@ -87,7 +87,7 @@ func partitions(d cloudconfig.Disk, size int64, id string) string {
 	return b.String()
 }
 
-// partitionType returns a type as sfdisk takes it; the codes of MBR have other names in GPT.
+// partitionType returns a type in sfdisk's notation; GPT has other names for the codes of MBR.
 func partitionType(table, code string) string {
 	code = strings.ToLower(code)
 	if table != "gpt" {
@@ -148,7 +148,7 @@ func (h *Host) filesystem(ctx context.Context, f cloudconfig.Filesystem) error {
 	return h.noteContent(ctx, device)
 }
 
-// decide returns whether the file system is to be made on a device, given what is found there.
+// decide reports whether to make the file system on a device, given what is on it.
 func decide(f cloudconfig.Filesystem, found content) (bool, error) {
 	switch {
 	case found.kind == "" && found.table == "":
@@ -163,8 +163,8 @@ func decide(f cloudconfig.Filesystem, found content) (bool, error) {
 	return false, fault.New(nil, "there is something else on the device; wipe it, or set overwrite")
 }
 
-// choose returns the device for the file system, and what is on it. "auto" is the partition that has the file system
-// already, or else the first one that is empty, or else the first one.
+// choose returns the device for the file system, and what is on it. "auto" means the partition that already has the
+// file system, else the first empty one, else the first one.
 func choose(ctx context.Context, f cloudconfig.Filesystem) (string, content, error) {
 	candidates := []string{f.Device}
 	switch number, err := strconv.Atoi(f.Partition); {
@@ -195,7 +195,7 @@ func choose(ctx context.Context, f cloudconfig.Filesystem) (string, content, err
 	return candidates[best], contents[best], nil
 }
 
-// mkfs returns the command that makes a file system. It does not ask: that is decided before.
+// mkfs returns the command that makes a file system. It never prompts: decide has already decided.
 func mkfs(f cloudconfig.Filesystem, device string) []string {
 	program, label := "mkfs."+f.Type, "-L"
 	var args []string
@@ -216,7 +216,7 @@ func mkfs(f cloudconfig.Filesystem, device string) []string {
 	return append(append([]string{program}, args...), device)
 }
 
-// content is what is found on a device; id is the identifier of the file system, or else of the partition table.
+// content is what is on a device; id identifies the file system, or else the partition table.
 type content struct{ kind, label, table, id string }
 
 func (c content) any() bool { return c != content{} }
@@ -229,7 +229,7 @@ func probe(ctx context.Context, device string) (content, error) {
 	var out strings.Builder
 	err := command.Command{Args: []string{"blkid", "-p", "-o", "export", device}, Output: &out}.Run(ctx)
 	var status *command.StatusError
-	if errors.As(err, &status) && status.Status == 2 { // nothing is found
+	if errors.As(err, &status) && status.Status == 2 { // blkid found nothing
 		return content{}, nil
 	}
 	if err != nil {
@@ -261,10 +261,10 @@ func parseProbe(text string) content {
 	return c
 }
 
-// partition returns the path of a disk's partition. A disk whose name ends in a digit has a p in between.
+// partition returns the path of a disk's partition. If the disk's name ends in a digit, a p separates the two.
 func partition(disk string, number int) string {
 	if resolved, err := filepath.EvalSymlinks(disk); err == nil {
-		disk = resolved // names such as /dev/disk/by-id/x have other partitions
+		disk = resolved // /dev/disk/by-id/x and the like name partitions differently
 	}
 	separator := ""
 	if last := disk[len(disk)-1]; last >= '0' && last <= '9' {
@@ -273,7 +273,7 @@ func partition(disk string, number int) string {
 	return disk + separator + strconv.Itoa(number)
 }
 
-// partitionsOf returns the partitions of a disk that the kernel knows, in their order.
+// partitionsOf returns the partitions of a disk that the kernel knows, in order.
 func partitionsOf(disk string) []string {
 	resolved, err := filepath.EvalSymlinks(disk)
 	if err != nil {
@@ -304,7 +304,7 @@ func deviceSize(device string) (int64, error) {
 	return f.Seek(0, io.SeekEnd)
 }
 
-// waitForDevice waits until the kernel and udev have made a device.
+// waitForDevice waits until the kernel and udev have created a device.
 func waitForDevice(ctx context.Context, device string) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// Files writes files in their order. step is the name of the step that this is part of.
+// Files writes files in order. step is the name of the bootstrap step.
 func (h *Host) Files(step string, files []cloudconfig.File) error {
 	for i, f := range files {
 		if err := h.file(fmt.Sprintf("%s %d %s", step, i, f.Path), f); err != nil {
@@ -27,7 +27,7 @@ func (h *Host) Files(step string, files []cloudconfig.File) error {
 	return nil
 }
 
-// file writes one file. id identifies it among all that are written for a claim.
+// file writes one file. id identifies it among all files written for a claim.
 func (h *Host) file(id string, f cloudconfig.File) error {
 	path, err := target(f.Path)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *Host) file(id string, f cloudconfig.File) error {
 		err = h.chown(path, uid, gid)
 	}
 	if err == nil {
-		err = os.Chmod(path, f.Mode) // after chown, which takes setuid away
+		err = os.Chmod(path, f.Mode) // after chown, which clears setuid
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -64,8 +64,7 @@ func (h *Host) file(id string, f cloudconfig.File) error {
 	return err
 }
 
-// replace writes a file so that it is always whole, except where something else is bound to the file and it can't be
-// replaced.
+// replace writes a file atomically, unless something else is bind-mounted on it, so that it can't be replaced.
 func replace(path string, file cloudconfig.File) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".capstan-*")
 	if err != nil {
@@ -86,7 +85,7 @@ func replace(path string, file cloudconfig.File) error {
 	return fill(bound, file)
 }
 
-// fill writes the content into f at its offset, and closes f. It is on disk when it returns nil.
+// fill writes the content to f at its offset and closes f. If it returns nil, the content is on disk.
 func fill(f *os.File, file cloudconfig.File) error {
 	content, err := file.Open()
 	if err == nil {
@@ -98,7 +97,7 @@ func fill(f *os.File, file cloudconfig.File) error {
 	return errors.Join(err, f.Close())
 }
 
-// appendTo appends to a file. The size before is noted first, so that a repetition does not append twice.
+// appendTo appends to a file. It first notes the file's size, so that a repetition does not append twice.
 func (h *Host) appendTo(id, path string, file cloudconfig.File) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -136,19 +135,19 @@ func (h *Host) sizeBefore(id string) (int64, bool) {
 	return 0, false
 }
 
-// target follows links, also one whose end does not exist yet.
+// target follows links, even to a path that does not exist yet.
 func target(path string) (string, error) {
 	for range 40 {
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
 			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 			if err != nil {
-				return path, nil // the folder does not exist yet
+				return path, nil // the directory does not exist yet
 			}
 			return filepath.Join(dir, filepath.Base(path)), nil
 		}
 		if err != nil {
-			return path, nil // who writes it will say what is wrong
+			return path, nil // writing the file will report what is wrong
 		}
 		link, err := os.Readlink(path)
 		if err != nil {
@@ -162,7 +161,7 @@ func target(path string) (string, error) {
 	return "", syscall.ELOOP
 }
 
-// owner returns the ids of a user and a group given by name or number; empty means root.
+// owner returns the ids of a user and a group, given by name or number; empty means root.
 func owner(name, group string) (uid, gid int, err error) {
 	if name != "" && name != "root" {
 		if uid, err = strconv.Atoi(name); err != nil {

@@ -17,29 +17,29 @@ import (
 	"github.com/capstan-dev/capstan/agent/undo"
 )
 
-// keyIdentity is what tells a device apart from others: names such as /dev/sdb may be given to other disks at each
-// boot.
+// keyIdentity is the key of notes that identify a device: a name such as /dev/sdb may mean another disk after a reboot.
 const keyIdentity = "identity"
 
-// Where the kernel lists block devices, and where udev has links that are named after the hardware; a test has its own.
+// blockFolder is where the kernel lists block devices; linkFolder is where udev puts links named after the hardware.
+// Tests replace both.
 var blockFolder, linkFolder = "/sys/class/block", "/dev/disk/by-id"
 
-// identity is a note about a device of KeyDisk or KeyFilesystem. It is written before the device is changed: once
-// without ID, and once more with the one that its content is to have. Where the program that makes the content takes
-// none, that one is written after it.
+// identity is a note about a device of KeyDisk or KeyFilesystem. It is written before the device changes: first without
+// ID, then with the ID that the new content will have. If the program that creates the content accepts no ID, the
+// second note follows afterwards.
 type identity struct {
-	// Device is its path in the other note.
+	// Device is the device's path in the other note.
 	Device string `json:"device"`
-	// Links are those of the whole disk; none if udev can't tell the disk from others. Partition is its number, 0 for the
-	// disk.
+	// Links are the links to the whole disk; empty if udev can't identify the disk. Partition is the partition's
+	// number, or 0 for the whole disk.
 	Links     []string `json:"links,omitempty"`
 	Partition int      `json:"partition,omitempty"`
-	// ID is an identifier of content that was made, or was about to be.
+	// ID identifies content that was created or was about to be.
 	ID string `json:"id,omitempty"`
 }
 
-// noteDevice notes that a device is about to be changed. id is the identifier that its content is going to have; empty
-// if that isn't known yet. It is new, so a note of content that was never made names no other device.
+// noteDevice notes that a device is about to change. id is the identifier that its content will have, or empty if that
+// isn't known yet. The identifier is new, so even if the content is never created, the note matches no other device.
 func (h *Host) noteDevice(key, device, id string) error {
 	if err := h.noteIdentity(hardware(device)); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (h *Host) noteDevice(key, device, id string) error {
 	return h.Notes.Note(key, device)
 }
 
-// newUUID returns a random identifier, as blkid shows those of Linux file systems and GPT.
+// newUUID returns a random UUID, in the form in which blkid shows those of Linux file systems and GPT.
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -60,7 +60,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// tableID returns a new identifier for a partition table, as blkid shows it: MBR has the first eight digits only.
+// tableID returns a new identifier for a partition table, in the form in which blkid shows it; MBR has only the first
+// eight digits.
 func tableID(table string) string {
 	id := newUUID()
 	if table != "gpt" {
@@ -69,8 +70,8 @@ func tableID(table string) string {
 	return id
 }
 
-// filesystemID returns a new identifier for a file system, and the options with which mkfs takes it; none if it takes
-// none, or the data chooses one.
+// filesystemID returns a new identifier for a file system and the mkfs options that set it. Both are empty if mkfs has
+// no such option, or if the data sets an identifier itself.
 func filesystemID(f cloudconfig.Filesystem) (id string, options []string) {
 	chosen := func(option string) bool { return strings.HasPrefix(option, "-U") || strings.Contains(option, "uuid") }
 	if slices.ContainsFunc(f.Options, chosen) {
@@ -86,8 +87,8 @@ func filesystemID(f cloudconfig.Filesystem) (id string, options []string) {
 	return "", nil
 }
 
-// noteContent notes what a device has on it after it was changed. With no identifier noted, here or before, cleaning
-// leaves a device for a person that has no links.
+// noteContent notes what is on a device after it changed. If a device has neither links nor a noted identifier,
+// cleaning can't tell whether it is the one, and leaves it to a person.
 func (h *Host) noteContent(ctx context.Context, device string) error {
 	found, err := probe(ctx, device)
 	if err != nil || found.id == "" {
@@ -131,9 +132,9 @@ func hardware(device string) identity {
 	return i
 }
 
-// Made returns the paths that the devices have now on which partitions or file systems were made, in the order in which
-// they were. unknown are paths of devices that have data, and of which it isn't known whether they are the ones. Notes
-// of older agents have names only, which are believed.
+// Made returns the current paths of the devices that were partitioned or formatted, in the order in which that
+// happened. unknown lists devices that have data but may be other ones than noted. Notes of older agents contain only
+// names, which Made trusts.
 func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err error) {
 	known := map[string][]identity{}
 	for _, value := range notes.Notes(keyIdentity) {
@@ -160,8 +161,9 @@ func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err e
 	return paths, unknown, nil
 }
 
-// locate returns the present paths of what was noted as device: more than one if the name changed hands while the step
-// was repeated. sure is false if the device that has the name now has data and may be another one.
+// locate returns the current paths of the device that was noted under this name. There are several if the name moved to
+// another device while the step was repeated. sure is false if the device that has the name now contains data and may
+// be another one.
 func locate(ctx context.Context, device string, known []identity) (found []string, sure bool) {
 	var ids []string
 	lost := false
@@ -193,7 +195,7 @@ func locate(ctx context.Context, device string, known []identity) (found []strin
 	return found, false
 }
 
-// linked returns the disk that the links lead to now; empty if none does.
+// linked returns the disk that the links currently lead to; empty if none leads anywhere.
 func linked(links []string) string {
 	for _, link := range links {
 		if disk, err := filepath.EvalSymlinks(link); err == nil {

@@ -19,10 +19,10 @@ import (
 
 const fstab = "/etc/fstab"
 
-// fstabMark is the option that marks our lines of fstab. Options that start with x- mean nothing to the kernel.
+// fstabMark is the option that marks our lines in fstab. The kernel ignores options that start with x-.
 const fstabMark = "x-capstan"
 
-// Mounts enters mounts into fstab and mounts them.
+// Mounts adds mounts to fstab and mounts them.
 func (h *Host) Mounts(ctx context.Context, mounts []cloudconfig.Mount) error {
 	lines, err := regular.Read(fstab, 1<<20)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -65,14 +65,14 @@ func (h *Host) mount(ctx context.Context, m cloudconfig.Mount) error {
 	if mounted(point) {
 		return nil
 	}
-	// The kernel lists it by this path.
+	// The kernel lists the mount under this path.
 	if err := h.Notes.Note(KeyMount, point); err != nil {
 		return err
 	}
 	if err := h.run(ctx, "mount", "-t", m.Type, "-o", m.Options, m.Source, point); err != nil {
 		return fault.New(err, "mounting it")
 	}
-	if !mounted(point) { // with option nofail, a missing device is no error to mount
+	if !mounted(point) { // with option nofail, mount does not report a missing device
 		return fault.New(nil, "it is not mounted; is its device there?")
 	}
 	return nil
@@ -92,7 +92,7 @@ func swapped(source string) bool {
 	return err == nil && strings.Contains("\n"+string(data), "\n"+path+" ")
 }
 
-// addMounts returns fstab with our lines: those of before are replaced.
+// addMounts returns fstab with our lines, which replace earlier ones.
 func addMounts(text string, mounts []cloudconfig.Mount) string {
 	text = RemoveMounts(text)
 	if text != "" && !strings.HasSuffix(text, "\n") {

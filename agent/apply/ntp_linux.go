@@ -9,16 +9,16 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// timeClient is a program that sets the clock: where its settings go, and its units.
+// timeClient is a program that sets the clock, with the path of its settings and its units.
 type timeClient struct {
 	installed string // a path that exists if it is installed
 	file      string
-	add       bool // the settings are added to the file, which is the program's own
+	add       bool // append the settings to the file, which belongs to the program
 	units     []string
 	settings  func(*cloudconfig.NTP) string
 }
 
-// timeClients in the order of preference: whoever installed chrony means it to be used.
+// timeClients are in order of preference: whoever installed chrony wants it to be used.
 var timeClients = []timeClient{
 	{"/etc/chrony/conf.d", "/etc/chrony/conf.d/capstan.conf", false, []string{"chrony", "chronyd"}, chrony},
 	{"/etc/chrony.conf", "/etc/chrony.conf", true, []string{"chronyd", "chrony"}, chrony},

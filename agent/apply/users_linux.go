@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// Users creates users, their groups, passwords, rules for sudo and keys. A user that exists is not created again, but
-// gets the rest.
+// Users creates users with their groups, passwords, sudo rules and keys. A user that already exists is not created
+// again, but gets the rest.
 func (h *Host) Users(ctx context.Context, users []cloudconfig.User) error {
 	for i, u := range users {
 		if err := h.user(ctx, u); err != nil {
@@ -45,7 +45,7 @@ func (h *Host) user(ctx context.Context, u cloudconfig.User) error {
 		return fault.New(err, "it doesn't exist after it was created")
 	}
 	if u.HashedPassword != "" {
-		// Over stdin: arguments can be seen by everybody.
+		// Pass it on stdin, because everybody can see arguments.
 		set := command.Command{Args: []string{"chpasswd", "-e"}, Stdin: u.Name + ":" + u.HashedPassword + "\n", Output: h.Log}
 		if err := set.Run(ctx); err != nil {
 			return fault.New(err, "setting its password")
@@ -64,7 +64,7 @@ func (h *Host) user(ctx context.Context, u cloudconfig.User) error {
 	return h.home(account, u.SSHKeys)
 }
 
-// groups creates the groups of a user that don't exist.
+// groups creates those of a user's groups that don't exist.
 func (h *Host) groups(ctx context.Context, u cloudconfig.User) error {
 	for _, group := range append([]string{u.PrimaryGroup}, u.Groups...) {
 		if group == "" {
@@ -83,8 +83,8 @@ func (h *Host) groups(ctx context.Context, u cloudconfig.User) error {
 	return nil
 }
 
-// useradd returns the command that creates a user. The home is made by home, because useradd fails where it can't
-// change the owner.
+// useradd returns the command that creates a user. The method home creates the home directory, because useradd fails
+// where it can't change the owner.
 func useradd(u cloudconfig.User) []string {
 	args := []string{"useradd", "--no-create-home", "--no-log-init"}
 	add := func(option, value string) {
@@ -101,7 +101,7 @@ func useradd(u cloudconfig.User) []string {
 	return append(args, u.Name)
 }
 
-// sudoers returns the file with a user's rules. Sudo ignores files whose names have a dot.
+// sudoers returns the file with a user's rules. Sudo ignores files whose names contain a dot.
 func sudoers(u cloudconfig.User) cloudconfig.File {
 	var rules strings.Builder
 	for _, rule := range u.Sudo {
@@ -111,7 +111,7 @@ func sudoers(u cloudconfig.User) cloudconfig.File {
 	return cloudconfig.File{Path: "/etc/sudoers.d/" + name, Content: []byte(rules.String()), Mode: 0o440}
 }
 
-// home makes the home of a user, with the keys that may log in.
+// home creates a user's home directory, with the keys that may log in.
 func (h *Host) home(account *user.User, keys []string) error {
 	uid, err1 := strconv.Atoi(account.Uid)
 	gid, err2 := strconv.Atoi(account.Gid)
@@ -138,7 +138,7 @@ func (h *Host) home(account *user.User, keys []string) error {
 	dir := filepath.Join(account.HomeDir, ".ssh")
 	path := filepath.Join(dir, "authorized_keys")
 	for _, p := range []string{dir, path} {
-		// The user may have put a link there, and root must not follow it.
+		// The user may have put a link there, which root must not follow.
 		if info, err := os.Lstat(p); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return fault.New(nil, "its .ssh or authorized_keys is a link")
 		}

@@ -1,12 +1,12 @@
-// Package baseline remembers what a host was before a claim, and names what differs afterwards.
+// Package baseline records the state of a host before a claim, and lists what differs afterwards.
 //
 // A baseline is one compressed file. Its first line is the state of the running system: processes, sockets, mounts,
-// network and packet filter. The others are the files of the system, in the order of a walk, so that two walks are
-// compared line by line and neither is held in memory.
+// network and packet filter. The other lines are the files of the system, in the order of a walk, so that two walks
+// can be compared line by line without holding either in memory.
 //
-// What a comparison does not look at: the contents of files outside [digestTrees] (their owner, mode, size and times
-// count, and the time of the last change of an inode can't be set), ordinary files in [volatileTrees], firmware, and
-// whatever a program with root hides from the kernel's own answers.
+// A comparison does not cover the contents of files outside [digestTrees] (their owner, mode, size and times count, and
+// nobody can set an inode's change time), ordinary files in [volatileTrees], firmware, and anything that a program
+// running as root hides from the kernel's own answers.
 package baseline
 
 import (
@@ -30,28 +30,28 @@ import (
 // timeLimit bounds taking a baseline, and comparing with one.
 const timeLimit = 2 * time.Minute
 
-// longestLine bounds a line of the file, in bytes: a path has 4096 at most, and each may take four.
+// longestLine bounds a line of the file, in bytes: a path has at most 4096 bytes, each of which may take four.
 const longestLine = 1 << 20
 
-// mostFound bounds what a comparison remembers. A report names fewer.
+// mostFound bounds how many differences a comparison collects. A report lists fewer.
 const mostFound = 1000
 
-// Host is the host to look at.
+// Host is the host to examine.
 type Host struct {
-	// Root is the root directory; "/" but in tests.
+	// Root is the root directory; "/" except in tests.
 	Root string
-	// Own are the agent's own directories, which are not looked at.
+	// Own are the agent's own directories, which are skipped.
 	Own []string
-	// Known reports whether a file is as it was before, by a copy of it: its times may differ. May be nil.
+	// Known reports whether a file equals a kept copy of its original; only its times may differ. May be nil.
 	Known func(path string) bool
-	// Shared says that what is mounted read-only belongs to the machine that a local host is a part of: it changes
-	// without the host, and the host can't change it.
+	// Shared says that read-only mounts belong to the machine that a local host is part of: they change independently
+	// of the host, which can't change them.
 	Shared bool
-	// Packages accepts files that the host's package database records, if it has changed since.
+	// Packages accepts changed files that match the host's package database, if the database has changed since.
 	Packages bool
 }
 
-// Take writes the baseline of the host to path, unless there is one, and returns its digest.
+// Take writes the baseline of the host to path, unless one exists, and returns its digest.
 func (h Host) Take(ctx context.Context, path string) (digest string, err error) {
 	if digest, err := Digest(path); !errors.Is(err, fs.ErrNotExist) {
 		return digest, err
@@ -81,7 +81,7 @@ func (h Host) Take(ctx context.Context, path string) (digest string, err error) 
 	return Digest(path)
 }
 
-// Digest returns the digest of a baseline: SHA-256, in base64 for URLs.
+// Digest returns the digest of a baseline: SHA-256, in URL-safe base64.
 func Digest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -118,8 +118,8 @@ func (h Host) write(ctx context.Context, to io.Writer) error {
 	return errors.Join(out.Flush(), packed.Close())
 }
 
-// Compare names what the host has now, or has not any more, against the baseline at path. The most dangerous comes
-// first. Nothing means that no difference was found.
+// Compare lists how the host differs from the baseline at path: what was added, removed or changed. The most dangerous
+// differences come first. An empty result means that Compare found none.
 func (h Host) Compare(ctx context.Context, path string) (found []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
@@ -155,7 +155,7 @@ func (h Host) compare(ctx context.Context, f io.Reader) ([]string, error) {
 	return append(now.since(before), describe(files)...), nil
 }
 
-// open reads the state of the running system from a baseline, and returns the lines that follow.
+// open reads the state of the running system from a baseline, and returns the remaining lines.
 func open(f io.Reader) (lines *bufio.Scanner, before state, err error) {
 	packed, err := gzip.NewReader(bufio.NewReader(f))
 	if err != nil {
@@ -169,13 +169,13 @@ func open(f io.Reader) (lines *bufio.Scanner, before state, err error) {
 	return lines, before, json.Unmarshal(lines.Bytes(), &before)
 }
 
-// change is a file that is not as it was.
+// change is a file that has changed.
 type change struct {
 	path        string
-	before, now *entry // nil: it is not there
+	before, now *entry // nil: the file does not exist
 }
 
-// compareFiles walks through the host and the lines of the baseline together.
+// compareFiles walks the host and the lines of the baseline in parallel.
 func (h Host) compareFiles(ctx context.Context, lines *bufio.Scanner) ([]change, error) {
 	var changes []change
 	add := func(c change) {
@@ -218,7 +218,7 @@ func (h Host) compareFiles(ctx context.Context, lines *bufio.Scanner) ([]change,
 	return changes, err
 }
 
-// order compares paths as a walk meets them: what is in a directory comes directly after it.
+// order compares paths in the order of a walk: the contents of a directory come directly after it.
 func order(a, b string) int {
 	return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
 }

@@ -19,47 +19,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// digestTrees are the directories and files whose contents count, and whose times don't: what decides who may log in,
-// what runs at boot and on a schedule, and what is loaded into every program.
+// digestTrees are the directories and files that are compared by contents and not by times: they decide who may log in,
+// what runs at boot and on a schedule, and what every program loads.
 var digestTrees = []string{
 	"/etc", "/root/.ssh", "/var/spool/cron", "/var/spool/at", "/var/lib/systemd/linger", "/usr/local/lib/systemd",
 	"/usr/lib/systemd", "/lib/systemd", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
 }
 
-// volatileTrees change while a host does nothing. Only files with rights of their own count there, and devices.
+// volatileTrees change even while a host is idle. Only devices and files with special privileges count there.
 var volatileTrees = []string{"/tmp", "/var", "/run", "/dev", "/home", "/root", "/mnt", "/media"}
 
-// systemTrees count although they are in a volatile one.
+// systemTrees count although they are inside a volatile tree.
 var systemTrees = []string{
 	"/root/.ssh", "/root/.profile", "/root/.bashrc", "/root/.bash_profile", "/root/.config/systemd", "/var/spool/cron",
 	"/var/spool/at", "/var/lib/systemd/linger", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
 }
 
-// unsteady are files of digestTrees that the system itself writes.
+// unsteady are files of digestTrees that the system itself rewrites.
 var unsteady = []string{
 	"/etc/mtab", "/etc/adjtime", "/etc/.updated", "/etc/.pwd.lock", "/etc/passwd-", "/etc/group-", "/etc/shadow-",
 	"/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
 }
 
-// notWalked are file systems without files of the host: the kernel's own, and those of other computers.
+// notWalked are file systems that contain no files of the host: the kernel's own, and those of other computers.
 var notWalked = []string{
 	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "bpf", "tracefs", "debugfs", "securityfs", "pstore",
 	"efivarfs", "hugetlbfs", "autofs", "configfs", "fusectl", "binfmt_misc", "rpc_pipefs", "nfs", "nfs4", "cifs", "ceph",
 	"9p", "nsfs", "selinuxfs",
 }
 
-// entry is a file as a baseline has it.
+// entry is a file as a baseline records it.
 type entry struct {
 	path string
-	// meta are kind, mode, owner, size and times; digest is of the contents, where they count.
+	// mode to ctime are the metadata; digest covers the contents, where they count.
 	mode           uint32
 	uid, gid       uint32
 	size           int64
 	mtime, ctime   int64
-	digest, rights string // rights are the capabilities of a program, in hexadecimal
+	digest, rights string // rights are the capabilities of a program, in hex
 }
 
-// write writes a line.
+// write writes the entry as a line.
 func (e entry) write(to io.Writer) error {
 	_, err := fmt.Fprintf(to, "%s %o %d %d %d %d %d %s %s\n", strconv.Quote(e.path), e.mode, e.uid, e.gid, e.size,
 		e.mtime, e.ctime, dash(e.digest), dash(e.rights))
@@ -73,7 +73,7 @@ func dash(s string) string {
 	return s
 }
 
-// parse reads a line.
+// parse parses a line.
 func parse(line string) (e entry, err error) {
 	quoted, err := strconv.QuotedPrefix(line)
 	if err != nil {
@@ -91,14 +91,14 @@ func parse(line string) (e entry, err error) {
 	return e, nil
 }
 
-// differs reports whether a file is not what it was.
+// differs reports whether a file has changed.
 func (e entry) differs(now entry) bool {
 	if e.mode != now.mode || e.uid != now.uid || e.gid != now.gid || e.rights != now.rights {
 		return true
 	}
 	switch {
 	case e.mode&unix.S_IFMT == unix.S_IFDIR:
-		return false // what is in it counts
+		return false // its contents are entries of their own
 	case e.digest != "" || now.digest != "":
 		return e.digest != now.digest
 	default:
@@ -106,7 +106,7 @@ func (e entry) differs(now entry) bool {
 	}
 }
 
-// privileged reports whether a file gives rights to who runs it, or is a device.
+// privileged reports whether a file is a device or gives privileges to whoever runs it.
 func (e entry) privileged() bool {
 	switch e.mode & unix.S_IFMT {
 	case unix.S_IFBLK, unix.S_IFCHR:
@@ -130,7 +130,7 @@ func (h Host) walk(ctx context.Context, see func(entry) error) error {
 		path := h.inside(full)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || under(path, volatileTrees) {
-				return nil // gone meanwhile, or nobody's business, or of a user that a local host does not have
+				return nil // deleted meanwhile, irrelevant, or owned by a user unknown to a local host
 			}
 			return err
 		}
@@ -153,7 +153,7 @@ func (h Host) walk(ctx context.Context, see func(entry) error) error {
 	})
 }
 
-// skipped returns the directories that are not walked, and files that are not looked at.
+// skipped returns the directories and files to skip.
 func (h Host) skipped() (map[string]bool, error) {
 	skipped := map[string]bool{}
 	for _, own := range h.Own {
@@ -172,7 +172,7 @@ func (h Host) skipped() (map[string]bool, error) {
 	return skipped, nil
 }
 
-// inside returns the path of a file as the host has it.
+// inside returns the path of a file as seen on the host.
 func (h Host) inside(full string) string {
 	if h.Root == "/" {
 		return full
@@ -191,7 +191,7 @@ func counts(e entry) bool {
 	if under(e.path, systemTrees) || !under(e.path, volatileTrees) {
 		return true
 	}
-	// Devices that the kernel makes come and go.
+	// The kernel's own devices come and go.
 	return e.privileged() &&
 		!(e.path == "/dev" || strings.HasPrefix(e.path, "/dev/") && e.mode&unix.S_IFMT != unix.S_IFREG)
 }
@@ -200,7 +200,7 @@ func under(path string, trees []string) bool {
 	return slices.ContainsFunc(trees, func(t string) bool { return path == t || strings.HasPrefix(path, t+"/") })
 }
 
-// entry looks at a file.
+// entry examines a file.
 func (h Host) entry(path, full string) (entry, error) {
 	info, err := os.Lstat(full)
 	if err != nil {
@@ -218,7 +218,7 @@ func (h Host) entry(path, full string) (entry, error) {
 	switch {
 	case regular && (under(path, digestTrees) || e.privileged()):
 		if e.digest, err = digest(full); errors.Is(err, fs.ErrPermission) {
-			e.digest, err = "unreadable", nil // as above: root reads everything else
+			e.digest, err = "unreadable", nil // as above: root can read everything else
 		}
 	case stat.Mode&unix.S_IFMT == unix.S_IFLNK && under(path, digestTrees):
 		var to string
@@ -229,7 +229,7 @@ func (h Host) entry(path, full string) (entry, error) {
 	return e, err
 }
 
-// capabilities returns the capabilities that a program gets when it is started, in hexadecimal.
+// capabilities returns the capabilities that a program gets when it starts, in hex.
 func capabilities(path string) string {
 	var value [64]byte
 	n, err := unix.Lgetxattr(path, "security.capability", value[:])
@@ -239,7 +239,8 @@ func capabilities(path string) string {
 	return hex.EncodeToString(value[:n])
 }
 
-// digest returns the digest of a file. It never follows a link, and never waits: the file may have become a pipe.
+// digest returns the digest of a file. It never follows a link and never blocks, because a file may have been replaced
+// by a pipe.
 func digest(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -254,11 +255,11 @@ func digest(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// describe names changes, those of files with rights of their own first. Of a directory that is new, or gone, the
-// others in it are not named.
+// describe lists changes, those of privileged files first. It omits the ordinary contents of a directory that is new or
+// gone.
 func describe(changes []change) []string {
 	var first, others []string
-	var within string // the last such directory
+	var within string // the last directory that is new or gone
 	for _, c := range changes {
 		switch {
 		case c.now != nil && c.now.privileged():
@@ -275,7 +276,7 @@ func describe(changes []change) []string {
 	return append(first, others...)
 }
 
-// String names the change.
+// String describes the change.
 func (c change) String() string {
 	switch {
 	case c.now == nil:

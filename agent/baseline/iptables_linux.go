@@ -15,28 +15,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The packet filter of before nftables, with an interface of its own: linux/netfilter_ipv4/ip_tables.h and
-// linux/netfilter_ipv6/ip6_tables.h. Both have the same numbers.
+// The legacy packet filter, which predates nftables, has its own interface: linux/netfilter_ipv4/ip_tables.h and
+// linux/netfilter_ipv6/ip6_tables.h. Both use the same numbers.
 const (
 	getInfo    = 64 // IPT_SO_GET_INFO
 	getEntries = 65 // IPT_SO_GET_ENTRIES
 	nameLength = 32 // XT_TABLE_MAXNAMELEN
 	infoLength = nameLength + 4*13
 	hookCount  = 5
-	// headLength is that of struct ipt_get_entries before the entries, which are aligned to 8 bytes.
+	// headLength is the size of struct ipt_get_entries up to the entries, which are aligned to 8 bytes.
 	headLength = nameLength + 8
-	// mostRules bounds the size of a table that is read, in bytes.
+	// mostRules bounds the size of a table to read, in bytes.
 	mostRules = 64 << 20
 	// accept is the verdict of a chain that lets everything pass.
 	accept = -2 // -NF_ACCEPT - 1
 )
 
-// legacy is one address family of that packet filter.
+// legacy is one address family of the legacy packet filter.
 type legacy struct {
 	name, tables         string
 	family, level        int
-	offsets, counters    int // where an entry has its offsets (target, next), and its counters
-	entry, targetVerdict int // length of an entry without matches and target; where its target has the verdict
+	offsets, counters    int // offsets within an entry: of its offsets (target, next), and of its counters
+	entry, targetVerdict int // length of an entry without matches and target; offset of the verdict in its target
 }
 
 var legacies = []legacy{
@@ -44,14 +44,14 @@ var legacies = []legacy{
 	{"ip6tables", "/proc/self/net/ip6_tables_names", unix.AF_INET6, unix.SOL_IPV6, 140, 152, 168, 32},
 }
 
-// legacyRules returns the tables of the packet filter of before nftables with the digest of what they do. Tables that
-// do nothing don't count: to look at one with a program makes it.
+// legacyRules returns the tables of the legacy packet filter, each with the digest of its rules. Tables that do nothing
+// don't count, because merely listing a table creates it.
 func legacyRules() (map[string]int, error) {
 	all := map[string]int{}
 	for _, l := range legacies {
 		err := eachLine(l.tables, func(string) {})
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			continue // the kernel has none
+			continue // the kernel does not have this table
 		}
 		if err != nil {
 			return nil, err
@@ -74,14 +74,14 @@ func legacyRules() (map[string]int, error) {
 	return all, nil
 }
 
-// does returns the rules of a table without counters; nil if it has none and drops nothing.
+// does returns the rules of a table without counters; nil if the table has none and drops nothing.
 func (l legacy) does(table string) ([]byte, error) {
 	fd, err := unix.Socket(l.family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	for range 10 { // somebody may change it between the two questions
+	for range 10 { // the table may change between the two calls
 		info := make([]byte, infoLength)
 		copy(info[:nameLength-1], table)
 		if err := getsockopt(fd, l.level, getInfo, info); err != nil {
@@ -107,10 +107,10 @@ func (l legacy) does(table string) ([]byte, error) {
 	return nil, unix.EAGAIN
 }
 
-// plain takes the counters out of entries; nil if there are no rules but the policies of the chains, which accept.
+// plain removes the counters from entries; it returns nil if they contain no rules, only chain policies that accept.
 func (l legacy) plain(data []byte, entries, chains int) ([]byte, error) {
 	data = bytes.Clone(data)
-	idle := entries == chains+1 // the last one is the end of the table
+	idle := entries == chains+1 // the last entry marks the end of the table
 	for at := 0; at < len(data); {
 		if at+l.entry > len(data) {
 			return nil, errors.New("an entry is cut off")
@@ -120,7 +120,7 @@ func (l legacy) plain(data []byte, entries, chains int) ([]byte, error) {
 		if next < l.entry || at+next > len(data) || target < l.entry || target+l.targetVerdict > next {
 			return nil, errors.New("an entry is damaged")
 		}
-		// And what is before them, which means nothing outside of the kernel.
+		// Clear the counters, and the bytes before them, which mean nothing outside the kernel.
 		clear(data[at+l.offsets+4 : at+l.counters+16])
 		name := data[at+target+2 : at+target+l.targetVerdict]
 		last := strings.HasPrefix(string(name), "ERROR")
@@ -136,7 +136,7 @@ func (l legacy) plain(data []byte, entries, chains int) ([]byte, error) {
 	return data, nil
 }
 
-// getsockopt asks for an option that is a structure.
+// getsockopt reads an option that is a structure.
 func getsockopt(fd, level, option int, data []byte) error {
 	size := uint32(len(data))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option),

@@ -24,8 +24,8 @@ func links() (map[string]int, error) {
 	return all, err
 }
 
-// addresses returns the addresses that stay. One with a lifetime comes from a DHCP server or a router, and changes; it
-// counts as any address of its network.
+// addresses returns the permanent addresses. An address with a lifetime comes from a DHCP server or a router and may
+// change, so any address in its network counts as the same.
 func addresses() (map[string]int, error) {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	all := map[string]int{}
@@ -35,7 +35,7 @@ func addresses() (map[string]int, error) {
 		}
 		link, err := netlink.LinkByIndex(a.LinkIndex)
 		if err != nil {
-			continue // gone meanwhile
+			continue // deleted meanwhile
 		}
 		text := a.IPNet.String()
 		if a.Flags&unix.IFA_F_PERMANENT == 0 {
@@ -51,7 +51,8 @@ func addresses() (map[string]int, error) {
 	return all, err
 }
 
-// routes returns the routes of all tables, but those that the kernel makes for addresses, and that routers announce.
+// routes returns the routes of all tables, except those that the kernel creates for addresses and those that routers
+// announce.
 func routes() (map[string]int, error) {
 	all := map[string]int{}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -81,7 +82,7 @@ func routes() (map[string]int, error) {
 	return all, nil
 }
 
-// rules returns the tables of the packet filter with the digest of what they do. Tables that do nothing don't count.
+// rules returns the tables of the packet filter, each with the digest of its rules. Tables that do nothing don't count.
 func rules() (map[string]int, error) {
 	c, err := nftables.New()
 	if err != nil {
@@ -90,7 +91,7 @@ func rules() (map[string]int, error) {
 	all := map[string]int{}
 	tables, err := c.ListTables()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return all, nil // the kernel has no nftables, so nobody has left any
+		return all, nil // the kernel has no nftables, so there are no rules
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the packet filter: %w", err)
@@ -113,7 +114,7 @@ func rules() (map[string]int, error) {
 	return all, nil
 }
 
-// does returns what a table does, without counters; empty if that is nothing.
+// does returns the rules of a table, without counters; empty if the table does nothing.
 func does(c *nftables.Conn, table *nftables.Table, chains []*nftables.Chain) (string, error) {
 	var b strings.Builder
 	for _, chain := range chains {

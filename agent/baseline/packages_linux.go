@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dpkg is where Debian's package database is.
+// dpkg is the path of Debian's package database.
 const dpkg = "/var/lib/dpkg"
 
-// generated are files that are made anew from those of the packages, and that no package has.
+// generated are files that are regenerated from packages' files and belong to no package.
 var generated = []string{"/etc/ld.so.cache"}
 
-// packages returns the digest of the package database; empty if the host has none that is known.
+// packages returns the digest of the package database; empty if the host has no known one.
 func (h Host) packages() (string, error) {
 	sum, err := digest(filepath.Join(h.Root, dpkg, "status"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,8 +31,9 @@ func (h Host) packages() (string, error) {
 	return sum, err
 }
 
-// withoutPackages leaves out the changes that the package database records: files with the checksum that it has, and
-// directories and links that a package brought. What has rights of its own stays: a package's script can make anything.
+// withoutPackages drops the changes that the package database explains: files with the recorded checksum, and
+// directories and links that belong to a package. Privileged files stay, because a package's script can create
+// anything.
 func (h Host) withoutPackages(ctx context.Context, changes []change) ([]change, error) {
 	wanted := map[string]bool{}
 	for _, c := range changes {
@@ -53,7 +54,7 @@ func (h Host) withoutPackages(ctx context.Context, changes []change) ([]change, 
 		case slices.Contains(generated, c.path):
 			return true
 		case c.now == nil:
-			return false // a package that was removed leaves no record: somebody has to look
+			return false // a removed package leaves no record, so somebody has to look
 		case sums[c.path] != "":
 			sum, err := checksum(filepath.Join(h.Root, c.path), len(sums[c.path]))
 			return err == nil && sum == sums[c.path] && c.now.uid == 0
@@ -65,11 +66,11 @@ func (h Host) withoutPackages(ctx context.Context, changes []change) ([]change, 
 
 func isFile(e *entry) bool { return e.mode&unix.S_IFMT == unix.S_IFREG }
 
-// recorded returns the checksums of files, and which paths belong to a package, of those that are wanted.
+// recorded looks up the wanted paths: it returns the checksums of files, and which paths belong to a package.
 func (h Host) recorded(wanted map[string]bool) (sums map[string]string, listed map[string]bool, err error) {
 	sums, listed = map[string]string{}, map[string]bool{}
 	note := func(path string) (string, bool) {
-		for _, p := range []string{path, "/usr" + path} { // a file of /lib is one of /usr/lib
+		for _, p := range []string{path, "/usr" + path} { // /lib may be a link to /usr/lib
 			if wanted[p] {
 				return p, true
 			}
@@ -123,8 +124,8 @@ func eachLine(path string, do func(string)) error {
 	return lines.Err()
 }
 
-// checksum returns what a package database has of a file, which has so many digits: MD5, which only tells packages' own
-// files apart here, or SHA-256.
+// checksum returns the checksum of a file in the format of the package database, given its number of digits: MD5 or
+// SHA-256. MD5 is enough here, because it only tells packages' own files apart.
 func checksum(path string, digits int) (string, error) {
 	if digits == 2*sha256.Size {
 		return digest(path)

@@ -16,19 +16,19 @@ import (
 	"github.com/capstan-dev/capstan/internal/environ"
 )
 
-// rpmFiles are where the package database of rpm is, in its three formats.
+// rpmFiles are the paths of rpm's package database, in its three formats.
 var rpmFiles = []string{
 	"/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/usr/lib/sysimage/rpm/Packages.db",
 	"/var/lib/rpm/Packages.db", "/var/lib/rpm/Packages",
 }
 
-// rpmQuery prints the digest and the path of each file of each package. A directory has no digest.
+// rpmQuery prints the digest and the path of each file of each package. Directories have no digest.
 const rpmQuery = "[%{FILEDIGESTS} %{FILENAMES}\\n]"
 
-// rpmLimit bounds the question, which takes seconds on a slow computer.
+// rpmLimit bounds the query, which takes seconds on a slow computer.
 const rpmLimit = time.Minute
 
-// rpmDatabase returns the path of the package database of rpm; empty if the host has none.
+// rpmDatabase returns the path of rpm's package database; empty if the host has none.
 func (h Host) rpmDatabase() string {
 	for _, file := range rpmFiles {
 		if info, err := os.Stat(filepath.Join(h.Root, file)); err == nil && info.Mode().IsRegular() {
@@ -38,7 +38,7 @@ func (h Host) rpmDatabase() string {
 	return ""
 }
 
-// rpmDigest returns the digest of the database with its log, in which the last changes may be.
+// rpmDigest returns the digest of the database and its log, which may hold the latest changes.
 func (h Host) rpmDigest() (string, error) {
 	file := h.rpmDatabase()
 	if file == "" {
@@ -55,8 +55,9 @@ func (h Host) rpmDigest() (string, error) {
 	return sum + log, nil
 }
 
-// recordedByRPM returns the checksums of files, and which paths belong to a package, of those that are wanted. It asks
-// the host's own rpm: a machine that exchanged that is found by the file, which no package vouches for then.
+// recordedByRPM looks up the wanted paths: it returns the checksums of files, and which paths belong to a package. It
+// runs the host's own rpm; if the machine replaced that program, the comparison reports it, because no package vouches
+// for the new file.
 func (h Host) recordedByRPM(
 	ctx context.Context, wanted map[string]bool,
 ) (sums map[string]string, listed map[string]bool, err error) {

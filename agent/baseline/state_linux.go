@@ -18,16 +18,17 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// state is what runs on a host and how it is connected. Each line names one thing; the number is how often it is there.
+// state is what runs on a host and how the host is connected. Each key names one thing; the number counts how often it
+// occurs.
 type state struct {
 	Processes, Sockets, Mounts, Links, Addresses, Routes, Rules, Legacy, Modules map[string]int
-	// Sysctls are settings of the kernel, by their path below /proc/sys.
+	// Sysctls are kernel settings, by their path below /proc/sys.
 	Sysctls map[string]string
 	// Packages is the digest of the package database.
 	Packages string
 }
 
-// look returns the state of the host.
+// look returns the current state of the host.
 func (h Host) look() (s state, err error) {
 	for _, part := range []struct {
 		to   *map[string]int
@@ -54,7 +55,7 @@ func (h Host) look() (s state, err error) {
 	return s, err
 }
 
-// since names what is there now, and was not before. What is not there any more harms nobody who comes next.
+// since lists what was added since before. What has disappeared can't harm the next user.
 func (s state) since(before state) []string {
 	var found []string
 	for _, kind := range []struct {
@@ -83,15 +84,15 @@ func (s state) since(before state) []string {
 	return append(found, s.settings(before)...)
 }
 
-// Passing reports whether all differences may pass by themselves: processes, and sockets, which end with them.
+// Passing reports whether all differences can disappear by themselves: processes, and sockets, which close with them.
 func Passing(found []string) bool {
 	return !slices.ContainsFunc(found, func(f string) bool {
 		return !strings.HasPrefix(f, "process ") && !strings.HasPrefix(f, "socket ")
 	})
 }
 
-// processes returns what runs: program, user and arguments of each process but this one. Where /proc shows other PID
-// namespaces than this one and those in it, only processes of this one count.
+// processes returns the program, user and arguments of each process but this one. If /proc belongs to an outer PID
+// namespace, only processes of this process's own namespace count.
 func processes() (map[string]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -122,7 +123,7 @@ func processes() (map[string]int, error) {
 	return all, nil
 }
 
-// process names the process of a directory in /proc; false if it is a thread of the kernel, a zombie, or gone.
+// process describes the process of a directory in /proc; false if it is a kernel thread, a zombie, or gone.
 func process(dir string) (string, bool) {
 	exe, err := os.Readlink(dir + "/exe")
 	if err != nil {
@@ -137,12 +138,12 @@ func process(dir string) (string, bool) {
 		return "", false
 	}
 	text := strings.Join(strings.Split(strings.TrimRight(string(args), "\x00"), "\x00"), " ")
-	// A program that was replaced by an update of its package still runs.
+	// The program still runs although an update of its package replaced the file.
 	exe = strings.TrimSuffix(exe, " (deleted)")
 	return fmt.Sprintf("%s of uid %d (%s)", exe, stat.Uid, strconv.QuoteToASCII(text[:min(len(text), 200)])), true
 }
 
-// sockets returns where the host listens: TCP, and UDP below the ports that clients get.
+// sockets returns where the host listens: on TCP, and on UDP below the ports for clients.
 func sockets() (map[string]int, error) {
 	low := clientPorts()
 	all := map[string]int{}
@@ -161,7 +162,7 @@ func sockets() (map[string]int, error) {
 				all[fmt.Sprintf("%s %d of uid %s", proto, port, f[7])]++
 			}
 		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the kernel may lack IPv6
 			return nil, err
 		}
 	}
@@ -179,7 +180,7 @@ func clientPorts() int {
 	return 32768
 }
 
-// mounts returns what is mounted, but what the agent has mounted for itself.
+// mounts returns the mounts, except the agent's own.
 func (h Host) mounts() (map[string]int, error) {
 	list, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		return slices.ContainsFunc(h.Own, func(o string) bool { return under(m.Mountpoint, []string{o}) }), false
@@ -191,8 +192,8 @@ func (h Host) mounts() (map[string]int, error) {
 	return all, err
 }
 
-// modules returns the kernel modules that are not the host's own: those that no file below /lib/modules is of. The
-// files themselves are compared as all files are.
+// modules returns the loaded kernel modules that don't come from a file below /lib/modules. Those files are compared
+// like all others.
 func (h Host) modules() (map[string]int, error) {
 	all := map[string]int{}
 	err := eachLine("/proc/modules", func(line string) {
@@ -201,7 +202,7 @@ func (h Host) modules() (map[string]int, error) {
 		}
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return all, nil // a kernel without modules
+		return all, nil // the kernel does not support modules
 	}
 	if err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (h Host) modules() (map[string]int, error) {
 	for _, list := range []string{"modules.dep", "modules.builtin"} {
 		f, err := os.Open(filepath.Join(dir, list))
 		if err != nil {
-			continue // a host that shares the kernel of another one
+			continue // the host shares the kernel of another one
 		}
 		lines := bufio.NewScanner(f)
 		lines.Buffer(make([]byte, 0, 1<<16), longestLine)

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysctlDir is where the kernel shows its settings.
+// sysctlDir is where the kernel exposes its settings.
 const sysctlDir = "/proc/sys"
 
 // sysctlLimit bounds the value of one setting, in bytes.
 const sysctlLimit = 4 << 10
 
-// measured are settings that the kernel counts or makes itself, and what can't be read without effect.
+// measured are settings that the kernel itself counts or changes, and files that have an effect when read.
 var measured = []string{
 	"dev/cdrom", "dev/hpet", "fs/aio-nr", "fs/binfmt_misc", "fs/dentry-state", "fs/file-nr", "fs/inode-nr",
 	"fs/inode-state", "fs/quota", "kernel/acct", "kernel/cap_last_cap", "kernel/hostname", "kernel/domainname",
@@ -28,8 +28,7 @@ var measured = []string{
 	"net/ipv6/route/flush", "net/ipv4/tcp_fastopen_key", "vm/compact_memory", "vm/drop_caches", "vm/stat_refresh",
 }
 
-// sysctls returns the settings of the kernel that can be read, by name. A local host has settings of its own for the
-// network only.
+// sysctls returns the kernel settings that can be read, by name. A local host has only network settings of its own.
 func (h Host) sysctls() (map[string]string, error) {
 	root := sysctlDir
 	if h.Shared {
@@ -40,7 +39,7 @@ func (h Host) sysctls() (map[string]string, error) {
 		name := strings.TrimPrefix(path, sysctlDir+"/")
 		switch {
 		case err != nil:
-			return nil // gone meanwhile, or nobody's business
+			return nil // deleted meanwhile, or irrelevant
 		case under(name, measured) && d.IsDir():
 			return fs.SkipDir
 		case d.IsDir() || under(name, measured):
@@ -54,7 +53,7 @@ func (h Host) sysctls() (map[string]string, error) {
 	return all, err
 }
 
-// readSysctl reads a setting; false if it can't be read, or is none that this host can write: a container has those of
+// readSysctl reads a setting; false if it can't be read, or if this host can't write it: a container shares those of
 // its machine.
 func readSysctl(path string) (string, bool) {
 	info, err := os.Lstat(path)
@@ -70,8 +69,8 @@ func readSysctl(path string) (string, bool) {
 	return strings.TrimRight(string(data), "\n"), err == nil && len(data) <= sysctlLimit
 }
 
-// settings names the settings that are not what they were. Those of interfaces and modules that came since are not: the
-// interface or module is named itself.
+// settings lists the settings that have changed. It omits those of new interfaces and modules, which are listed
+// themselves.
 func (s state) settings(before state) []string {
 	var found []string
 	for name, value := range s.Sysctls {
@@ -83,8 +82,8 @@ func (s state) settings(before state) []string {
 	return found
 }
 
-// RestoreSysctls sets the settings of the kernel to what they were when the baseline at path was taken: kubelet,
-// kube-proxy and network plug-ins change some on every node. What can't be set is found by the next comparison.
+// RestoreSysctls resets kernel settings to their values in the baseline at path: kubelet, kube-proxy and network
+// plug-ins change some on every node. The next comparison reports what can't be reset.
 func (h Host) RestoreSysctls(path string) error {
 	before, err := h.stateAt(path)
 	if err != nil {
@@ -95,7 +94,7 @@ func (h Host) RestoreSysctls(path string) error {
 		return err
 	}
 	var errs []error
-	// Some settings change others: net/ipv4/ip_forward those of each interface. The second round puts these back.
+	// Some settings change others: net/ipv4/ip_forward changes those of each interface. The second round resets these.
 	for range 2 {
 		errs = nil
 		for name, was := range before.Sysctls {

@@ -1,11 +1,10 @@
-// Package bootstrap runs the bootstrap data of a claim, step by step, so that it converges whatever is killed in the
-// middle.
+// Package bootstrap runs the bootstrap data of a claim, step by step, so that it converges no matter what is killed in
+// between.
 //
-// Each step is recorded in the journal when it starts and when it finishes. After a crash, finished steps are skipped
-// and the step that was interrupted is repeated; what makes that safe stands beside each kind of step. The rules for
-// commands are those of cloud-init: they share one shell environment, and one that fails does not keep the next from
-// running. The exception is the command that writes the sentinel of Cluster API, which is kubeadm's: if it fails, so
-// does the bootstrap.
+// The journal records when each step starts and finishes. After a crash, finished steps are skipped and the interrupted
+// one is repeated; the comment on each kind of step says what makes that safe. Commands follow cloud-init's rules: they
+// share one shell environment, and a failing command does not stop the next one. The exception is the kubeadm command,
+// which writes Cluster API's sentinel: if it fails, so does the bootstrap.
 package bootstrap
 
 import (
@@ -27,57 +26,57 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// LogPath is where the output of all steps goes; only root can read it.
+// LogPath is the file that receives the output of all steps; only root can read it.
 const LogPath = "/var/log/capstan/bootstrap.log"
 
 // LogLimit bounds each of the log's two files, in bytes.
 const LogLimit = 4 << 20
 
-// UndoDir is the directory, in that of the journal, of files as they were before. Hosts in the field have it by this
-// name.
+// UndoDir is the directory, inside the journal's, that keeps the originals of files. Deployed hosts use this name.
 const UndoDir = "originals"
 
-// KeyEnabled is the key of the notes with the services that were enabled before the bootstrap.
+// KeyEnabled is the key of the notes about services that were enabled before the bootstrap.
 const KeyEnabled = "enabled"
 
-// keyData is the note with the fingerprint of the data.
+// keyData is the key of the note with the fingerprint of the data.
 const keyData = "data"
 
 // Bootstrap is the bootstrap of one claim.
 type Bootstrap struct {
-	// Journal is that of the claim.
+	// Journal is the journal of the claim.
 	Journal *journal.Journal
-	// Log gets all output.
+	// Log receives all output.
 	Log *command.Log
 	// Local is true on a host that is a namespace of another machine.
 	Local bool
-	// BundlesDir has the bundles; Version is the one to install, empty for none.
+	// BundlesDir is the directory of the bundles; Version is the one to install, or empty for none.
 	BundlesDir, Version string
-	// Hostname is the name that a local host gets.
+	// Hostname is the name to give a local host.
 	Hostname string
 	// Format and Data are the bootstrap data; Metadata are the values that it may refer to.
 	Format   string
 	Data     []byte
 	Metadata map[string]any
-	// Step is told the name of each step before it runs.
+	// Step is called with the name of each step before the step runs.
 	Step func(name string)
 }
 
 // step is one step of a bootstrap.
 type step struct {
 	name string
-	// always: it is cheap and harmless, and runs although it finished before, because a reboot may have undone it.
+	// always marks a cheap and harmless step that runs even if it has finished before, because a reboot may have undone
+	// it.
 	always bool
-	// recover is called before a step is repeated that was interrupted. It returns done if the step is not to be
-	// repeated.
+	// recover is called before an interrupted step is repeated. If it returns done, the step is not repeated.
 	recover func(ctx context.Context, before journal.Step) (done bool, err error)
-	// run runs it; mark is for what it starts. The status is that of a command that failed without failing the step.
+	// run runs the step; mark marks the processes that it starts. status is the exit status of a command that failed
+	// without failing the step.
 	run func(ctx context.Context, mark string) (status int, err error)
 }
 
-// Run runs what was not run yet and records the outcome in the journal. The error is nil also when the bootstrap
-// failed: that is an outcome. An error means that it is not known yet, and Run must be called again: ctx ended, or
-// the journal can't be written.
+// Run runs the remaining steps and records the outcome in the journal. It returns nil even if the bootstrap failed,
+// because that is an outcome. An error means that there is no outcome yet, because ctx ended or the journal can't be
+// written; the caller must call Run again.
 func (b *Bootstrap) Run(ctx context.Context) error {
 	if b.Journal.Outcome().Ended {
 		return nil
@@ -99,7 +98,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 	return b.Journal.Succeed(b.remarks())
 }
 
-// journalError says that the journal could not be written, so that nothing more may be done.
+// journalError says that the journal could not be written, so nothing more may be done.
 type journalError struct{ error }
 
 func (e *journalError) Unwrap() error { return e.error }
@@ -110,7 +109,7 @@ func (b *Bootstrap) run(ctx context.Context, current *string) error {
 		return err
 	}
 	if !b.Journal.Began() {
-		// One that an earlier machine left would be taken for ours.
+		// A sentinel left by an earlier machine would be taken for ours.
 		_ = os.Remove(cloudconfig.Sentinel)
 	}
 	for _, s := range b.steps(config) {
@@ -122,7 +121,7 @@ func (b *Bootstrap) run(ctx context.Context, current *string) error {
 	return b.verdict(config, current)
 }
 
-// parse reads the data and makes sure that it is the same as before a crash.
+// parse parses the data and makes sure that it is the same as before a crash.
 func (b *Bootstrap) parse() (*cloudconfig.Config, error) {
 	if b.Format != "" && b.Format != "cloud-config" {
 		return nil, fault.New(nil,
@@ -180,7 +179,7 @@ func (b *Bootstrap) finish(name string, status int) error {
 	return nil
 }
 
-// steps returns all steps in the order in which cloud-init runs them.
+// steps returns all steps, in the order in which cloud-init runs them.
 func (b *Bootstrap) steps(c *cloudconfig.Config) []step {
 	host := b.host()
 	simple := func(name string, do func(context.Context) error) step {
@@ -234,12 +233,12 @@ func selectFiles(files []cloudconfig.File, deferred bool) []cloudconfig.File {
 	return selected
 }
 
-// restoreFiles writes files again that are gone: /run is empty after a reboot. Others stay as they are, as commands
-// may have changed them.
+// restoreFiles rewrites missing files, because /run is empty after a reboot. It leaves existing ones alone, because
+// commands may have changed them.
 func (b *Bootstrap) restoreFiles(host *apply.Host, files []cloudconfig.File) step {
 	return step{name: "write_files again", always: true, run: func(context.Context, string) (int, error) {
 		if b.kubeadmRan() {
-			return 0, nil // from then on the snapshot has what kubeadm needs
+			return 0, nil // from now on the snapshot holds what kubeadm needs
 		}
 		var gone []cloudconfig.File
 		for _, f := range files {
@@ -251,11 +250,11 @@ func (b *Bootstrap) restoreFiles(host *apply.Host, files []cloudconfig.File) ste
 	}}
 }
 
-// verdict returns an error if the data did not do what it is for. Each command's status is in the journal.
+// verdict returns an error if the data did not achieve its purpose. The status of each command is in the journal.
 func (b *Bootstrap) verdict(c *cloudconfig.Config, current *string) error {
 	for i, command := range c.Commands {
 		if writesSentinel(command) {
-			return nil // its failure would have ended the bootstrap before
+			return nil // its failure would have stopped the bootstrap already
 		}
 		name := stepName("runcmd", i, len(c.Commands))
 		if status := b.Journal.Step(name).Status; status != 0 && i == len(c.Commands)-1 {
@@ -266,7 +265,7 @@ func (b *Bootstrap) verdict(c *cloudconfig.Config, current *string) error {
 	return nil
 }
 
-// remarks names the commands that failed without failing the bootstrap.
+// remarks lists the commands that failed without failing the bootstrap.
 func (b *Bootstrap) remarks() string {
 	failed := b.Journal.Notes(keyFailed)
 	if len(failed) == 0 {

@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	// commandLimit bounds one command. kubeadm has limits of its own, about five minutes in all.
+	// commandLimit bounds one command. kubeadm has its own limits, about five minutes in total.
 	commandLimit = 30 * time.Minute
-	// keyFailed are the notes of commands that failed without failing the bootstrap.
+	// keyFailed is the key of notes about commands that failed without failing the bootstrap.
 	keyFailed = "failed-command"
 )
 
-// scriptPath is the file with the command that runs; /run is memory, so no secret of it reaches a disk.
+// scriptPath is the file with the running command; /run is in memory, so the command's secrets never reach a disk.
 const scriptPath = "/run/capstan/command"
 
-// resetFolders is what "kubeadm reset" deletes and commands before kubeadm may have written.
+// resetFolders are the directories that "kubeadm reset" deletes and that commands before kubeadm may have written to.
 var resetFolders = []string{"/etc/kubernetes", "/var/lib/kubelet", "/run/kubeadm", "/run/cluster-api"}
 
 var kubeadmCommand = regexp.MustCompile(`(^|[\s;&|(/'"])kubeadm['"]?\s+['"]?(init|join)\b`)
 
-// isKubeadm reports whether a command makes this host a node. It changes so much that it can't be repeated without a
-// reset.
+// isKubeadm reports whether a command makes this host a node. Such a command changes so much that it can't be repeated
+// without a reset.
 func isKubeadm(c cloudconfig.Command) bool { return kubeadmCommand.MatchString(c.Script) }
 
-// writesSentinel reports whether a command says that kubeadm succeeded.
+// writesSentinel reports whether a command records that kubeadm succeeded.
 func writesSentinel(c cloudconfig.Command) bool {
 	return strings.Contains(c.Script, cloudconfig.Sentinel)
 }
@@ -58,7 +58,7 @@ func (b *Bootstrap) commands(section string, commands []cloudconfig.Command) []s
 	return steps
 }
 
-// runCommand runs one command in the environment that the one before it left.
+// runCommand runs one command in the environment that the previous one left.
 func (b *Bootstrap) runCommand(ctx context.Context, name string, c cloudconfig.Command, mark string) (int, error) {
 	if isKubeadm(c) {
 		if err := snapshot.Take(b.snapshotDir(), resetFolders...); err != nil {
@@ -106,9 +106,9 @@ func describe(c cloudconfig.Command) string {
 	return "the command"
 }
 
-// script returns the text that the shell runs. cloud-init runs all commands in one shell; here each has its own, so
-// that the journal knows how far they came, and the environment, the working folder and the mask of new files are
-// handed on in a file.
+// script returns the text for the shell. cloud-init runs all commands in one shell. Here each command has its own, so
+// that the journal knows which ones have finished; a file passes on the environment, the working directory and the
+// umask.
 func script(c cloudconfig.Command, environment, mark string) string {
 	return `capstan_environment=` + cloudconfig.Quote(environment) + `
 if [ -r "$capstan_environment" ]; then . "$capstan_environment"; cd "$PWD"; fi
@@ -127,7 +127,7 @@ set -a
 
 func (b *Bootstrap) snapshotDir() string { return filepath.Join(b.Journal.Dir(), "snapshot") }
 
-// kubeadmRan reports whether kubeadm may have been started: the snapshot is taken right before.
+// kubeadmRan reports whether kubeadm may have started: the snapshot is taken right before.
 func (b *Bootstrap) kubeadmRan() bool {
 	_, err := os.Stat(b.snapshotDir())
 	return err == nil

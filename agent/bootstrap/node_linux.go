@@ -16,14 +16,14 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// KeyBundle is the key of the note that the container runtime came with a bundle: cleaning takes all of it away then.
+// KeyBundle is the key of the note that the container runtime came from a bundle, so cleaning removes it completely.
 const KeyBundle = "node-bundle"
 
-// imageLimit bounds how long the images of a bundle may take to be loaded.
+// imageLimit bounds loading the images of a bundle.
 const imageLimit = 15 * time.Minute
 
-// nodeFiles are the files that a bundle for owned hosts needs besides its programs, by where they go: services, and the
-// configuration of containerd.
+// nodeFiles are the files, besides its programs, that a bundle for owned hosts needs: services, and the configuration
+// of containerd.
 //
 //go:embed node/*
 var nodeFiles embed.FS
@@ -35,10 +35,10 @@ var nodePaths = map[string]string{
 	"node/config.toml":        "/etc/containerd/config.toml",
 }
 
-// packagedRuntimes are the services of containerd that packages bring.
+// packagedRuntimes are the paths of containerd services that come from packages.
 var packagedRuntimes = []string{"/usr/lib/systemd/system/containerd.service", "/lib/systemd/system/containerd.service"}
 
-// installBundle installs the bundle of the claim's version: that of owned hosts, or that of local ones.
+// installBundle installs the bundle of the claim's version: one for owned hosts, or one for local hosts.
 func (b *Bootstrap) installBundle(ctx context.Context) error {
 	if !b.Local {
 		m, err := bundle.Node(b.BundlesDir, b.Version)
@@ -89,19 +89,19 @@ func (b *Bootstrap) installNode(ctx context.Context, m *bundlefile.Manifest) err
 			return fault.New(err, "%s can't be written", path)
 		}
 	}
-	// kubeadm wants it. Cleaning puts settings of the kernel back.
+	// kubeadm requires it. Cleaning restores kernel settings.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fault.New(err, "packets of pods can't be forwarded: net.ipv4.ip_forward can't be set to 1")
 	}
 	return b.systemctl(ctx, "daemon-reload")
 }
 
-// nodeFile fills in what differs from one bundle to another. Pure.
+// nodeFile fills in what differs between bundles. Pure.
 func nodeFile(text string, m *bundlefile.Manifest) []byte {
 	return []byte(strings.NewReplacer("@PAUSE@", m.Image("pause"), "@CNI@", bundle.CNIDir).Replace(text))
 }
 
-// loadImages gives the container runtime those images of the bundle that it lacks.
+// loadImages imports those images of the bundle that the container runtime lacks.
 func (b *Bootstrap) loadImages(ctx context.Context) error {
 	if b.kubeadmRan() {
 		return nil

@@ -23,7 +23,8 @@ const runtimeSocket = "/run/containerd/containerd.sock"
 // runtimeLimit bounds the start of the container runtime.
 const runtimeLimit = time.Minute
 
-// prepare returns the steps before the data's own. They run each time, as a reboot may have undone them.
+// prepare returns the steps that run before those of the data. They run every time, because a reboot may have undone
+// them.
 func (b *Bootstrap) prepare() []step {
 	steps := []step{{name: "bundle", always: true, run: func(ctx context.Context, _ string) (int, error) {
 		return 0, b.installBundle(ctx)
@@ -44,7 +45,7 @@ func (b *Bootstrap) prepare() []step {
 	}})
 }
 
-// setHostname gives the host its name, now and after a reboot.
+// setHostname sets the host's name, now and for later boots.
 func (b *Bootstrap) setHostname() error {
 	name, keeper := b.Hostname, b.host().Undo
 	for _, path := range []string{"/etc/hostname", "/etc/hosts"} {
@@ -68,7 +69,7 @@ func (b *Bootstrap) setHostname() error {
 	return nil
 }
 
-// nameInHosts returns /etc/hosts with the host's own name, as Debian does it, in place of an older one.
+// nameInHosts returns /etc/hosts with the host's own name, replacing an earlier one, in the way Debian does.
 func nameInHosts(text, name string) string {
 	const mark = "# the host's own name"
 	var b strings.Builder
@@ -86,7 +87,8 @@ func nameInHosts(text, name string) string {
 }
 
 // startRuntime starts the container runtime and enables the kubelet, which kubeadm starts. A host that is not local may
-// have another runtime, or get it by its bootstrap data, so there only a runtime that is installed must start.
+// have another runtime, or install one through its bootstrap data, so only on a local host is it an error if containerd
+// does not start.
 func (b *Bootstrap) startRuntime(ctx context.Context) error {
 	if err := b.noteEnabled(ctx); err != nil {
 		return err
@@ -117,9 +119,9 @@ func (b *Bootstrap) startRuntime(ctx context.Context) error {
 	return nil
 }
 
-// noteEnabled notes, once for a claim, which of the services were enabled before: cleaning leaves them so.
+// noteEnabled notes, once per claim, which of the services were enabled before, so that cleaning restores that.
 func (b *Bootstrap) noteEnabled(ctx context.Context) error {
-	const all = "" // says that all were looked at
+	const all = "" // notes that all units were checked
 	if slices.Contains(b.Journal.Notes(KeyEnabled), all) {
 		return nil
 	}

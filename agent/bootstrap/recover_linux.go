@@ -20,13 +20,13 @@ import (
 const (
 	// resetLimit bounds "kubeadm reset".
 	resetLimit = 3 * time.Minute
-	// leaveLimit bounds leaving etcd; after a reboot, etcd must come up first.
+	// leaveLimit bounds leaving etcd; after a reboot, etcd must start first.
 	leaveLimit = time.Minute
-	// startLimit is how often a command is started that is interrupted again and again: it may be what kills the agent.
+	// startLimit is how often a repeatedly interrupted command is started: it may itself be what kills the agent.
 	startLimit = 4
 )
 
-// recoverCommand prepares the repetition of a command that was interrupted.
+// recoverCommand prepares an interrupted command to be repeated.
 func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, before journal.Step) (bool, error) {
 	if err := command.EndMarked(ctx, before.Mark); err != nil {
 		return false, fault.New(err, "what the interrupted command left running can't be ended")
@@ -53,9 +53,9 @@ func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, b
 	return false, nil
 }
 
-// withdraw undoes what "kubeadm join" did in the cluster. "kubeadm reset" cleans the host alone, and a repetition is
-// refused while etcd knows the host as a member that has data, or while the cluster has a Ready node of its name. If it
-// fails, the repetition may work all the same.
+// withdraw undoes what "kubeadm join" did in the cluster. "kubeadm reset" only cleans the host, but a new join is
+// refused while etcd knows the host as a member with data, or while the cluster has a Ready node with its name. Errors
+// are only logged, because the new join may work anyway.
 func (b *Bootstrap) withdraw(ctx context.Context) {
 	member, err := etcdmember.Find("/etc/kubernetes")
 	if err == nil && member != nil {
@@ -71,7 +71,7 @@ func (b *Bootstrap) withdraw(ctx context.Context) {
 	if !ok {
 		return
 	}
-	// The kubelet would say again that it is ready.
+	// Otherwise the kubelet would report itself ready again.
 	if err := b.systemctl(ctx, "stop", "kubelet"); err != nil {
 		b.Log.Printf("%v", err)
 	}
@@ -92,7 +92,7 @@ func (b *Bootstrap) withdraw(ctx context.Context) {
 	}
 }
 
-// nodeName returns the name under which the kubelet is registered, which its certificate has; false if it never was.
+// nodeName returns the name under which the kubelet is registered, from its certificate; false if it never was.
 func nodeName(path string) (string, bool) {
 	data, err := regular.Read(path, 1<<20)
 	if err != nil {
@@ -114,7 +114,7 @@ func nodeName(path string) (string, bool) {
 	}
 }
 
-// Reset runs "kubeadm reset" if there is a kubeadm.
+// Reset runs "kubeadm reset" if kubeadm is installed.
 func Reset(ctx context.Context, log *command.Log, mark string) error {
 	if _, err := command.Find("kubeadm"); err != nil {
 		return nil

@@ -1,4 +1,5 @@
-// Package bundle installs bundles: the programs of one Kubernetes version, in one binary that goes by many names.
+// Package bundle installs bundles. A bundle contains the programs of one Kubernetes version, in one binary with many
+// names.
 package bundle
 
 import (
@@ -21,16 +22,16 @@ import (
 // Binary is the name of a bundle's binary, DIR/VERSION/capstan-kube.
 const Binary = "capstan-kube"
 
-// LinkDir is where the programs of a bundle are linked: it comes before the system's own programs in the search path.
+// LinkDir is where the programs of a bundle are linked: it precedes the system's own programs in the search path.
 const LinkDir = "/usr/local/bin"
 
 // programs are linked from every bundle.
 var programs = []string{Binary, "kubeadm", "kubelet", "kubectl"}
 
-// tools are what kubeadm insists on. They are linked only if the host lacks them and the bundle has them.
+// tools are programs that kubeadm requires. They are linked only if the host lacks them and the bundle has them.
 var tools = []string{"mount", "umount", "cp", "losetup"}
 
-// Versions lists the versions whose bundles are in dir, newest first; nil if there is no such folder.
+// Versions returns the versions of the bundles in dir, newest first; nil if dir does not exist.
 func Versions(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,8 +66,8 @@ func Versions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Install links the programs of a version from dir to linkDir. A host without any bundle brings its own programs,
-// unless required is true. Programs in linkDir that are not ours are never replaced.
+// Install links the programs of a version from dir to linkDir. A host without any bundle uses its own programs, unless
+// required is true. Install never replaces programs in linkDir that are not ours.
 func Install(ctx context.Context, dir, linkDir, wanted string, required bool) error {
 	versions, err := Versions(dir)
 	if err != nil {
@@ -122,7 +123,7 @@ func missingTools(ctx context.Context, binary string) ([]string, error) {
 	return slices.DeleteFunc(missing, func(tool string) bool { return !slices.Contains(contents.Applets, tool) }), nil
 }
 
-// link makes path a link to binary. dir is where all bundles are, to tell our links from others.
+// link makes path a link to binary. dir is the directory of all bundles; links into it are ours.
 func link(dir, binary, path string) error {
 	if _, err := os.Lstat(path); err == nil && !ours(dir, path) {
 		return fault.New(nil, "%s is not of a bundle; remove it, or start the host without a bundle", path)
@@ -162,7 +163,7 @@ func Remove(dir, linkDir string) error {
 	return nil
 }
 
-// Links lists the links to bundles in linkDir.
+// Links returns the links in linkDir that lead to bundles in dir.
 func Links(dir, linkDir string) ([]string, error) {
 	entries, err := os.ReadDir(linkDir)
 	if errors.Is(err, fs.ErrNotExist) {

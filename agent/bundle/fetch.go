@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	// fetchLimit bounds the download of a bundle, with all tries.
+	// fetchLimit bounds the download of a bundle, including all retries.
 	fetchLimit = time.Hour
 	// archiveLimit bounds an archive, in bytes.
 	archiveLimit = 4 << 30
 )
 
-// errNone says that the plane has no such bundle.
+// errNone says that the plane does not have the bundle.
 var errNone = errors.New("the plane has no such bundle")
 
-// Plane is where bundles come from: the plane's enrolment server, which knows the host by its key.
+// Plane is the source of bundles: the plane's enrolment server, which identifies the host by its key.
 type Plane struct {
-	// URL is the server's.
+	// URL is the server's URL.
 	URL string
-	// HTTP shows the host's certificate, and trusts the plane's authority only.
+	// HTTP presents the host's certificate and trusts only the plane's certificate authority.
 	HTTP *http.Client
 }
 
-// fetch downloads a bundle to path. What an earlier try has got is kept, as long as the plane has the same bundle.
+// fetch downloads a bundle to path. It resumes an earlier attempt as long as the plane still has the same bundle.
 func (p *Plane) fetch(ctx context.Context, version, arch, path string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit,
 		fault.New(nil, "the bundle of Kubernetes %s can't be fetched within %s; see the agent's log", version, fetchLimit))
@@ -58,7 +58,7 @@ func (p *Plane) fetch(ctx context.Context, version, arch, path string) error {
 	}
 }
 
-// once goes on with a download. An error that is no fault may pass.
+// once makes one attempt to start or resume a download. An error that is not a fault may be temporary.
 func (p *Plane) once(ctx context.Context, url, path string) error {
 	tag, have := p.before(path)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -81,7 +81,7 @@ func (p *Plane) once(ctx context.Context, url, path string) error {
 	case http.StatusOK:
 		flags |= os.O_TRUNC
 		have = 0
-	case http.StatusRequestedRangeNotSatisfiable: // nothing is missing, or it is another bundle by now
+	case http.StatusRequestedRangeNotSatisfiable: // the file is complete, or the plane has another bundle by now
 		return errors.Join(errors.New("fetching the bundle: beginning anew"), os.Remove(path))
 	case http.StatusNotFound:
 		return errNone
@@ -113,7 +113,7 @@ func (p *Plane) once(ctx context.Context, url, path string) error {
 	return nil
 }
 
-// before returns what an earlier try has got: the mark of its bundle, and how many bytes.
+// before returns what an earlier attempt downloaded: the ETag of the bundle and the number of bytes.
 func (p *Plane) before(path string) (tag string, have int64) {
 	text, err := regular.Read(path+".etag", 256)
 	if err != nil || len(text) == 0 {
@@ -126,7 +126,7 @@ func (p *Plane) before(path string) (tag string, have int64) {
 	return string(text), info.Size()
 }
 
-// forget removes what was downloaded.
+// forget removes the downloaded files.
 func forget(path string) error {
 	var errs []error
 	for _, name := range []string{path, path + ".etag"} {

@@ -21,21 +21,21 @@ type Policy string
 const (
 	// FromAnywhere is the default: the host's own kubeadm and kubelet if it has them, else as [FromPlane].
 	FromAnywhere Policy = ""
-	// FromPlane is the directory of bundles, and for those that are not there, the plane.
+	// FromPlane uses the directory of bundles, and downloads missing ones from the plane.
 	FromPlane Policy = "plane"
-	// FromDirectory is the directory of bundles only.
+	// FromDirectory uses only the directory of bundles.
 	FromDirectory Policy = "directory"
-	// FromPackages is the host itself: what its distribution's packages have installed.
+	// FromPackages uses what the packages of the host's distribution have installed.
 	FromPackages Policy = "packages"
 )
 
-// Valid reports whether there is such a policy. Pure.
+// Valid reports whether the policy exists. Pure.
 func (p Policy) Valid() bool {
 	return p == FromAnywhere || p == FromPlane || p == FromDirectory || p == FromPackages
 }
 
-// Provide sees to it that the bundle of a version is unpacked in dir, if the host is to have one. It fails with a
-// fault if it can't have it.
+// Provide makes sure that the bundle of a version is unpacked in dir, if the policy asks for it. If the bundle can't be
+// had, the error is a fault.
 func Provide(ctx context.Context, dir, version string, policy Policy, plane *Plane) error {
 	if version == "" || policy == FromPackages || has(dir, version) || policy == FromAnywhere && packaged(dir) {
 		return nil
@@ -54,7 +54,7 @@ func Provide(ctx context.Context, dir, version string, policy Policy, plane *Pla
 	case policy == FromDirectory:
 		return fault.New(nil, "this host has no bundle of Kubernetes %s; copy %s to it", version, archive)
 	case plane == nil && policy == FromAnywhere:
-		return nil // it may get its programs by its bootstrap data
+		return nil // the bootstrap data may install the programs
 	case plane == nil:
 		return fault.New(nil, "this host knows no plane that has bundles; enroll it again, or copy %s to it", archive)
 	}
@@ -93,7 +93,7 @@ func unpack(archive, dir, version string) error {
 	return nil
 }
 
-// has reports whether a bundle of a version is in dir: one of either kind.
+// has reports whether dir has a bundle of this version, of either kind.
 func has(dir, version string) bool {
 	for _, name := range []string{Binary, bundlefile.ManifestName} {
 		if _, err := os.Stat(filepath.Join(dir, version, name)); err == nil {
@@ -114,11 +114,11 @@ func packaged(dir string) bool {
 	return true
 }
 
-// CNIDir is where the programs are linked that connect pods.
+// CNIDir is where the programs that connect pods are linked.
 const CNIDir = "/opt/cni/bin"
 
-// Node returns what the bundle of a version for owned hosts has; nil if there is none. Its files are as its manifest
-// says.
+// Node returns the manifest of the bundle of a version for owned hosts, or nil if there is none. It verifies that the
+// files match the manifest.
 func Node(dir, version string) (*bundlefile.Manifest, error) {
 	if !bundlefile.ValidVersion(version) {
 		return nil, nil

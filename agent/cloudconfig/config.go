@@ -4,26 +4,26 @@ import "io/fs"
 
 // Config is what cloud-config asks for. The zero value asks for nothing.
 type Config struct {
-	// BootCommands are run first, before anything else exists.
+	// BootCommands run first, before anything else exists.
 	BootCommands []Command
-	// Files are written in this order; those with Defer after users exist.
+	// Files are written in this order; those with Defer are written after users exist.
 	Files []File
-	// Disks are partitioned, then Filesystems made, then Mounts mounted.
+	// Disks are partitioned first, then Filesystems are made, then Mounts are mounted.
 	Disks       []Disk
 	Filesystems []Filesystem
 	Mounts      []Mount
 	// Users are created after files are written.
 	Users []User
-	// NTP is nil if the data says nothing about time servers.
+	// NTP is nil if the data has no section about time servers.
 	NTP *NTP
-	// Commands are run last.
+	// Commands run last.
 	Commands []Command
 }
 
 // Command is one command of bootcmd or runcmd.
 type Command struct {
-	// Script is the command as text for a POSIX shell. A command given as a list is quoted, so that the shell takes each
-	// part as it is.
+	// Script is the command as text for a POSIX shell. The parts of a command given as a list are quoted, so that the
+	// shell takes each part literally.
 	Script string
 }
 
@@ -31,15 +31,15 @@ type Command struct {
 type File struct {
 	// Path is absolute.
 	Path string
-	// Content is decoded. If Packed it is compressed; Open returns what is to be written in any case.
+	// Content is decoded, but still compressed if Packed; Open always returns the uncompressed content.
 	Content []byte
-	// Packed is whether Content is compressed by gzip.
+	// Packed reports whether Content is compressed with gzip.
 	Packed bool
 	// Owner and Group are names or numbers; empty means root.
 	Owner, Group string
-	// Mode has permission bits and setuid, setgid, sticky; default 0644.
+	// Mode holds the permission bits and setuid, setgid, sticky; default 0644.
 	Mode fs.FileMode
-	// Append adds to what is there instead of replacing it.
+	// Append appends to an existing file instead of replacing it.
 	Append bool
 	// Defer writes the file after users are created.
 	Defer bool
@@ -53,7 +53,7 @@ type Disk struct {
 	Table string
 	// Parts are the partitions; empty leaves the disk as it is.
 	Parts []Part
-	// Overwrite partitions the disk though there is something on it.
+	// Overwrite partitions the disk even if it has content.
 	Overwrite bool
 }
 
@@ -61,7 +61,7 @@ type Disk struct {
 type Part struct {
 	// Percent of the disk, 1 to 100.
 	Percent int
-	// Type is the code of the partition's type, such as 83 or a GUID; empty for Linux data.
+	// Type is the code of the partition type, such as 83 or a GUID; empty means Linux data.
 	Type string
 }
 
@@ -69,42 +69,43 @@ type Part struct {
 type Filesystem struct {
 	// Device is the path of the disk or partition.
 	Device string
-	// Type is such as ext4, xfs or swap.
+	// Type is the type of file system, such as ext4, xfs or swap.
 	Type string
 	// Label may be empty.
 	Label string
-	// Partition is empty or "none" for the device itself, "auto" or "any" for the first partition that suits, or a number.
+	// Partition is empty or "none" for the device itself, "auto" or "any" for the first suitable partition, or a
+	// number.
 	Partition string
-	// Overwrite makes the file system though there is one.
+	// Overwrite makes the file system even if there already is one.
 	Overwrite bool
 	// Replace is a type of file system that may be overwritten.
 	Replace string
-	// Options are further options of mkfs.
+	// Options are additional options for mkfs.
 	Options []string
 }
 
-// Mount is one entry of mounts, as a line of fstab.
+// Mount is one entry of mounts, in the form of an fstab line.
 type Mount struct {
-	// Source is a device, "LABEL=x", "UUID=x" or whatever the type of file system takes.
+	// Source is a device, "LABEL=x", "UUID=x" or whatever the file system type accepts.
 	Source string
 	// Point is the absolute path of the mount point, or "none" for swap.
 	Point string
-	// Type and Options have the defaults "auto" and "defaults,nofail".
+	// Type and Options default to "auto" and "defaults,nofail".
 	Type, Options string
-	// Dump and Pass have the defaults "0" and "2".
+	// Dump and Pass default to "0" and "2".
 	Dump, Pass string
 }
 
 // User is one entry of users.
 type User struct {
 	Name, Gecos, HomeDir, Shell, PrimaryGroup string
-	// Groups are the further groups.
+	// Groups are the supplementary groups.
 	Groups []string
 	// Inactive is the number of days after which an expired password disables the account; empty for never.
 	Inactive string
 	// HashedPassword is as in /etc/shadow; empty for none.
 	HashedPassword string
-	// LockPassword forbids logging in by password.
+	// LockPassword disables logging in with a password.
 	LockPassword bool
 	// Sudo are rules of sudoers, without the user's name.
 	Sudo []string
@@ -118,6 +119,6 @@ type NTP struct {
 	Servers, Pools []string
 }
 
-// Sentinel is the file that the data itself writes once kubeadm succeeded (contract of Cluster API's bootstrap
+// Sentinel is the file that the data itself writes once kubeadm has succeeded (Cluster API's contract for bootstrap
 // providers).
 const Sentinel = "/run/cluster-api/bootstrap-success.complete"

@@ -17,10 +17,10 @@ var (
 	numberToken = regexp.MustCompile(`^[0-9]+`)
 )
 
-// expression is what is left to read of an expression.
+// expression is the unread rest of an expression.
 type expression struct{ rest string }
 
-// evaluate returns the text of an expression: a variable or a quoted text, and filters.
+// evaluate returns the text of an expression, which consists of a variable or a quoted text, and filters.
 func evaluate(text string, vars map[string]any) (string, error) {
 	e := &expression{rest: text}
 	value, err := e.value(vars)
@@ -40,7 +40,7 @@ func evaluate(text string, vars map[string]any) (string, error) {
 
 func (e *expression) space() { e.rest = strings.TrimLeft(e.rest, whiteSpace) }
 
-// accept reads a punctuation mark if it comes next.
+// accept consumes a punctuation mark if it comes next.
 func (e *expression) accept(mark string) bool {
 	e.space()
 	rest, ok := strings.CutPrefix(e.rest, mark)
@@ -55,7 +55,7 @@ func (e *expression) token(kind *regexp.Regexp) string {
 	return found
 }
 
-// value reads a quoted text, a number, or a variable with its keys.
+// value parses a quoted text, a number, or a variable with its keys.
 func (e *expression) value(vars map[string]any) (any, error) {
 	e.space()
 	if strings.HasPrefix(e.rest, "'") || strings.HasPrefix(e.rest, `"`) {
@@ -96,7 +96,7 @@ func (e *expression) value(vars map[string]any) (any, error) {
 	}
 }
 
-// index reads a key in brackets.
+// index parses a key in brackets.
 func (e *expression) index() (string, error) {
 	e.space()
 	key := e.token(numberToken)
@@ -140,7 +140,7 @@ func (e *expression) quoted() (string, error) {
 	return "", fault.New(nil, "a text in quotes has no end")
 }
 
-// lookup returns what key means in value. name is the whole name so far.
+// lookup returns the value of key in value. name is the whole name so far.
 func lookup(value any, key, name string) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -157,7 +157,7 @@ func lookup(value any, key, name string) any {
 	return missing{name}
 }
 
-// filter reads a filter's name and arguments and applies it.
+// filter parses a filter's name and arguments and applies it.
 func (e *expression) filter(value any, vars map[string]any) (any, error) {
 	name := e.token(nameToken)
 	var args []any
@@ -206,8 +206,8 @@ func (e *expression) filter(value any, vars map[string]any) (any, error) {
 	return nil, fault.New(nil, "the filters are default(x), lower, upper, trim, string and replace(x, y)")
 }
 
-// fallback is the filter default: its first argument if there is no value or, with a second argument that is true, an
-// empty one.
+// fallback is the filter default: it returns its first argument if the value is missing, or, if the second argument is
+// true, also if the value is empty.
 func fallback(value any, args []any) (any, error) {
 	if len(args) == 0 || len(args) > 2 {
 		return nil, fault.New(nil, "the filter default takes the value to use instead")
@@ -219,7 +219,7 @@ func fallback(value any, args []any) (any, error) {
 	return value, nil
 }
 
-// shown matches names that may be quoted in messages: they can't be anything but a name.
+// shown matches text that messages may quote, because it can't be anything but a name.
 var shown = regexp.MustCompile(`^[a-z][a-z0-9_.]{0,60}$`)
 
 // toText returns a value as Jinja prints it.
@@ -248,13 +248,13 @@ func toText(value any) (string, error) {
 	return "", fault.New(nil, "a variable is not a single value")
 }
 
-// Variables returns the variables of templates, from the keys of the instance data. Values stand under ds.meta_data,
-// and the usual ones under the names that cloud-init gives them for every kind of host.
+// Variables returns the variables for templates, from the keys of the instance data: all values under ds.meta_data, and
+// the usual ones also under cloud-init's standard names for all kinds of hosts.
 func Variables(metadata map[string]any) map[string]any {
 	meta := map[string]any{}
 	for key, value := range metadata {
 		meta[key] = value
-		meta[strings.ReplaceAll(key, "_", "-")] = value // ds.meta_data['local-hostname']
+		meta[strings.ReplaceAll(key, "_", "-")] = value // so that ds.meta_data['local-hostname'] works
 	}
 	if name, ok := meta["local_hostname"]; ok {
 		if _, ok := meta["hostname"]; !ok {
@@ -271,7 +271,7 @@ func Variables(metadata map[string]any) map[string]any {
 		}
 	}
 	vars := map[string]any{"ds": map[string]any{"meta_data": meta}, "v1": v1}
-	for key, value := range v1 { // cloud-init has these at the top level too
+	for key, value := range v1 { // cloud-init offers these at the top level too
 		vars[key] = value
 	}
 	return vars

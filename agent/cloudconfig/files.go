@@ -45,7 +45,7 @@ func (r *reader) file(n *yaml.Node) File {
 	return f
 }
 
-// mode reads permissions, octal digits whether they are quoted or not.
+// mode parses permissions: octal digits, quoted or not.
 func (r *reader) mode(n *yaml.Node) fs.FileMode {
 	digits := strings.TrimPrefix(r.text(n, "permissions"), "0o")
 	bits, err := strconv.ParseUint(digits, 8, 16)
@@ -62,7 +62,7 @@ func (r *reader) mode(n *yaml.Node) fs.FileMode {
 	return mode
 }
 
-// decode returns a file's content, still compressed if packed. Its errors don't quote the content.
+// decode returns a file's content, still compressed if packed is true. Its errors don't quote the content.
 func decode(content, encoding string) (data []byte, packed bool, err error) {
 	coded := false
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
@@ -88,7 +88,7 @@ func decode(content, encoding string) (data []byte, packed bool, err error) {
 
 var errNoGzip = errors.New("the content is not valid gzip")
 
-// unpackedSize returns how large compressed content is, without keeping it. More than left is an error.
+// unpackedSize returns the uncompressed size of compressed content without keeping it. A size over left is an error.
 func unpackedSize(data []byte, left int64) (int64, error) {
 	unpacked, err := unpack(data)
 	if err != nil {
@@ -105,8 +105,8 @@ func unpackedSize(data []byte, left int64) (int64, error) {
 }
 
 func unpack(data []byte) (io.Reader, error) {
-	// The line break that YAML leaves at the end is not a second stream. A stream's own last byte is none: it would
-	// announce 160 MiB.
+	// The line break that YAML leaves at the end is not a second stream. It can't be a stream's own last byte, which
+	// would mean an uncompressed size of at least 160 MiB.
 	z, err := gzip.NewReader(bytes.NewReader(bytes.TrimRight(data, "\r\n")))
 	if err != nil {
 		return nil, errNoGzip
@@ -114,7 +114,8 @@ func unpack(data []byte) (io.Reader, error) {
 	return z, nil
 }
 
-// Open returns the content, unpacked while it is read: a file may be large, and the agent is small.
+// Open returns a reader that uncompresses the content as it is read: a file may be large, and the agent has little
+// memory.
 func (f File) Open() (io.Reader, error) {
 	if f.Packed {
 		return unpack(f.Content)

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// sizeLimit bounds bootstrap data, in bytes, before and after its variables are filled in; a Secret holds 1 MiB.
+	// sizeLimit bounds bootstrap data, in bytes, both before and after variables are filled in; a Secret holds 1 MiB.
 	sizeLimit = 2 << 20
-	// nodeLimit bounds the values in the document: each costs some hundred bytes of memory, however short it is.
+	// nodeLimit bounds the number of values in the document: each costs some hundred bytes of memory, however short it
+	// is.
 	nodeLimit = 100_000
-	// textLimit bounds what all values have together, in bytes, when what aliases stand for is counted each time. Data
-	// without aliases never reaches it.
+	// textLimit bounds the total size of all values, in bytes, counting the target of an alias each time. Data without
+	// aliases never reaches it.
 	textLimit = 16 << 20
-	// entryCost is what an entry of a list or mapping counts beside its text, in bytes.
+	// entryCost is what each entry of a list or mapping costs in addition to its text, in bytes.
 	entryCost = 32
-	// unpackedLimit bounds the content of all compressed files together, in bytes.
+	// unpackedLimit bounds the total uncompressed size of all compressed files, in bytes.
 	unpackedLimit = 64 << 20
 )
 
@@ -29,8 +30,8 @@ var (
 	yamlLine       = regexp.MustCompile(`line (\d+)`)
 )
 
-// Parse reads cloud-config. Data that starts with "## template: jinja" is a template and vars (see Variables) are what
-// it may refer to.
+// Parse parses cloud-config. Data that starts with "## template: jinja" is a template, which may refer to vars (see
+// Variables).
 func Parse(data []byte, vars map[string]any) (*Config, error) {
 	if len(data) > sizeLimit {
 		return nil, fault.New(nil, "the bootstrap data is larger than %d bytes", sizeLimit)
@@ -59,8 +60,8 @@ func Parse(data []byte, vars map[string]any) (*Config, error) {
 	return config, r.err
 }
 
-// body returns the cloud-config without its template header, variables filled in. Header lines stay as empty lines, so
-// that lines count as in the data.
+// body returns the cloud-config without its template header and with variables filled in. Header lines become empty
+// lines, so that line numbers stay the same.
 func body(text string, vars map[string]any) (string, error) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
@@ -84,8 +85,8 @@ func body(text string, vars map[string]any) (string, error) {
 	return text, nil
 }
 
-// values returns an upper bound of how many values a YAML document can have, before it is parsed: each but the first
-// begins or ends at one of these marks. Marks within texts count, too.
+// values returns an upper bound of the number of values in a YAML document, before it is parsed: each value but the
+// first begins or ends at one of these marks. Marks inside texts count, too.
 func values(text string) int {
 	count := 0
 	for i := range len(text) {
@@ -101,7 +102,7 @@ func values(text string) int {
 	return count
 }
 
-// config reads the whole document.
+// config parses the whole document.
 func (r *reader) config(n *yaml.Node, c *Config) {
 	r.fields(n, "the bootstrap data", map[string]func(*yaml.Node){
 		"bootcmd":     func(n *yaml.Node) { c.BootCommands = r.commands(n, "bootcmd") },
@@ -137,7 +138,7 @@ func (r *reader) commands(n *yaml.Node, section string) []Command {
 	return commands
 }
 
-// Quote returns text so that a POSIX shell takes it as one word, as it is.
+// Quote quotes text so that a POSIX shell takes it literally, as one word.
 func Quote(text string) string {
 	var b bytes.Buffer
 	b.WriteByte('\'')

@@ -10,18 +10,18 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// reader takes values out of a YAML document. It keeps the first error and goes on with zero values. It does not use
-// yaml's own decoding because that quotes the data in its errors, and takes an unquoted 0644 for a number.
+// reader extracts values from a YAML document. It keeps the first error and continues with zero values. It does not use
+// yaml's own decoding, which quotes the data in its errors and takes an unquoted 0644 for a number.
 //
-// What it has read counts against limits: an alias of a few bytes stands for as much as there is in the document, and
-// aliases in aliases for any multiple of it.
+// Everything that it reads counts against limits, because an alias of a few bytes can refer to the whole document, and
+// nested aliases to any multiple of it.
 type reader struct {
 	err      error
-	spent    int   // of textLimit
-	unpacked int64 // of unpackedLimit
+	spent    int   // counted against textLimit
+	unpacked int64 // counted against unpackedLimit
 }
 
-// spend counts what was read, and reports whether that is still within the limit.
+// spend counts what was read, and reports whether the total is still within the limit.
 func (r *reader) spend(n *yaml.Node, size int) bool {
 	if r.err != nil {
 		return false
@@ -33,15 +33,14 @@ func (r *reader) spend(n *yaml.Node, size int) bool {
 	return true
 }
 
-// fail keeps an error about a node.
+// fail records an error about a node, unless there already is one.
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 	if r.err == nil {
 		r.err = fault.New(nil, "line %d of the bootstrap data: %s", n.Line, fmt.Sprintf(format, args...))
 	}
 }
 
-// isNull reports whether n has no value. "<nil>" is what the kubeadm bootstrap provider writes for a value that is not
-// set.
+// isNull reports whether n has no value. The kubeadm bootstrap provider writes "<nil>" for an unset value.
 func isNull(n *yaml.Node) bool {
 	n = deref(n)
 	return n.Kind == yaml.ScalarNode && (n.Tag == "!!null" || n.Value == "<nil>")
@@ -50,12 +49,12 @@ func isNull(n *yaml.Node) bool {
 // deref follows an alias.
 func deref(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
-		return n.Alias // an anchor is never an alias itself
+		return n.Alias // an anchor can't be an alias itself
 	}
 	return n
 }
 
-// fields reads a mapping: each key by its function.
+// fields reads a mapping, calling the function for each key.
 func (r *reader) fields(n *yaml.Node, what string, known map[string]func(*yaml.Node)) {
 	n = deref(n)
 	if n.Kind != yaml.MappingNode {
@@ -108,7 +107,7 @@ func (r *reader) list(n *yaml.Node, what string) []*yaml.Node {
 	return entries
 }
 
-// each reads a list of mappings into list.
+// each appends the entries of a list of mappings to list.
 func each[T any](r *reader, n *yaml.Node, what string, list *[]T, read func(*yaml.Node) T) {
 	for _, entry := range r.list(n, what) {
 		if r.err != nil {
@@ -120,7 +119,7 @@ func each[T any](r *reader, n *yaml.Node, what string, list *[]T, read func(*yam
 	}
 }
 
-// text returns a single value as it is written.
+// text returns a single value as written.
 func (r *reader) text(n *yaml.Node, what string) string {
 	n = deref(n)
 	if n.Kind != yaml.ScalarNode {
@@ -152,7 +151,7 @@ func (r *reader) texts(n *yaml.Node, what string) []string {
 	return list
 }
 
-// words returns a list that may also be one text with separators.
+// words returns a list, which may also be given as one text with separators.
 func (r *reader) words(n *yaml.Node, what, separators string) []string {
 	if deref(n).Kind == yaml.SequenceNode {
 		return r.texts(n, what)
@@ -160,7 +159,7 @@ func (r *reader) words(n *yaml.Node, what, separators string) []string {
 	return strings.FieldsFunc(r.text(n, what), func(c rune) bool { return strings.ContainsRune(separators, c) })
 }
 
-// flag returns a truth value, in any of YAML 1.1's spellings.
+// flag returns a boolean, in any of YAML 1.1's spellings.
 func (r *reader) flag(n *yaml.Node, what string) bool {
 	switch strings.ToLower(r.text(n, what)) {
 	case "true", "yes", "on", "y", "1":

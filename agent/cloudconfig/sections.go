@@ -35,7 +35,7 @@ func (r *reader) disks(n *yaml.Node) []Disk {
 				d.Parts = r.layout(n)
 			},
 		})
-		if !layout { // the provider writes "<nil>" if neither a layout nor its absence is asked for
+		if !layout { // the provider writes "<nil>" if the layout is not set
 			d.Parts = []Part{{Percent: 100}}
 		}
 		disks = append(disks, d)
@@ -43,7 +43,7 @@ func (r *reader) disks(n *yaml.Node) []Disk {
 	return disks
 }
 
-// layout reads the partitions of a disk: true for one, false for none, or a list of percentages with or without a type.
+// layout reads the partitions of a disk: true for one, false for none, or a list of percentages with optional types.
 func (r *reader) layout(n *yaml.Node) []Part {
 	if n.Kind != yaml.SequenceNode {
 		if r.flag(n, "layout") {
@@ -84,7 +84,7 @@ func (r *reader) layout(n *yaml.Node) []Part {
 	return parts
 }
 
-// partType matches the types of partitions: they become part of a command.
+// partType matches partition types, which become part of a command.
 var partType = regexp.MustCompile(`^([0-9A-Fa-f]{1,4}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$`)
 
 // device reads the name of a block device.
@@ -99,7 +99,7 @@ func (r *reader) device(n *yaml.Node, what string) string {
 	return device
 }
 
-// word matches types of file systems: they become part of a program's name.
+// word matches file system types, which become part of a program's name.
 var word = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,31}$`)
 
 func (r *reader) filesystem(n *yaml.Node) Filesystem {
@@ -156,10 +156,10 @@ func (r *reader) mount(n *yaml.Node) Mount {
 	return m
 }
 
-// bareDevice matches names of devices that stand without their folder.
+// bareDevice matches device names that are given without a directory.
 var bareDevice = regexp.MustCompile(`^(sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|nvme\d+n\d+p?|mmcblk\d+p?)\d*$`)
 
-// userName is what useradd accepts; the name becomes part of files with lines and colons.
+// userName matches what useradd accepts; the name becomes part of files that separate fields with colons.
 var userName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,30}\$?$`)
 
 func (r *reader) user(n *yaml.Node) User {
@@ -206,7 +206,7 @@ func (r *reader) user(n *yaml.Node) User {
 	return u
 }
 
-// days reads inactive: a number of days. The kubeadm bootstrap provider writes true or false: true means as soon as the
+// days reads inactive: a number of days. The kubeadm bootstrap provider writes true or false; true means as soon as the
 // password expires.
 func (r *reader) days(n *yaml.Node) string {
 	value := r.text(n, "inactive")

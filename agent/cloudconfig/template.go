@@ -8,12 +8,12 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// render fills in the template's variables, in the subset of Jinja that refers to values: {{ expression }} with
-// filters, comments {# #}, raw blocks, and the marks "-" that remove white space. Statements such as {% if %} are an
-// error.
+// render fills in the template's variables. It supports the subset of Jinja that refers to values: {{ expression }}
+// with filters, comments {# #}, raw blocks, and the marks "-" that remove white space. Statements such as {% if %} are
+// an error.
 //
-// Like cloud-init it takes away the line break after a block or comment, and unlike it an unknown variable is an error:
-// cloud-init would write a made-up value into the host's files.
+// Like cloud-init, it removes the line break after a block or comment. Unlike cloud-init, which would write a made-up
+// value into the host's files, it treats an unknown variable as an error.
 func render(text string, vars map[string]any) (string, error) {
 	var out strings.Builder
 	line := 1
@@ -84,9 +84,9 @@ func nextTag(text string) int {
 type tag struct {
 	kind  byte // '{', '%' or '#'
 	body  string
-	raw   string // of a raw block
-	size  int    // of the whole tag
-	strip bool   // it removes the white space after it
+	raw   string // text of a raw block
+	size  int    // length of the whole tag
+	strip bool   // remove the white space after the tag
 }
 
 var (
@@ -137,7 +137,7 @@ func readTag(text string) (tag, error) {
 	return t, nil
 }
 
-// expressionEnd returns the index of the "}}" that ends the expression at the start of text, outside of quotes.
+// expressionEnd returns the index of the "}}" that ends the expression at the start of text, ignoring quoted text.
 func expressionEnd(text string) (int, error) {
 	var quote byte
 	for i := 2; i < len(text); i++ {

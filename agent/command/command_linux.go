@@ -1,7 +1,7 @@
 // Package command runs the commands of bootstrap data and the tools that the agent needs.
 //
-// A command dies with the agent, and everything that it started carries a mark in its environment, by which the next
-// agent finds what an interrupted command left running: so the same command never runs twice at a time.
+// A command dies with the agent. Everything that it started carries a mark in its environment, by which the next agent
+// finds what an interrupted command left running, so no command ever runs twice at the same time.
 package command
 
 import (
@@ -20,29 +20,29 @@ import (
 	"github.com/capstan-dev/capstan/internal/proc"
 )
 
-// Path is the search path of commands, the host's own programs first.
+// Path is the search path of commands; the host's own programs come first.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 const (
-	// DefaultLimit bounds a command that names no limit.
+	// DefaultLimit bounds a command without a limit of its own.
 	DefaultLimit = 2 * time.Minute
-	// grace is how long a command may take from SIGTERM to its end.
+	// grace is how long a command may take to exit after SIGTERM.
 	grace = 5 * time.Second
-	// drain is how long to wait, after a command's end, for output that is still in the pipe.
+	// drain is how long to wait for output still in the pipe after a command has exited.
 	drain = 500 * time.Millisecond
 )
 
 // Command is one command to run.
 type Command struct {
-	// Args are the program, found in Path, and its arguments. Required.
+	// Args are the program, which is looked up in Path, and its arguments. Required.
 	Args []string
-	// Stdin is what it reads; empty means nothing.
+	// Stdin is its standard input; empty means none.
 	Stdin string
-	// Env are variables besides PATH, HOME and LANG, as NAME=VALUE.
+	// Env are additional variables besides PATH, HOME and LANG, as NAME=VALUE.
 	Env []string
-	// Output gets what it writes to stdout and stderr; nil drops it.
+	// Output receives its stdout and stderr; nil discards them.
 	Output io.Writer
-	// Limit bounds its run; default DefaultLimit.
+	// Limit bounds its running time; default DefaultLimit.
 	Limit time.Duration
 	// Mark, if set, marks it and everything that it starts.
 	Mark string
@@ -50,20 +50,20 @@ type Command struct {
 	Started func()
 }
 
-// StatusError reports a command that ended with an exit status other than 0.
+// StatusError reports a command that exited with a status other than 0.
 type StatusError struct {
 	// Program is the name of the program.
 	Program string
-	// Status is the exit status; 128 and the signal's number if a signal ended it.
+	// Status is the exit status, or 128 plus the signal's number if a signal killed it.
 	Status int
 }
 
-// Error names the program and how it ended.
+// Error names the program and its exit status.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s ended with exit status %d", e.Program, e.Status)
 }
 
-// ErrLimit is wrapped by the error of a command that took longer than its limit.
+// ErrLimit is wrapped by the error of a command that exceeded its limit.
 var ErrLimit = errors.New("it took too long")
 
 // Find returns the path of a program in Path.
@@ -80,15 +80,15 @@ func Find(program string) (string, error) {
 	return "", fmt.Errorf("%s: %w in %s", program, exec.ErrNotFound, Path)
 }
 
-// Run runs the command and waits for its end. The error is a *StatusError if its exit status is not 0, wraps ErrLimit
-// if it was ended because it took too long, and is ctx's error if ctx ended first; in these two cases everything that
-// carries its mark has been ended too.
+// Run runs the command and waits until it exits. The error is a *StatusError if the exit status is not 0, wraps
+// ErrLimit if the command took too long, and is ctx's error if ctx ended first. In the last two cases Run has also
+// stopped everything that carries the command's mark.
 func (c Command) Run(ctx context.Context) error {
 	path, err := Find(c.Args[0])
 	if err != nil {
 		return fmt.Errorf("running %s: %w; install it on the host", c.Args[0], err)
 	}
-	// The parent-death signal is bound to the thread that forks.
+	// The parent-death signal depends on the thread that forks.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -113,7 +113,8 @@ func (c Command) Run(ctx context.Context) error {
 		c.Started()
 	}
 	err = c.wait(ctx, cmd)
-	// What it left running on purpose may hold the pipe open; its output goes on being copied, but nobody waits for that.
+	// Processes that the command left running on purpose may hold the pipe open. Their output is still copied, but
+	// nobody waits for it.
 	timer := time.NewTimer(drain)
 	defer timer.Stop()
 	select {
@@ -131,9 +132,9 @@ func (c Command) environment() []string {
 	return append(env, c.Env...)
 }
 
-// output connects the command's output. The channel is closed once all output is copied. A pipe and not the log itself,
-// because only so the log has a bound; an own pipe and not that of exec.Cmd, because the end of the command counts and
-// not that of the pipe.
+// output connects the command's output and returns a channel that is closed once all output is copied. It uses a pipe
+// rather than the log file, because only then can the log's size be limited; and its own pipe rather than that of
+// exec.Cmd, because Run must wait for the command and not for the pipe to close.
 func (c Command) output(cmd *exec.Cmd) (<-chan struct{}, error) {
 	copied := make(chan struct{})
 	if c.Output == nil {
@@ -153,7 +154,7 @@ func (c Command) output(cmd *exec.Cmd) (<-chan struct{}, error) {
 	return copied, nil
 }
 
-// wait waits for the command's end, and ends it when it takes too long or ctx ends.
+// wait waits until the command exits, and stops it if it takes too long or ctx ends.
 func (c Command) wait(ctx context.Context, cmd *exec.Cmd) error {
 	limit := c.Limit
 	if limit <= 0 {
@@ -190,7 +191,7 @@ func (c Command) result(err error) error {
 	return &StatusError{Program: c.Args[0], Status: status}
 }
 
-// end ends the command's session leader and group, and all that carries its mark.
+// end stops the command's session leader and process group, and everything that carries its mark.
 func (c Command) end(cmd *exec.Cmd, ended <-chan error) {
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 	timer := time.NewTimer(grace)
@@ -206,10 +207,10 @@ func (c Command) end(cmd *exec.Cmd, ended <-chan error) {
 	}
 }
 
-// markVariable is the environment variable that marks what commands of bootstrap data start.
+// markVariable is the environment variable that marks processes started by commands of bootstrap data.
 const markVariable = "CAPSTAN_RUN"
 
-// Marked reports whether a command of bootstrap data started the process, directly or not.
+// Marked reports whether a command of bootstrap data started the process, directly or indirectly.
 func Marked(p proc.Process) bool {
 	env, err := p.Env()
 	return err == nil && slices.ContainsFunc(env, func(entry string) bool {
@@ -217,7 +218,7 @@ func Marked(p proc.Process) bool {
 	})
 }
 
-// EndMarked ends every process that carries a mark. It takes 20 seconds at most, and returns an error if some are left.
+// EndMarked stops every process that carries a mark. It takes at most 20 seconds and returns an error if some are left.
 func EndMarked(ctx context.Context, mark string) error {
 	variable := markVariable + "=" + mark
 	_, err := proc.End(ctx, func(p proc.Process) bool { return p.HasEnv(variable) }, time.Second, 20*time.Second)

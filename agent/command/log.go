@@ -8,16 +8,16 @@ import (
 	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
-// Log is a file of bounded size that only root can read. Writing never fails: a full disk must not stop the command
-// that writes.
+// Log is a file of bounded size that only root can read. Writing never fails, because a full disk must not stop the
+// command that writes.
 type Log struct {
 	*logfile.File
 	path string
 }
 
-// OpenLog opens a log for appending; the file and the full one before it have at most limit bytes each.
+// OpenLog opens a log for appending. The file and its full predecessor have at most limit bytes each.
 func OpenLog(path string, limit int64) (*Log, error) {
-	// Others may list the directory, unlike those that logfile makes.
+	// Unlike the directories that logfile creates, others may list this one.
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
@@ -28,7 +28,7 @@ func OpenLog(path string, limit int64) (*Log, error) {
 	return &Log{File: file, path: path}, nil
 }
 
-// Printf appends a line of the agent itself.
+// Printf appends a line from the agent itself.
 func (l *Log) Printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(l, "capstan: "+format+"\n", args...)
 }

@@ -19,13 +19,13 @@ import (
 // askTimeout bounds one request.
 const askTimeout = 45 * time.Second
 
-// asker asks an enrolment server.
+// asker sends requests to an enrolment server.
 type asker struct {
 	url  string
 	http *http.Client
 }
 
-// newAsker returns one that talks to nobody but the plane whose authority has the hash.
+// newAsker returns an asker that talks only to the plane whose certificate authority has this hash.
 func newAsker(server, hash string, certificate tls.Certificate) (*asker, error) {
 	if err := enrolment.CheckPin(hash); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func newAsker(server, hash string, certificate tls.Certificate) (*asker, error) 
 	return connect(server, certificate, func(host string) *tls.Config { return enrolment.ClientConfig(host, hash) })
 }
 
-// connect returns an asker of a server, which config says how to know.
+// connect returns an asker for a server; config returns the TLS configuration that authenticates it.
 func connect(server string, certificate tls.Certificate, config func(host string) *tls.Config) (*asker, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
@@ -47,12 +47,12 @@ func connect(server string, certificate tls.Certificate, config func(host string
 	}
 	return &asker{url: u.Scheme + "://" + u.Host, http: &http.Client{
 		Transport: transport, Timeout: askTimeout,
-		// A credential must not follow a redirection.
+		// A credential must not follow a redirect.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// ask sends a request to a path once. What the plane refuses is an *enrolment.Refusal. No error has the credential.
+// ask sends one request to a path. A refusal by the plane is an *enrolment.Refusal. No error contains the credential.
 func (a *asker) ask(ctx context.Context, path string, r any) (*enrolment.Answer, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *asker) ask(ctx context.Context, path string, r any) (*enrolment.Answer,
 	return answer, nil
 }
 
-// askUntil asks again and again while waiting may help, until ctx ends. report hears why.
+// askUntil repeats a request until it succeeds, waiting can't help, or ctx ends. It passes the reasons to report.
 func (a *asker) askUntil(
 	ctx context.Context, r enrolment.Request, report func(error),
 ) (answer *enrolment.Answer, err error) {

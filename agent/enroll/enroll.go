@@ -1,7 +1,7 @@
 // Package enroll makes a computer a host of a plane: "capstan-agent enroll".
 //
-// It makes the host's own key, shows it to the plane together with a credential, writes the agent's configuration from
-// the answer, and starts the agent as a service. Each step can be repeated.
+// It creates the host's own key, presents it to the plane together with a credential, writes the agent's configuration
+// from the answer, and starts the agent as a service. Each step can be repeated.
 package enroll
 
 import (
@@ -23,35 +23,37 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// Options say how to enroll.
+// Options configure Run.
 type Options struct {
-	// Ticket has the server, the hash of its authority, the credential, and perhaps the name. Required.
+	// Ticket holds the server, the hash of its certificate authority, the credential, and optionally the host's name.
+	// Required.
 	Ticket enrolment.Ticket
-	// ConfigPath is the agent's configuration; default config.DefaultPath. What it says of directories stays.
+	// ConfigPath is the path of the agent's configuration; default config.DefaultPath. Directories that it already sets
+	// are kept.
 	ConfigPath string
-	// StateDir is that of a new configuration; default config.DefaultStateDir.
+	// StateDir is the state directory in a new configuration; default config.DefaultStateDir.
 	StateDir string
-	// Bundles says where the programs of a node come from, as config.Config has it. Empty: what it says now.
+	// Bundles says where the programs of a node come from, as in config.Config. Empty: keep the present setting.
 	Bundles string
-	// Wait is how long it is tried while the plane can't be reached or asks for patience. Zero: once.
+	// Wait is how long to retry while the plane can't be reached or asks to wait. Zero: try once.
 	Wait time.Duration
 	// Service starts the agent; nil leaves that to somebody else.
 	Service Service
-	// Root is the directory that counts as /, for tests.
+	// Root replaces / in tests.
 	Root string
-	// Version is the agent's.
+	// Version is the agent's version.
 	Version string
-	// Out hears what happens. Required.
+	// Out receives messages about the progress. Required.
 	Out io.Writer
 }
 
-// Service starts the agent with the computer.
+// Service starts the agent at boot.
 type Service interface {
-	// Check fails if it can't be done, before anything is changed.
+	// Check returns an error if the service can't be installed, before anything is changed.
 	Check() error
-	// Start installs the service for a configuration and starts it, anew if it runs.
+	// Start installs the service for a configuration and starts it, or restarts it if it is running.
 	Start(ctx context.Context, configPath string) error
-	// Advice says how to look at it.
+	// Advice returns how to inspect the service.
 	Advice() string
 }
 
@@ -102,7 +104,7 @@ func Run(ctx context.Context, o Options) error {
 	return o.finish(ctx, answer)
 }
 
-// ask asks the plane, for as long as it may take.
+// ask sends the request to the plane, for at most Wait.
 func (o Options) ask(ctx context.Context, server *asker, r enrolment.Request) (*enrolment.Answer, error) {
 	fmt.Fprintf(o.Out, "Enrolling at %s\n", o.Ticket.Server)
 	if o.Wait <= 0 {
@@ -113,7 +115,7 @@ func (o Options) ask(ctx context.Context, server *asker, r enrolment.Request) (*
 	return server.askUntil(ctx, r, func(err error) { fmt.Fprintf(o.Out, "  not yet: %v\n", err) })
 }
 
-// finish starts the agent and says what comes next.
+// finish starts the agent and prints what to do next.
 func (o Options) finish(ctx context.Context, answer *enrolment.Answer) error {
 	if o.Service != nil {
 		if err := o.Service.Start(ctx, o.ConfigPath); err != nil {
@@ -135,7 +137,7 @@ func (o Options) finish(ctx context.Context, answer *enrolment.Answer) error {
 	return nil
 }
 
-// present returns the configuration that is there, whose directories stay; else a new one.
+// present returns the existing configuration, whose directories are kept, or else a new one.
 func present(o Options) (config.Config, error) {
 	c := config.Config{BundlesDir: config.DefaultBundlesDir, StateDir: config.DefaultStateDir}
 	if o.StateDir != "" {
@@ -162,7 +164,7 @@ func present(o Options) (config.Config, error) {
 	return c, nil
 }
 
-// request returns what is sent.
+// request returns the request to send.
 func (o Options) request() (enrolment.Request, error) {
 	if _, _, err := enrolment.ParseCredential(o.Ticket.Credential); err != nil {
 		return enrolment.Request{}, err
@@ -179,17 +181,17 @@ func (o Options) request() (enrolment.Request, error) {
 		Machine: machine, Version: o.Version}, nil
 }
 
-// notInNames are runs of characters that the name of a host can't have.
+// notInNames matches characters that a host's name can't have.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// hostName returns the name of a host for the name of a computer: its first part. Pure.
+// hostName derives the name of a host from the first part of a computer's name. Pure.
 func hostName(computer string) string {
 	first, _, _ := strings.Cut(strings.ToLower(computer), ".")
 	name := strings.Trim(notInNames.ReplaceAllString(first, "-"), "-")
 	return strings.Trim(name[:min(len(name), 63)], "-")
 }
 
-// write writes the configuration, which holds a token. Only root reads it.
+// write writes the configuration, which holds a token, so that only root can read it.
 func write(path string, c config.Config) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("the plane's answer can't be used: %w", err)

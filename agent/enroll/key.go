@@ -20,12 +20,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// KeyFile is the name, in the state directory, of the file with the host's own key. It never leaves the host: the plane
-// knows the hash of its public half, and by that the host.
+// KeyFile is the name, in the state directory, of the file with the host's own key. The key never leaves the host; the
+// plane identifies the host by the hash of the public key.
 const KeyFile = "enrolment.key"
 
-// ownKey returns the host's key, and makes it if there is none. One that can't be read is an error: with another key
-// the host would be another one.
+// ownKey returns the host's key, and creates it if there is none. A key that can't be read is an error, because with
+// another key it would be another host.
 func ownKey(stateDir string) (crypto.Signer, error) {
 	key, err := readKey(stateDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,11 +75,12 @@ func makeKey(path string) (crypto.Signer, error) {
 	return key, nil
 }
 
-// certificate returns one that the key has signed itself. It says nothing: showing it proves that the host has the key.
+// certificate returns a self-signed certificate of the key. Its contents mean nothing: presenting it proves that the
+// host has the key.
 func certificate(key crypto.Signer) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "capstan-host"},
-		// The host's clock may be wrong, and nobody looks at it.
+		// The host's clock may be wrong, and nobody checks these times.
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// uuid is the form of a UUID.
+// uuid matches the format of a UUID.
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// placeholders are what makers of computers write where there should be a UUID.
+// placeholders are values that computer makers write in place of a UUID.
 var placeholders = map[string]bool{
 	"00000000-0000-0000-0000-000000000000": true, "ffffffff-ffff-ffff-ffff-ffffffffffff": true,
 	"03000200-0400-0500-0006-000700080009": true, "12345678-1234-5678-90ab-cddeefaabbcc": true,
 }
 
-// machineID returns the hash of what identifies the computer below root: the UUID of its hardware, which outlives a new
-// installation, or else that of the installation. It is a hash because neither is anybody's business.
+// machineID returns a hash that identifies the computer whose root directory is root: of the hardware's UUID, which
+// survives a reinstallation, or else of the installation's id. It is a hash to keep both private.
 func machineID(root string) (string, error) {
 	hardware := strings.ToLower(line(filepath.Join(root, "/sys/class/dmi/id/product_uuid")))
 	if uuid.MatchString(hardware) && !placeholders[hardware] {

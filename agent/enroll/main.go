@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// ticketLimit bounds a ticket and a credential that are read, in bytes.
+// ticketLimit bounds a ticket or credential that is read, in bytes.
 const ticketLimit = 64 << 10
 
 const usage = `capstan-agent enroll makes this computer a host of a plane.
@@ -26,7 +26,7 @@ const usage = `capstan-agent enroll makes this computer a host of a plane.
 Flags:
 `
 
-// Main is "capstan-agent enroll". It returns the exit code.
+// Main runs "capstan-agent enroll" and returns the exit code.
 func Main(ctx context.Context, version string, args []string, in io.Reader, out, errOut io.Writer) int {
 	flags := flag.NewFlagSet("capstan-agent enroll", flag.ContinueOnError)
 	flags.SetOutput(errOut)
@@ -103,7 +103,7 @@ func Main(ctx context.Context, version string, args []string, in io.Reader, out,
 	return 0
 }
 
-// ticket returns what to enroll with: from a file, in which flags replace what it says, or from flags.
+// ticket returns what to enroll with: from flags, or from a file, whose values flags override.
 func ticket(flags enrolment.Ticket, from, tokenFile string, in io.Reader) (t enrolment.Ticket, err error) {
 	switch {
 	case from != "" && tokenFile != "":
@@ -144,7 +144,7 @@ func ticket(flags enrolment.Ticket, from, tokenFile string, in io.Reader) (t enr
 	return t, nil
 }
 
-// secretFile reads a file that only its owner may read, or the standard input.
+// secretFile reads a file that only its owner may read, or standard input.
 func secretFile(path string, in io.Reader) ([]byte, error) {
 	if path != "-" {
 		f, err := os.Open(path)

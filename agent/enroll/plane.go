@@ -7,8 +7,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/config"
 )
 
-// Plane returns where the host of a configuration gets bundles; nil if it was not enrolled by a plane that has them.
-// The host proves that it has its key.
+// Plane returns where the host of a configuration gets bundles, or nil if it was not enrolled with a plane that has
+// them. The host proves that it has its key.
 func Plane(c config.Config) (*bundle.Plane, error) {
 	if c.Enrolment == "" {
 		return nil, nil
@@ -31,6 +31,6 @@ func Plane(c config.Config) (*bundle.Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	server.http.Timeout = 0 // a bundle takes as long as it takes; whoever asks has a limit
+	server.http.Timeout = 0 // a bundle takes as long as it takes; the caller has a limit
 	return &bundle.Plane{URL: c.Enrolment, HTTP: server.http}, nil
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// UnitName is the agent's unit of systemd.
+// UnitName is the name of the agent's systemd unit.
 const UnitName = "capstan-agent.service"
 
-// UnitDir is where units of an administrator are.
+// UnitDir is the directory for an administrator's units.
 const UnitDir = "/etc/systemd/system"
 
 // systemctlLimit bounds one call of systemctl.
 const systemctlLimit = time.Minute
 
-// Systemd starts the agent as a unit.
+// Systemd runs the agent as a systemd unit.
 type Systemd struct {
-	// Program is the agent's own path.
+	// Program is the path of the agent.
 	Program string
-	// Dir is where the unit goes; default UnitDir.
+	// Dir is the directory for the unit; default UnitDir.
 	Dir string
-	// Systemctl is the program that is called; default systemctl.
+	// Systemctl is the program to call; default systemctl.
 	Systemctl string
 }
 
@@ -48,7 +48,7 @@ func (s Systemd) path() string {
 	return filepath.Join(UnitDir, UnitName)
 }
 
-// Check fails if there is no systemd.
+// Check returns an error if there is no systemd.
 func (s Systemd) Check() error {
 	if _, err := exec.LookPath(s.systemctl()); err != nil {
 		return errors.New("this computer has no systemd: enroll with --no-service, and start the agent by other means")
@@ -56,7 +56,7 @@ func (s Systemd) Check() error {
 	return nil
 }
 
-// Start writes the unit, and enables and starts it.
+// Start writes, enables and starts the unit.
 func (s Systemd) Start(ctx context.Context, configPath string) error {
 	text, err := unitText(s.Program, configPath)
 	if err != nil {

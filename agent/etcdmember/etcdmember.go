@@ -1,10 +1,11 @@
-// Package etcdmember takes the etcd member of this host out of its cluster.
+// Package etcdmember removes the etcd member of this host from its cluster.
 //
-// "kubeadm join" adds a member and starts it. If it is interrupted after that, a repetition finds the member in the
-// cluster and starts it with an empty data directory, which etcd must refuse for ever: the cluster remembers what the
-// member had confirmed. "kubeadm reset" removes the member only once the node is registered, which comes later.
+// "kubeadm join" adds a member and starts it. If it is interrupted after that and runs again, it finds the member in
+// the cluster and starts it with an empty data directory. etcd must refuse that forever, because the cluster remembers
+// what the member had confirmed. "kubeadm reset" removes the member only if the node is registered, which happens
+// later.
 //
-// It speaks the JSON form of etcd's API, which etcd serves beside gRPC, because that takes nothing but an HTTP client.
+// The package uses the JSON form of etcd's API, which etcd serves beside gRPC, because that needs only an HTTP client.
 package etcdmember
 
 import (
@@ -31,24 +32,24 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// clientPort is the port on which members serve clients, as kubeadm sets it up.
+// clientPort is the port on which members serve clients, as set up by kubeadm.
 const clientPort = "2379"
 
-// answerLimit bounds an answer, in bytes.
+// answerLimit bounds a response, in bytes.
 const answerLimit = 1 << 20
 
-// Member is this host's etcd member, as kubeadm set it up.
+// Member is this host's etcd member, as set up by kubeadm.
 type Member struct {
-	// PeerURLs are those under which the member is known.
+	// PeerURLs are the URLs under which the cluster knows the member.
 	PeerURLs []string
-	// Others are the URLs of the other members for clients.
+	// Others are the client URLs of the other members.
 	Others []string
 	// CA, Cert and Key are the files of a client's credentials.
 	CA, Cert, Key string
 }
 
-// Find reads kubeadm's manifest and returns the member, or nil if there is none or no other member that could be asked.
-// dir is /etc/kubernetes.
+// Find reads kubeadm's manifest and returns the member, or nil if there is no member, or no other one to ask. dir is
+// /etc/kubernetes.
 func Find(dir string) (*Member, error) {
 	data, err := regular.Read(filepath.Join(dir, "manifests", "etcd.yaml"), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,8 +95,8 @@ func Find(dir string) (*Member, error) {
 	return m, nil
 }
 
-// Leave takes the member out of its cluster. It asks the other members in turn, again and again until one has done it
-// or ctx ends. It is not an error if the cluster does not know the member.
+// Leave removes the member from its cluster. It asks the other members in turn until one has done it or ctx ends. It is
+// not an error if the cluster does not know the member.
 func (m *Member) Leave(ctx context.Context) error {
 	client, err := m.client()
 	if err != nil {
@@ -118,7 +119,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 }
 
-// leave asks one member.
+// leave asks one other member.
 func (m *Member) leave(ctx context.Context, client *http.Client, server string) error {
 	var list struct {
 		Members []struct {

@@ -1,4 +1,4 @@
-// Package facts finds out what a host is: its system, size and address.
+// Package facts collects what a host is: its system, size and address.
 package facts
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// localBoot has the boot ID of a local host: /run is new with each of its boots, while the kernel's ID is that of the
-// machine around it.
+// localBoot is the file with the boot ID of a local host: /run is new with each of its boots, while the kernel's ID
+// belongs to the machine around it.
 const localBoot = "/run/capstan/boot-id"
 
 // Collect returns the facts for the agent's report. server is the URL that the agent talks to; local says that the host
-// is a namespace of another machine. What can't be found out stays empty, except for the boot ID and the address,
-// without which a host is of no use.
+// is a namespace of another machine. Unknown facts stay empty, except for the boot ID and the address: without them
+// Collect fails, because the host would be useless.
 func Collect(server string, local bool) (v1beta2.AgentReport, error) {
 	found := v1beta2.AgentReport{
 		OperatingSystem: operatingSystem("/etc/os-release", "/usr/lib/os-release"),
@@ -63,8 +63,8 @@ func bootID(local bool) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// Address returns the IP address that the host has on its way to other hosts: that of its default route, as the kubelet
-// chooses it, or else that of its route to the server.
+// Address returns the IP address that the host uses to reach other hosts: that of its default route, like the kubelet,
+// or else that of its route to the server.
 func Address(server string) (string, error) {
 	// Connecting a UDP socket sends nothing: it only makes the kernel choose a route. The addresses are from the ranges
 	// for documentation.

@@ -17,10 +17,10 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// localVirtualization is what a local host runs in.
+// localVirtualization is the virtualization that a local host reports.
 const localVirtualization = "namespace"
 
-// hypervisors are the names that systemd has for what firmware names itself after.
+// hypervisors map names in firmware to systemd's names.
 var hypervisors = []struct{ firmware, name string }{
 	{"KVM", "kvm"}, {"OpenStack", "kvm"}, {"KubeVirt", "kvm"}, {"Amazon EC2", "amazon"}, {"QEMU", "qemu"},
 	{"VMware", "vmware"}, {"VMW", "vmware"}, {"innotek GmbH", "oracle"}, {"VirtualBox", "oracle"}, {"Xen", "xen"},
@@ -29,12 +29,12 @@ var hypervisors = []struct{ firmware, name string }{
 	{"Apple Virtualization", "apple"},
 }
 
-// hardware adds to a report what the computer below root is made of. No number that identifies it is in it.
+// hardware adds the hardware of the computer below root to a report. It adds no number that identifies the computer.
 func hardware(root string, local bool, found *v1beta2.AgentReport) {
 	found.ProcessorModel = report.Name(processorModel(root))
 	found.Addresses = addresses()
 	if local {
-		found.Virtualization = localVirtualization // the rest is of the computer around it
+		found.Virtualization = localVirtualization // everything else describes the computer around it
 		return
 	}
 	found.Model = report.Name(model(root))
@@ -42,7 +42,7 @@ func hardware(root string, local bool, found *v1beta2.AgentReport) {
 	found.Disks = disks(root)
 }
 
-// line returns the first line of a file; nothing if it can't be read.
+// line returns the first line of a file; empty if it can't be read.
 func line(path ...string) string {
 	data, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {
@@ -52,7 +52,7 @@ func line(path ...string) string {
 	return strings.TrimSpace(first)
 }
 
-// processor returns a value of the first processor in cpuinfo that has one of the keys.
+// processor returns the first value in cpuinfo whose key is one of keys.
 func processor(root string, keys ...string) string {
 	f, err := os.Open(filepath.Join(root, "/proc/cpuinfo"))
 	if err != nil {
@@ -70,7 +70,8 @@ func processor(root string, keys ...string) string {
 
 func processorModel(root string) string { return processor(root, "model name", "Model", "cpu model") }
 
-// model returns maker and model of the computer, as its firmware says; computers without DMI have a device tree.
+// model returns the maker and model of the computer, according to its firmware; computers without DMI have a device
+// tree.
 func model(root string) string {
 	const dmi = "/sys/class/dmi/id"
 	if name := line(root, dmi, "product_name"); name != "" {
@@ -79,7 +80,7 @@ func model(root string) string {
 	return line(root, "/proc/device-tree/model")
 }
 
-// virtualization returns what the computer runs in, by the names of systemd; none if nothing says that it does.
+// virtualization returns what the computer runs in, by systemd's name; empty if nothing indicates virtualization.
 func virtualization(root string) string {
 	if name := plain(line(root, "/run/systemd/container")); name != "" {
 		return name
@@ -101,7 +102,7 @@ func virtualization(root string) string {
 	return "none"
 }
 
-// plain returns a name if a report takes it.
+// plain returns the name if a report may contain it, else "".
 func plain(name string) string {
 	if len(name) > report.VirtualizationLimit || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return ""
@@ -109,7 +110,8 @@ func plain(name string) string {
 	return name
 }
 
-// disks returns the largest disks of the computer, by name: what has a device behind it, and is no drive for media.
+// disks returns the largest disks of the computer, by name. Only block devices with hardware behind them count, without
+// removable media.
 func disks(root string) []v1beta2.HostDisk {
 	const dir = "/sys/block"
 	entries, err := os.ReadDir(filepath.Join(root, dir))
@@ -138,7 +140,7 @@ func disks(root string) []v1beta2.HostDisk {
 	return all
 }
 
-// addresses returns the addresses of the computer's interfaces, sorted: neither those that network plug-ins make, nor
+// addresses returns the sorted addresses of the computer's interfaces, except those that network plug-ins create and
 // those that change by themselves.
 func addresses() []string {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)

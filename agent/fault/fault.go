@@ -1,7 +1,7 @@
-// Package fault keeps apart what may be said about an error and what may not.
+// Package fault separates what may be shown about an error from what may not.
 //
-// The report of a host can be read by everybody who may read CapstanHosts, while errors of bootstrap data may quote the
-// data, which holds secrets. So a report shows only texts that were written to be shown; the rest goes to the log on
+// Everybody who may read CapstanHosts can read the report of a host, but errors about bootstrap data may quote the
+// data, which holds secrets. So a report contains only texts that were written to be shown; the rest goes to the log on
 // the host, which only root can read.
 package fault
 
@@ -21,7 +21,7 @@ func New(cause error, format string, args ...any) error {
 	return &Fault{text: fmt.Sprintf(format, args...), cause: cause}
 }
 
-// Error has everything: the text and the cause.
+// Error returns the text and the cause.
 func (f *Fault) Error() string {
 	if f.cause == nil {
 		return f.text
@@ -33,7 +33,7 @@ func (f *Fault) Error() string {
 func (f *Fault) Unwrap() error { return f.cause }
 
 // Text returns what may be shown of err: the texts of all faults in its chain, outermost first, or otherwise if there
-// is none.
+// are none.
 func Text(err error, otherwise string) string {
 	text := ""
 	for {

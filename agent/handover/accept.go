@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// accept accepts the offer that the host has, if the target is what it says.
+// accept accepts the offer made to the host, if the target turns out to be what the offer says.
 func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again time.Duration, err error) {
 	offer, err := f.Source.Offer(ctx)
 	if err == nil && offer.ID != host.Offer() {
@@ -37,10 +37,10 @@ func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again
 		return 0, err
 	}
 	f.Log.Info("the offer is accepted", "offer", offer.ID, "target", offer.Server)
-	return time.Millisecond, nil // on to keep, which reports it
+	return time.Millisecond, nil // continue with keep, which reports it
 }
 
-// without returns an error of the target, which may have quoted the token, without it; nil for nil.
+// without removes a secret from the text of an error of the target, which may quote the token; nil stays nil.
 func without(secret string, err error) error {
 	if err == nil || secret == "" || !strings.Contains(err.Error(), secret) {
 		return err
@@ -48,8 +48,9 @@ func without(secret string, err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), secret, "(token)"))
 }
 
-// prove gets a token of the agent's own in the target, which proves network, authority and account, and reads the host
-// there, which proves its rights. Then it writes the next enrolment: from there on the agent has accepted the offer.
+// prove gets a token of the agent's own in the target, which proves that network, authority and account work, and reads
+// the host there, which proves the agent's rights. Then it writes the next enrolment: from then on the agent has
+// accepted the offer.
 func (f *Follower) prove(ctx context.Context, host *v1beta2.CapstanHost, offer rest.Offer) error {
 	all, err := carriedMachines(f.Config.JournalDir())
 	if err == nil {

@@ -2,15 +2,16 @@ package handover
 
 import "github.com/capstan-dev/capstan/agent/journal"
 
-// carried is what a journal says of a machine that the host carries.
+// carried is what a journal records about a machine that the host carries.
 type carried struct {
-	// claim is the provider id.
+	// claim is the claim's providerID.
 	claim string
-	// ended is true when its bootstrap ended, cleaned when the host was cleaned after it and nothing was left.
+	// ended is set once the bootstrap has ended; cleaned is set once the host was cleaned after the machine without
+	// leftovers.
 	ended, cleaned bool
 }
 
-// carriedMachines lists the machines that left something in the journals at base. The worker may be writing them.
+// carriedMachines returns the machines that left something in the journals in base. The worker may be writing them.
 func carriedMachines(base string) ([]carried, error) {
 	views, err := journal.Look(base)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// ask finds out whether the host has moved, and changes sides if it has. It keeps the token for the target fresh
-// meanwhile: the source may be silent for longer than the token lives. An answer about the offer counts at once, since
-// watches may fail for long; the answer that the host is there does not stand for what the watch will show.
+// ask finds out whether the host has moved, and changes sides if it has. Meanwhile it keeps the token for the target
+// fresh, because the source may be silent for longer than the token is valid. If the answer shows another offer, ask
+// acts on it at once, since watches may fail for long; but a successful answer does not prove that the watch works.
 func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, again time.Duration, err error) {
 	host, err := f.Source.Look(ctx)
 	said := answerOf(host, err)
@@ -22,7 +22,7 @@ func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, agai
 	}
 	next, stale := f.fresh(ctx, next)
 	switch said {
-	case present: // asked again until the watch says so: it does not show what was deleted before it began
+	case present: // ask again until the watch shows the host: a new watch shows no earlier deletion
 		if stale == nil {
 			f.standing(next, nil)
 		}
@@ -30,7 +30,7 @@ func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, agai
 	case silent:
 		return false, 0, errors.Join(err, stale)
 	case leaving:
-		// Without that report in the source, a host with the mark would hold the mover's next run for ever.
+		// If the source lacks that report, a marked host would block the mover's next run forever.
 		if !host.OfferAccepted() {
 			return false, 0, errors.Join(errors.New("the management cluster does not know that the agent goes along"), stale)
 		}

@@ -13,32 +13,32 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// leaveMark is clusterctl's annotation on an object that it has moved: it replaces all other annotations by this one
-// right before it deletes the object in the source.
+// leaveMark is clusterctl's annotation on an object that it has moved: right before it deletes the object in the
+// source, clusterctl replaces all other annotations with this one.
 const leaveMark = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
-// refusalPatience is how long the source must have refused the agent, without a break, before that counts as a sign
-// that it has given the host up: an API server that has just started refuses good tokens for some seconds. Silence is a
-// break, and so is any other answer.
+// refusalPatience is how long the source must refuse the agent without interruption before that suggests that it has
+// given up the host: a freshly started API server refuses valid tokens for some seconds. Silence or any other answer
+// interrupts.
 const refusalPatience = time.Minute
 
 // answer is what a management cluster says about the host.
 type answer string
 
 const (
-	// silent: it says nothing, or nothing that counts.
+	// silent: no answer, or none that counts.
 	silent answer = "silent"
-	// refuses: it doesn't know the agent, or allows it nothing.
+	// refuses: the server does not know the agent, or grants it nothing.
 	refuses answer = "refuses"
-	// absent: the host isn't there.
+	// absent: the host does not exist there.
 	absent answer = "absent"
-	// leaving: the host is there, and clusterctl is about to delete it because it has moved.
+	// leaving: the host exists, but clusterctl is about to delete it because it has moved.
 	leaving answer = "leaving"
-	// present: the host is there.
+	// present: the host exists.
 	present answer = "present"
 )
 
-// answerOf returns the answer that a call for the host has got.
+// answerOf classifies the result of a call for the host.
 func answerOf(host *v1beta2.CapstanHost, err error) answer {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized), rest.IsCode(err, http.StatusForbidden):
@@ -54,7 +54,7 @@ func answerOf(host *v1beta2.CapstanHost, err error) answer {
 	return present
 }
 
-// action is what to do about offers of other management clusters.
+// action is what to do about offers from other management clusters.
 type action string
 
 const (
@@ -62,16 +62,16 @@ const (
 	nothing action = "nothing"
 	// accept: there is an offer that the agent has not accepted yet.
 	accept action = "accept"
-	// keep: the agent has accepted the offer; the move has not come.
+	// keep: the agent has accepted the offer, and the host has not moved yet.
 	keep action = "keep"
-	// forget: the offer that the agent has accepted was called off.
+	// forget: the offer that the agent has accepted was withdrawn.
 	forget action = "forget"
 	// ask: the host may have moved.
 	ask action = "ask"
 )
 
-// decide returns the action. said is what the source has said last, with the offer that the host has there; accepted is
-// the offer that the agent has accepted, empty for none. Only a host that is there calls an offer off.
+// decide returns the action. said is the source's last answer, and offer is the host's offer in it; accepted is the
+// offer that the agent has accepted, or empty. Only a host that is present can withdraw an offer.
 func decide(said answer, offer, accepted string) action {
 	switch {
 	case said != present && accepted == "":
@@ -89,7 +89,7 @@ func decide(said answer, offer, accepted string) action {
 	}
 }
 
-// carries returns why the machine of a claim isn't the one that the host carries; nil if it is.
+// carries returns nil if the host carries the machine of the claim and no other, else an error that says why not.
 func carries(claim string, all []carried) error {
 	known := false
 	for _, c := range all {
@@ -105,7 +105,7 @@ func carries(claim string, all []carried) error {
 	return nil
 }
 
-// ready returns why the agent can't accept an offer while its host is as it is; nil if it can.
+// ready returns why the agent can't accept an offer in the host's present state, or nil if it can.
 func ready(host *v1beta2.CapstanHost, all []carried) error {
 	claim := host.Spec.Claim
 	switch {
@@ -127,8 +127,8 @@ func ready(host *v1beta2.CapstanHost, all []carried) error {
 	return nil
 }
 
-// fits returns why a host in the target of an offer keeps the agent from accepting it; nil if it doesn't. Before the
-// move there is no host.
+// fits returns why a host in the target of an offer keeps the agent from accepting it, or nil if it doesn't. Before the
+// move there is normally no host.
 func fits(there *v1beta2.CapstanHost, claim string) error {
 	switch {
 	case there == nil:
@@ -143,10 +143,10 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 	return nil
 }
 
-// lapsed returns why the agent can't go along any more with an offer that it has accepted; nil if it can. err is why
-// its token for the target could not be renewed: a target that was not reached, or that fails, may be back while the
-// token lives. The text is the same at each try: the agent reports it, and an error of the network has other ports each
-// time.
+// lapsed returns why the agent can't follow an offer that it has accepted any longer, or nil if it can. err says why
+// its token for the target could not be renewed. A target that can't be reached or that fails may return while the
+// token is valid. The text stays the same at each attempt because the agent reports it; a network error contains other
+// ports each time.
 func lapsed(err error, token string, now time.Time) error {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
@@ -158,7 +158,7 @@ func lapsed(err error, token string, now time.Time) error {
 	return nil
 }
 
-// expired reports whether a JSON web token says that its life is over.
+// expired reports whether a JSON web token has expired, by its own claims.
 func expired(token string, now time.Time) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -172,13 +172,13 @@ func expired(token string, now time.Time) bool {
 		!now.Before(time.Unix(claims.Expires, 0))
 }
 
-// mayChange returns why the agent may not change sides; nil if it may. said is what the source says, and refused for
-// how long it has refused the agent if it does; there is the host in the target, which has answered.
+// mayChange returns why the agent may not change sides, or nil if it may. said is the source's answer, and refused is
+// how long the source has refused the agent, if it does; there is the host in the target, which has answered.
 //
-// Only the source can let the host go, by its answer: silence may be an outage. The target must have the claim of the
-// machine that the host carries, so that whatever it says, it says about that machine. A source that refuses does not
-// even say that the host is gone. So a claim that the target has released is not followed then: it would clean the
-// host.
+// Only an answer of the source can let the host go: silence may be an outage. The target must have the claim of the
+// machine that the host carries, so that whatever it says is about that machine. A source that refuses does not even
+// say that the host is gone. In that case the agent does not follow a claim that the target has released, because it
+// would clean the host.
 func mayChange(said answer, refused time.Duration, there *v1beta2.CapstanHost, all []carried) error {
 	switch said {
 	case absent, leaving:

@@ -1,9 +1,9 @@
 // Package handover is the agent's part of a hand-over: the protocol by which it starts to work for another management
-// cluster when its CapstanHost moves there. docs/moving.md has all actors and states; here the management cluster that
-// the agent works for is the source, the other one the target.
+// cluster when its CapstanHost moves there. docs/moving.md describes all actors and states. Here the management cluster
+// that the agent works for is the source, the other one the target.
 //
 //	decide     what to do, and whether the agent may accept or change sides (decide.go, pure)
-//	accept     prove that the agent can work in the target, and keep that on disk as the next enrolment
+//	accept     prove that the agent can work in the target, and store that on disk as the next enrolment
 //	keep       keep the token for the target fresh until the host moves
 //	change     find out that the source has let the host go, and change sides
 //	enrolment  the files with the next enrolment and the current one

@@ -20,7 +20,7 @@ import (
 const (
 	nextFile    = "next.yaml"
 	currentFile = "enrolment.yaml"
-	// ownToken begins the names of the files with the tokens that the agent got by itself; see Config.TokenPath.
+	// ownToken is the prefix of the files with tokens that the agent got itself; see Config.TokenPath.
 	ownToken = "token"
 )
 
@@ -28,34 +28,34 @@ const (
 type Enrolment struct {
 	// Offer is the id of the offer that it comes from.
 	Offer string `yaml:"offer"`
-	// Server, CAData and Token are as in the configuration; the token is the agent's own.
+	// Server, CAData and Token have the same meaning as in the configuration; the token is the agent's own.
 	Server string `yaml:"server"`
 	CAData string `yaml:"caData"`
 	Token  string `yaml:"token"`
-	// InsteadOf identifies what the configuration said when the offer was accepted.
+	// InsteadOf identifies the configuration at the time when the offer was accepted.
 	InsteadOf string `yaml:"insteadOf"`
 }
 
-// Store keeps on disk which management cluster the agent works for when that is not the one of its configuration: the
-// next enrolment (next.yaml), which the agent has accepted, and the current one (enrolment.yaml), where it has changed
-// sides to.
+// Store records on disk which management cluster the agent works for if that is not the one in its configuration: the
+// next enrolment (next.yaml), which the agent has accepted, and the current one (enrolment.yaml), to which it has
+// changed sides.
 //
-// Each file is written whole and synced with its directory before anybody hears of it, and changing sides is one
-// rename. What somebody writes into the configuration afterwards counts more than either.
+// Each file is written atomically and synced with its directory before anybody is told, and changing sides is a single
+// rename. If somebody changes the configuration afterwards, that overrides both files.
 type Store struct {
 	base config.Config
 }
 
-// NewStore returns the store of an agent with a configuration. Nothing is read yet.
+// NewStore returns the store of an agent with this configuration. It reads nothing yet.
 func NewStore(base config.Config) Store { return Store{base} }
 
-// Current returns the enrolment that counts instead of the configuration; nil: there is none.
+// Current returns the enrolment that replaces the configuration, or nil if there is none.
 func (s Store) Current() (*Enrolment, error) { return s.read(currentFile) }
 
-// Next returns the enrolment that the agent has accepted; nil: there is none.
+// Next returns the enrolment that the agent has accepted, or nil if there is none.
 func (s Store) Next() (*Enrolment, error) { return s.read(nextFile) }
 
-// Prepare keeps an enrolment as the next one. When it returns without an error the enrolment outlives a loss of power.
+// Prepare stores the next enrolment. Once it returns without an error, the enrolment survives a power failure.
 func (s Store) Prepare(e Enrolment) error {
 	e.InsteadOf = s.digest()
 	data, err := yaml.Marshal(e)
@@ -68,7 +68,7 @@ func (s Store) Prepare(e Enrolment) error {
 	return nil
 }
 
-// Forget drops the next enrolment; none is no error.
+// Forget removes the next enrolment; it is not an error if there is none.
 func (s Store) Forget() error {
 	if err := os.Remove(s.path(nextFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forgetting the next enrolment: %w", err)
@@ -76,7 +76,7 @@ func (s Store) Forget() error {
 	return s.sync()
 }
 
-// Change makes the next enrolment the current one, for good.
+// Change makes the next enrolment the current one, permanently.
 func (s Store) Change() error {
 	if err := os.Rename(s.path(nextFile), s.path(currentFile)); err != nil {
 		return fmt.Errorf("changing to the next enrolment: %w", err)
@@ -84,19 +84,19 @@ func (s Store) Change() error {
 	return s.sync()
 }
 
-// Config returns the configuration of an agent that works for e: the rest is as in the file.
+// Config returns the configuration of an agent that works for e; the rest is as in the file.
 func (s Store) Config(e *Enrolment) config.Config {
 	c := s.base
 	c.Server, c.CAData, c.Token = e.Server, e.CAData, e.Token
-	c.Enrolment = "" // that of the management cluster which the host has left
-	// A token is shown to its own management cluster only, so each has a file of its own.
+	c.Enrolment = "" // belongs to the management cluster that the host has left
+	// A token is sent only to its own management cluster, so each cluster has its own file.
 	sum := sha256.Sum256([]byte(e.Server + "\x00" + e.CAData))
 	c.TokenFile = ownToken + "-" + hex.EncodeToString(sum[:8])
 	return c
 }
 
-// Tidy removes the tokens of management clusters that the agent has left, and files of which the agent was killed while
-// it wrote them. c is the configuration that counts.
+// Tidy removes the tokens of management clusters that the agent has left, and partial files that a killed agent left
+// behind. c is the effective configuration.
 func (s Store) Tidy(c config.Config) error {
 	entries, err := os.ReadDir(s.base.StateDir)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s Store) Tidy(c config.Config) error {
 	return errors.Join(errs...)
 }
 
-// stale reports whether a file holds a credential that is not in use any more, by its name.
+// stale reports, by the name of a file, whether it holds a credential that is no longer in use.
 func stale(name string) bool {
 	half, isHalf := strings.CutPrefix(name, ".")
 	switch {
@@ -124,7 +124,7 @@ func stale(name string) bool {
 	return false
 }
 
-// read reads one of the files. One that was written before the configuration was changed doesn't count.
+// read reads one of the files. It ignores a file that is older than the current configuration.
 func (s Store) read(name string) (*Enrolment, error) {
 	path := s.path(name)
 	data, err := os.ReadFile(path)
@@ -153,8 +153,8 @@ func (s Store) read(name string) (*Enrolment, error) {
 	return e, nil
 }
 
-// digest identifies what the configuration says about the management cluster, its token too: who enrolls the host again
-// by hand is obeyed.
+// digest identifies the configuration's management cluster and token. The token is included so that a host that was
+// enrolled again by hand obeys.
 func (s Store) digest() string {
 	sum := sha256.Sum256(
 		[]byte(strings.Join([]string{s.base.Server, s.base.CAData, s.base.Namespace, s.base.Host, s.base.Token}, "\x00")))
@@ -163,7 +163,7 @@ func (s Store) digest() string {
 
 func (s Store) path(name string) string { return filepath.Join(s.base.StateDir, name) }
 
-// sync makes a rename or removal outlive a loss of power.
+// sync makes a rename or removal survive a power failure.
 func (s Store) sync() error {
 	dir, err := os.Open(s.base.StateDir)
 	if err != nil {

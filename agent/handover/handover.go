@@ -17,7 +17,7 @@ import (
 
 // Source is the management cluster that the agent works for.
 type Source interface {
-	// Look returns the host as it is there now; nil if the API server says that there is none.
+	// Look returns the current state of the host, or nil if the API server says that it does not exist.
 	Look(ctx context.Context) (*v1beta2.CapstanHost, error)
 	// Offer returns the offer that was made to the host.
 	Offer(ctx context.Context) (rest.Offer, error)
@@ -25,9 +25,9 @@ type Source interface {
 
 // Options are what a Follower needs. All are required.
 type Options struct {
-	// Config is the configuration that counts: that of the source.
+	// Config is the effective configuration, that of the source.
 	Config config.Config
-	// Version is the agent's.
+	// Version is the agent's version.
 	Version string
 	Store   Store
 	Source  Source
@@ -35,24 +35,24 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Follower takes the agent along when its host moves to another management cluster: it accepts the offer, waits, and
-// finds out when the host has moved. It keeps all that it knows on disk, or asks for it again.
+// Follower lets the agent follow when its host moves to another management cluster: it accepts the offer, waits, and
+// finds out when the host has moved. Whatever it knows is on disk or can be asked for again.
 type Follower struct {
 	Options
 
 	mu   sync.Mutex
-	said answer               // by the watch
-	host *v1beta2.CapstanHost // nil unless it is there
-	// refused is since when the source has answered nothing but refusals; zero if it answered something else last, or was
-	// silent.
+	said answer               // the watch's answer
+	host *v1beta2.CapstanHost // nil unless it is present
+	// refused is when the source began to answer nothing but refusals; zero if its last answer was another one or
+	// silence.
 	refused time.Time
 	wake    chan struct{} // holds at most one
 
-	before string // what it logged last
+	before string // the last text that was logged
 }
 
-// New returns a Follower, and puts what the agent has accepted before into its first report. While it is not sure that
-// the target still accepts the agent's token, the report says so instead.
+// New returns a Follower, and puts an offer accepted earlier into its first report. Until it is sure that the target
+// still accepts the agent's token, the report says so instead.
 func New(o Options) *Follower {
 	f := &Follower{Options: o, said: silent, wake: make(chan struct{}, 1)}
 	if next, err := f.Store.Next(); err == nil && next != nil {
@@ -65,16 +65,16 @@ func New(o Options) *Follower {
 	return f
 }
 
-// See takes what a watch shows; nil if the host was deleted.
+// See records what a watch shows; nil if the host was deleted.
 func (f *Follower) See(host *v1beta2.CapstanHost) { f.set(answerOf(host, nil), host) }
 
-// Unsee forgets what was seen: a watch that begins shows a host that is there, and nothing if there is none.
+// Unsee forgets what was seen. A new watch shows an existing host, and shows nothing if there is none.
 func (f *Follower) Unsee() { f.set(silent, nil) }
 
 func (f *Follower) set(said answer, host *v1beta2.CapstanHost) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if said != silent { // a watch that begins says nothing yet
+	if said != silent { // a new watch says nothing yet
 		f.refused = time.Time{}
 	}
 	if said == f.said && offerOf(host) == offerOf(f.host) {
@@ -88,7 +88,7 @@ func (f *Follower) set(said answer, host *v1beta2.CapstanHost) {
 	}
 }
 
-// refusing takes the answer to a question, and returns for how long the source has refused the agent without a break.
+// refusing records an answer and returns how long the source has refused the agent without interruption.
 func (f *Follower) refusing(said answer) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +109,7 @@ func offerOf(host *v1beta2.CapstanHost) string {
 	return host.Offer()
 }
 
-// Run returns true when the agent has to go on with the next enrolment, which is the current one by then, and false
+// Run returns true when the agent must continue with the next enrolment, which has become the current one, and false
 // when ctx ends.
 func (f *Follower) Run(ctx context.Context) bool {
 	pauses := backoff.Backoff{First: 300 * time.Millisecond, Max: 15 * time.Second, Spread: backoff.FleetSpread}
@@ -140,7 +140,7 @@ func (f *Follower) Run(ctx context.Context) bool {
 	return false
 }
 
-// logWait logs what keeps the agent waiting, once as long as it is the same.
+// logWait logs what keeps the agent waiting, whenever that changes.
 func (f *Follower) logWait(why string) {
 	if why != f.before {
 		f.Log.Info("the hand-over waits", "why", why)
@@ -148,7 +148,7 @@ func (f *Follower) logWait(why string) {
 	f.before = why
 }
 
-// pass does what there is to do now. again is when to look again without a reason; 0: not at all.
+// pass does what is due now. again is when to look again even if nothing happens; 0 means never.
 func (f *Follower) pass(ctx context.Context) (changed bool, again time.Duration, err error) {
 	next, err := f.Store.Next()
 	if err != nil {
@@ -172,7 +172,7 @@ func (f *Follower) pass(ctx context.Context) (changed bool, again time.Duration,
 	return false, again, err
 }
 
-// follow does what there is to do about the offer of a host that is there.
+// follow acts on the offer of a host that is present.
 func (f *Follower) follow(
 	ctx context.Context, do action, host *v1beta2.CapstanHost, next *Enrolment,
 ) (again time.Duration, err error) {
@@ -191,12 +191,12 @@ func (f *Follower) follow(
 	return 0, nil
 }
 
-// report reports what the agent makes of an offer; nil: there is none.
+// report reports the agent's response to an offer; nil means that there is none.
 func (f *Follower) report(about *v1beta2.HandOverReport) {
 	f.Report.Update(true, func(r *v1beta2.AgentReport) { r.HandOver = about })
 }
 
-// standing reports whether the agent goes along with an offer that it has accepted; why: it does not any more.
+// standing reports that the agent follows an offer that it has accepted, or, if why is not nil, that it no longer does.
 func (f *Follower) standing(next *Enrolment, why error) {
 	if why == nil {
 		f.report(&v1beta2.HandOverReport{Offer: next.Offer, Accepted: true})

@@ -20,8 +20,8 @@ func (f *Follower) keep(ctx context.Context, next *Enrolment) (again time.Durati
 	return max(time.Minute, token.RenewIn(next.Token, time.Now())), nil
 }
 
-// fresh returns next with a token that it has renewed if it was time, and reports then whether the agent still goes
-// along. With an error, next is as it was.
+// fresh renews the token in next if that is due, returns the result, and reports whether the agent still follows the
+// offer. With an error, it returns next unchanged.
 func (f *Follower) fresh(ctx context.Context, next *Enrolment) (*Enrolment, error) {
 	if token.RenewIn(next.Token, time.Now()) > 0 {
 		return next, nil

@@ -18,8 +18,8 @@ func (f *Follower) look(ctx context.Context, next *Enrolment) (*v1beta2.CapstanH
 	return client.Look(ctx)
 }
 
-// renewed returns a new token of the agent in the target, bound to what the present one is bound to: the host has the
-// same epoch there.
+// renewed returns a new token for the agent in the target. It is bound to the same Secret as the present one, because
+// the host has the same epoch there.
 func (f *Follower) renewed(ctx context.Context, next *Enrolment) (string, error) {
 	client, err := rest.New(f.Store.Config(next), fixedToken(next.Token), f.Version)
 	if err != nil {
@@ -29,11 +29,11 @@ func (f *Follower) renewed(ctx context.Context, next *Enrolment) (string, error)
 	return client.RequestToken(ctx, token.Secret(next.Token))
 }
 
-// fixedToken is the one token that there is for a target.
+// fixedToken is the only token for a target.
 type fixedToken string
 
 // Token returns the token.
 func (t fixedToken) Token() string { return string(t) }
 
-// Reject does nothing: there is no other.
+// Reject does nothing, because there is no other token.
 func (fixedToken) Reject(string) {}

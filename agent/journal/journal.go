@@ -1,8 +1,8 @@
-// Package journal remembers, through crashes and reboots, what the agent did for each claim of its host.
+// Package journal records, across crashes and reboots, what the agent did for each claim of its host.
 //
-// The journal of a claim is a folder with the file steps.jsonl, one JSON record a line, each on disk before the agent
-// goes on; beside it lie things that must live as long as the journal. A step that was started but did not finish was
-// interrupted.
+// The journal of a claim is a directory with the file steps.jsonl: one JSON record per line, each synced to disk before
+// the agent continues. The directory also holds other data that must live as long as the journal. A step that started
+// but did not finish was interrupted.
 package journal
 
 import (
@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// file is the name of the record file in a journal's folder.
+	// file is the name of the record file in a journal's directory.
 	file = "steps.jsonl"
-	// asideFile is the name of a damaged record file that was put aside.
+	// asideFile is the name of a damaged record file that was moved aside.
 	asideFile = "steps.jsonl.damaged"
 )
 
 const (
-	// sizeLimit bounds the record file, in bytes: ten thousands of records, far more than any bootstrap makes.
+	// sizeLimit bounds the record file, in bytes: tens of thousands of records, far more than any bootstrap makes.
 	sizeLimit = 16 << 20
-	// reserve is what results may take beyond sizeLimit: that of the bootstrap, and one of cleaning.
+	// reserve is how much beyond sizeLimit results may use: that of the bootstrap, and one of cleaning.
 	reserve = 1 << 20
 )
 
 var (
-	// ErrDamaged: the record file can't be read, or not all of it. Salvage opens it.
+	// ErrDamaged says that the record file, or a part of it, can't be read. Salvage can open it.
 	ErrDamaged = errors.New("the journal is damaged")
-	// ErrFull: the record file has reached its limit. Results can still be written.
+	// ErrFull says that the record file has reached its limit. Results can still be written.
 	ErrFull = errors.New("the journal is full")
 )
 
@@ -54,27 +54,27 @@ const (
 type record struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
-	// Claim is the claim's providerID, in the first record.
+	// Claim is the claim's providerID; only in the first record.
 	Claim string `json:"claim,omitempty"`
 	// Step is the name of the step; Mark identifies one run of it.
 	Step   string `json:"step,omitempty"`
 	Mark   string `json:"mark,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Key and Value are of a note.
+	// Key and Value are the contents of a note.
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`
-	// Message is why it failed.
+	// Message says why it failed.
 	Message   string   `json:"message,omitempty"`
 	Leftovers []string `json:"leftovers,omitempty"`
 }
 
-// Step is what the journal knows of one step.
+// Step is what the journal records about one step.
 type Step struct {
-	// Starts is how often it was started.
+	// Starts is how often the step was started.
 	Starts int
 	// Mark identifies the last run.
 	Mark string
-	// Finished is whether the last run came to its end, with Status.
+	// Finished reports whether the last run finished, with Status.
 	Finished bool
 	// Status is the exit status of a command.
 	Status int
@@ -82,25 +82,25 @@ type Step struct {
 
 // Outcome is how a bootstrap ended.
 type Outcome struct {
-	// Ended is whether it ended; Succeeded how.
+	// Ended reports whether it ended, Succeeded whether it succeeded.
 	Ended, Succeeded bool
-	// Step and Message say what failed, or what was noteworthy.
+	// Step and Message say what failed or was noteworthy.
 	Step, Message string
 	// Began and End are the times of the first and last record of the bootstrap.
 	Began, End time.Time
 }
 
-// Journal is the journal of one claim, open for writing. It is not safe for concurrent use, and a claim's journal may
-// be open only once; Look may be called at any time.
+// Journal is the journal of one claim, open for writing. It is not safe for concurrent use, and only one Journal of a
+// claim may be open at a time. Look may be called at any time.
 type Journal struct {
 	View
 	f    *os.File
 	size int64
-	// result is where the last record begins if it is a result of cleaning; else 0.
+	// result is the offset of the last record if that is a result of cleaning; else 0.
 	result int64
 }
 
-// Open opens the journal of a claim, or begins one. base is the folder of all journals.
+// Open opens the journal of a claim, or creates it. base is the directory of all journals.
 func Open(base, claim string) (*Journal, error) {
 	dir := filepath.Join(base, folder(claim))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -123,7 +123,7 @@ func Open(base, claim string) (*Journal, error) {
 	return j, nil
 }
 
-// folder returns the name of a claim's folder: readable, and different for different claims.
+// folder returns the name of a claim's directory: readable, and different for different claims.
 func folder(claim string) string {
 	sum := sha256.Sum256([]byte(claim))
 	readable := strings.Map(func(r rune) rune {
@@ -148,8 +148,8 @@ func open(dir string) (*Journal, error) {
 	return j, nil
 }
 
-// recall replays the records and takes off what follows the last whole one: it was being written when the power went,
-// and never happened.
+// recall replays the records and cuts off a partial last line: it was being written when the power failed, so it never
+// took effect.
 func (j *Journal) recall() error {
 	lines, size, err := j.read(j.f)
 	if err != nil {
@@ -169,7 +169,7 @@ func (j *Journal) recall() error {
 	return err
 }
 
-// add writes a record to the disk, and then applies it.
+// add writes a record to disk, and then applies it.
 func (j *Journal) add(r record) error {
 	r.Time = time.Now().UTC().Truncate(time.Microsecond)
 	line, err := json.Marshal(r)
@@ -187,11 +187,11 @@ func (j *Journal) add(r record) error {
 	}
 	_, err = j.f.Write(line)
 	if err == nil {
-		err = j.f.Sync() // which may be the one to find that the disk is full
+		err = j.f.Sync() // may be the call that finds the disk full
 	}
 	if err != nil {
-		// It may have been written, or a part of it: take it back, so that what failed is not there after the next
-		// start, and the next record stands on a line of its own.
+		// The record may have been written in whole or in part. Remove it, so that a failed record does not reappear
+		// after the next start, and the next record begins a new line.
 		_ = j.f.Truncate(j.size)
 		_, _ = j.f.Seek(j.size, io.SeekStart)
 		return fmt.Errorf("writing the journal: %w", err)
@@ -213,12 +213,12 @@ func (j *Journal) Start(step, mark string) error {
 	return j.add(record{Event: eventStart, Step: step, Mark: mark})
 }
 
-// Finish records that a step came to its end, with the exit status of a command.
+// Finish records that a step finished, with the exit status of a command.
 func (j *Journal) Finish(step string, status int) error {
 	return j.add(record{Event: eventFinish, Step: step, Status: status})
 }
 
-// Note remembers a value under a key. A value that is remembered already is not repeated.
+// Note records a value under a key, unless it is recorded already.
 func (j *Journal) Note(key, value string) error {
 	for _, known := range j.notes[key] {
 		if known == value {
@@ -228,12 +228,12 @@ func (j *Journal) Note(key, value string) error {
 	return j.add(record{Event: eventNote, Key: key, Value: value})
 }
 
-// Succeed records that the bootstrap succeeded; message may hold what was noteworthy.
+// Succeed records that the bootstrap succeeded; message may contain remarks.
 func (j *Journal) Succeed(message string) error {
 	return j.add(record{Event: eventSucceeded, Message: message})
 }
 
-// Fail records that the bootstrap failed for good.
+// Fail records that the bootstrap failed permanently.
 func (j *Journal) Fail(step, message string) error {
 	return j.add(record{Event: eventFailed, Step: step, Message: message})
 }
@@ -244,7 +244,7 @@ func (j *Journal) Clean(leftovers []string) error {
 		return nil
 	}
 	if j.size > sizeLimit && j.result > 0 {
-		// There is room for one. Without any, cleaning is repeated.
+		// There is only room for one result, so replace the last one. If a crash leaves none, cleaning is repeated.
 		if err := j.f.Truncate(j.result); err != nil {
 			return fmt.Errorf("writing the journal: %w", err)
 		}
@@ -256,7 +256,7 @@ func (j *Journal) Clean(leftovers []string) error {
 	return j.add(record{Event: eventCleaned, Leftovers: leftovers})
 }
 
-// Strip deletes all that lies beside the records.
+// Strip deletes everything in the directory except the records.
 func (j *Journal) Strip() error {
 	entries, err := os.ReadDir(j.dir)
 	if err != nil {

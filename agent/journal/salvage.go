@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Salvage opens the journal of a released claim, or begins one. A damaged record file is put aside, see Aside; what can
-// be read of it is kept, apart from results of cleaning, so that the host is cleaned again.
+// Salvage opens the journal of a released claim, or creates it. It moves a damaged record file aside (see Aside). It
+// keeps the readable records, except results of cleaning, so that the host is cleaned again.
 func Salvage(base, claim string) (*Journal, error) {
 	j, err := Open(base, claim)
 	if !errors.Is(err, ErrDamaged) {
@@ -25,7 +25,7 @@ func Salvage(base, claim string) (*Journal, error) {
 	return Open(base, claim)
 }
 
-// Salvage opens the journal as the function Salvage does.
+// Salvage opens the journal like the function Salvage.
 func (v *View) Salvage() (*Journal, error) {
 	j, err := open(v.dir)
 	if !errors.Is(err, ErrDamaged) {
@@ -37,7 +37,7 @@ func (v *View) Salvage() (*Journal, error) {
 	return open(v.dir)
 }
 
-// salvage puts a damaged record file aside and writes a new one. A crash in between leaves the damaged one, to be
+// salvage moves a damaged record file aside and writes a new one. A crash in between leaves the damaged one, which is
 // salvaged again.
 func salvage(dir, claim string) error {
 	path, aside := filepath.Join(dir, file), filepath.Join(dir, asideFile)
@@ -62,7 +62,7 @@ func salvage(dir, claim string) error {
 		}
 	}
 	if !old.outcome.Ended {
-		// The data must never be run again, whatever an old copy of the host says.
+		// The data must never run again, whatever an old copy of the host says.
 		last, err := json.Marshal(record{Time: now, Event: eventFailed, Step: "journal", Message: ErrDamaged.Error()})
 		if err != nil {
 			return fmt.Errorf("salvaging the journal: %w", err)
@@ -72,7 +72,7 @@ func salvage(dir, claim string) error {
 	if err := os.Remove(aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("salvaging the journal: %w", err)
 	}
-	// A link, because what is damaged may not be readable.
+	// Use a link, because the damaged file may not be readable.
 	if err := os.Link(path, aside); err != nil {
 		return fmt.Errorf("salvaging the journal: %w", err)
 	}

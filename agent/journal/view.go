@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// View is what a journal knows.
+// View is the contents of a journal.
 type View struct {
 	dir, claim string
 	damage     error
@@ -23,8 +23,8 @@ type View struct {
 	leftovers []string
 }
 
-// Look reads all journals and changes nothing. Folders whose first record never reached the disk have no claim. What is
-// damaged is read as far as it can be.
+// Look reads all journals and changes nothing. Directories whose first record never reached the disk have no claim.
+// Look reads as much as possible of damaged journals.
 func Look(base string) ([]*View, error) {
 	entries, err := os.ReadDir(base)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +41,7 @@ func Look(base string) ([]*View, error) {
 		v := newView(filepath.Join(base, entry.Name()))
 		f, err := os.Open(filepath.Join(v.dir, file))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it is being begun or removed, or never was begun
+		case errors.Is(err, fs.ErrNotExist): // just being created or removed, or never completed
 		case err != nil:
 			v.damage = fmt.Errorf("%w: %w", ErrDamaged, err)
 		default:
@@ -60,8 +60,8 @@ func newView(dir string) *View {
 	return &View{dir: dir, steps: map[string]Step{}, notes: map[string][]string{}}
 }
 
-// read replays the records that can be read and returns their lines, and the size of the file up to the last one. The
-// error wraps ErrDamaged.
+// read replays the readable records. It returns their lines, and the size of the file up to the last one. Its error
+// wraps ErrDamaged.
 func (v *View) read(f io.Reader) (lines [][]byte, size int64, err error) {
 	damaged := func(at int64, why string) error {
 		return fmt.Errorf("%w at byte %d%s: delete the machine; the host is cleaned by what can be read, and then somebody "+
@@ -83,7 +83,7 @@ func (v *View) read(f io.Reader) (lines [][]byte, size int64, err error) {
 			v.apply(r)
 			lines = append(lines, line)
 		} else if len(bytes.TrimRight(rest, "\x00")) == 0 {
-			return lines, size, err // torn by the loss of power
+			return lines, size, err // cut off by a power failure
 		} else if err == nil {
 			err = damaged(size, "")
 		}
@@ -92,7 +92,7 @@ func (v *View) read(f io.Reader) (lines [][]byte, size int64, err error) {
 	}
 }
 
-// apply changes the view as a record says.
+// apply applies a record to the view.
 func (v *View) apply(r record) {
 	step := v.steps[r.Step]
 	switch r.Event {
@@ -121,16 +121,16 @@ func (v *View) apply(r record) {
 // Claim returns the providerID of the claim.
 func (v *View) Claim() string { return v.claim }
 
-// IsOf reports whether the journal is that of a claim.
+// IsOf reports whether the journal belongs to a claim.
 func (v *View) IsOf(claim string) bool { return filepath.Base(v.dir) == folder(claim) }
 
-// Damage returns why not all of the journal can be read; nil if it can.
+// Damage returns why a part of the journal can't be read, or nil if all of it can.
 func (v *View) Damage() error { return v.damage }
 
-// Dir returns the journal's folder.
+// Dir returns the journal's directory.
 func (v *View) Dir() string { return v.dir }
 
-// Step returns what is known of a step; the zero Step if it was never started.
+// Step returns what is recorded about a step, or the zero Step if it was never started.
 func (v *View) Step(name string) Step { return v.steps[name] }
 
 // Began reports whether any step was ever started.
@@ -142,16 +142,16 @@ func (v *View) Notes(key string) []string { return v.notes[key] }
 // Outcome returns how the bootstrap ended.
 func (v *View) Outcome() Outcome { return v.outcome }
 
-// Cleaned returns whether the host was cleaned after the claim, and what could not be removed.
+// Cleaned reports whether the host was cleaned after the claim, and returns what could not be removed.
 func (v *View) Cleaned() (bool, []string) { return v.cleaned, v.leftovers }
 
-// Carries reports whether the host may have something of the claim's machine: it was begun and not proved clean, or not
-// all is known of it.
+// Carries reports whether the host may still have something of the claim's machine: because a step began and cleaning
+// was not proved complete, or because a part of the journal is unknown.
 func (v *View) Carries() bool {
 	return v.damage != nil || v.Aside() != "" || v.Began() && (!v.cleaned || len(v.leftovers) > 0)
 }
 
-// Aside returns the path of the damaged record file that was put aside; empty if there is none.
+// Aside returns the path of the damaged record file that was moved aside; empty if there is none.
 func (v *View) Aside() string {
 	path := filepath.Join(v.dir, asideFile)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Least sizes. Those of a control plane are kubeadm's; the disk is a guess that holds images of one version.
+// Minimum sizes. Those for a control plane are kubeadm's; that of the disk is an estimate for the images of one
+// version.
 const (
 	controlPlaneProcessors = 2
 	controlPlaneMiB        = 1700
@@ -16,10 +17,10 @@ const (
 	leastDiskGiB           = 10
 )
 
-// dataDir is where the most of a node's files are.
+// dataDir is where most files of a node are.
 const dataDir = "/var/lib"
 
-// label is a name that a node may have.
+// label matches valid node names.
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 
 func user(s *System, _ Role) Finding {
@@ -163,7 +164,7 @@ func kubernetes(s *System, _ Role) Finding {
 		"# install kubeadm and kubelet of the clusters' version: see kubernetes.io, Installing kubeadm")
 }
 
-// tools looks for the programs that kubeadm insists on.
+// tools checks for the programs that kubeadm requires.
 func tools(s *System, _ Role) Finding {
 	packages := map[string]string{"mount": "mount", "losetup": "mount", "cp": "coreutils"}
 	names := []string{"mount", "losetup", "cp"}
@@ -181,7 +182,7 @@ func tools(s *System, _ Role) Finding {
 		s.install(strings.Join(slices.Compact(install), " "), "util-linux coreutils"))
 }
 
-// leftovers looks for what a node of before has left: kubeadm refuses to begin there.
+// leftovers checks for remains of an earlier node, because kubeadm refuses to start on top of them.
 func leftovers(s *System, _ Role) Finding {
 	var left []string
 	for _, dir := range []string{"/etc/kubernetes/manifests", "/var/lib/etcd", "/var/lib/kubelet/pki"} {

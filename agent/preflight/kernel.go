@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// oldestKernel is the oldest that kubeadm takes.
+// oldestKernel is the oldest kernel that kubeadm accepts.
 var oldestKernel = [2]int{5, 4}
 
-// controllers are the cgroup controllers without which the kubelet does not work.
+// controllers are the cgroup controllers that the kubelet requires.
 var controllers = []string{"cpu", "cpuset", "memory", "pids"}
 
-// wantedModules are those that a node needs, each with why. Not every cluster needs the optional ones.
+// wantedModules are the kernel modules that a node needs, and why. Not every cluster needs the optional ones.
 var wantedModules = []struct {
 	name, why string
 	optional  bool
@@ -25,7 +25,7 @@ var wantedModules = []struct {
 	{"vxlan", "pods on nodes of other networks", true},
 }
 
-// wantedSysctls are the settings of the kernel that a node needs.
+// wantedSysctls are the kernel settings that a node needs.
 var wantedSysctls = []struct{ name, value string }{
 	{"net.ipv4.ip_forward", "1"},
 	{"net.bridge.bridge-nf-call-iptables", "1"},
@@ -73,8 +73,8 @@ func cgroups(s *System, _ Role) Finding {
 	return ok("version 2 with " + strings.Join(has, " "))
 }
 
-// modules looks at the kernel's modules. Those that are there but not loaded are loaded by who needs them, as a rule;
-// br_netfilter is not.
+// modules checks the kernel's modules. Usually a program that needs an available module loads it; nothing loads
+// br_netfilter.
 func modules(s *System, _ Role) Finding {
 	var names, load, absent []string
 	verdict := Warning
@@ -113,7 +113,7 @@ func modules(s *System, _ Role) Finding {
 	return ok(strings.Join(names, ", "))
 }
 
-// loaded reports whether the kernel has a module now.
+// loaded reports whether the kernel has a module loaded.
 func (s *System) loaded(name string) bool {
 	if s.exists("/sys/module/"+name) || s.listed("/lib/modules/"+s.Release+"/modules.builtin", name) {
 		return true
@@ -123,7 +123,7 @@ func (s *System) loaded(name string) bool {
 			return true
 		}
 	}
-	// What is built in may show by what it does only.
+	// Some built-in modules show only through their effects.
 	switch name {
 	case "br_netfilter":
 		return s.exists("/proc/sys/net/bridge")
@@ -140,7 +140,7 @@ func (s *System) available(name string) bool {
 	return s.listed("/lib/modules/"+s.Release+"/modules.dep", name)
 }
 
-// listed reports whether a file of depmod has a module.
+// listed reports whether a file of depmod lists a module.
 func (s *System) listed(path, name string) bool {
 	for line := range strings.Lines(s.text(path)) {
 		file, _, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -172,7 +172,7 @@ func sysctls(s *System, _ Role) Finding {
 		` > /etc/sysctl.d/90-capstan.conf && sysctl --system`)
 }
 
-// swap looks for swap space, which the kubelet refuses, and for what makes it at the next boot.
+// swap checks for swap space, which the kubelet refuses, and for settings that enable it at the next boot.
 func swap(s *System, _ Role) Finding {
 	const forget = `sed -i.bak -E '/^[^#].*[[:space:]]swap[[:space:]]/s/^/#/' /etc/fstab`
 	var used, zram []string

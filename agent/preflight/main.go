@@ -17,7 +17,7 @@ It changes nothing. The exit code is 1 if something is missing, and 0 if there a
 Flags:
 `
 
-// Main is "capstan-agent preflight" on a computer. It returns the exit code.
+// Main runs "capstan-agent preflight" on a computer and returns the exit code.
 func Main(s *System, args []string, out, errOut io.Writer) int {
 	flags := flag.NewFlagSet("capstan-agent preflight", flag.ContinueOnError)
 	flags.SetOutput(errOut)
@@ -50,7 +50,7 @@ func Main(s *System, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-// list writes the findings for programs.
+// list prints the findings for programs.
 func list(out io.Writer, all []Finding) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
@@ -58,7 +58,7 @@ func list(out io.Writer, all []Finding) error {
 	return encoder.Encode(all)
 }
 
-// table writes the findings for people.
+// table prints the findings for people.
 func table(out io.Writer, all []Finding) error {
 	w := tabwriter.NewWriter(out, 0, 4, 3, ' ', 0)
 	fmt.Fprintln(w, "CHECK\tVERDICT\tFOUND\tMEND")
@@ -72,7 +72,7 @@ func table(out io.Writer, all []Finding) error {
 	return w.Flush()
 }
 
-// printable replaces what is no text: names of processes and of the host are anybody's.
+// printable replaces unprintable characters: anybody can choose the names of processes and of the host.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// port is one on which a program of a node listens.
+// port is a port on which a program of a node listens.
 type port struct {
 	number       int
 	program      string
 	controlPlane bool
-	// inside is true if nobody but the node itself connects.
+	// inside is set if only the node itself connects.
 	inside bool
 }
 
@@ -32,10 +32,10 @@ var nodePorts = []port{
 	{number: 10259, program: "kube-scheduler", controlPlane: true, inside: true},
 }
 
-// plain is a name that a shell takes as it is.
+// plain matches names that a shell takes literally.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// Ports of Services, and of vxlan.
+// Ports of Services and of vxlan.
 const (
 	servicePorts = "30000-32767"
 	vxlanPort    = "4789"
@@ -43,7 +43,7 @@ const (
 
 func (r Role) has(p port) bool { return !p.controlPlane || !r.Worker }
 
-// route looks for a default route: its address is the node's.
+// route checks for a default route, whose address becomes the node's.
 func route(s *System, _ Role) Finding {
 	for n, line := range slices.Collect(strings.Lines(s.text("/proc/net/route"))) {
 		if f := strings.Fields(line); n > 0 && len(f) > 7 && f[1] == "00000000" && f[7] == "00000000" {
@@ -59,7 +59,7 @@ func route(s *System, _ Role) Finding {
 	return missing("no default route: a node has the address of its own", "ip route add default via GATEWAY")
 }
 
-// ports looks for listeners where a node's programs listen.
+// ports checks whether anything already listens on a node's ports.
 func ports(s *System, role Role) Finding {
 	sockets := s.listeners()
 	var taken, filter []string
@@ -106,7 +106,7 @@ func (s *System) listeners() map[int]string {
 	return all
 }
 
-// holder returns who has a socket, as "PROGRAM PID"; nothing if that can't be seen.
+// holder returns who has a socket open, as "PROGRAM PID"; empty if that can't be found out.
 func (s *System) holder(inode string) string {
 	for _, pid := range s.entries("/proc") {
 		if _, err := strconv.Atoi(pid); err != nil {
@@ -122,8 +122,8 @@ func (s *System) holder(inode string) string {
 	return ""
 }
 
-// firewall looks for what keeps others away from a node's ports, or pods from each other. What rules accept is not
-// judged: a firewall that is on is a warning, with the command that opens what a node needs.
+// firewall checks for firewalls that may block a node's ports, or traffic between pods. It does not analyze rules: an
+// active firewall is a warning, with the command that opens what a node needs.
 func firewall(s *System, role Role) Finding {
 	tcp := openPorts(role)
 	if s.running("firewalld") {
@@ -148,7 +148,7 @@ func firewall(s *System, role Role) Finding {
 		drop = append(drop, chain+" ("+c.Hook+")")
 		switch {
 		case !plain.MatchString(c.Table) || !plain.MatchString(c.Name):
-			mend = append(mend, "nft list ruleset") // a name may be anything, and is not to be pasted into a shell
+			mend = append(mend, "nft list ruleset") // a name can be anything: not safe in a shell
 			continue
 		case c.Hook == "forward":
 			mend = append(mend, "nft 'add chain "+chain+" { policy accept; }'")
@@ -168,7 +168,7 @@ func firewall(s *System, role Role) Finding {
 	return ok("none that drops")
 }
 
-// openPorts returns the TCP ports that others must reach.
+// openPorts returns the TCP ports that others must be able to reach.
 func openPorts(role Role) []string {
 	var all []string
 	for _, p := range nodePorts {
@@ -179,7 +179,7 @@ func openPorts(role Role) []string {
 	return append(all, servicePorts)
 }
 
-// words returns the words that a format makes of each value.
+// words formats each value and joins the results with spaces.
 func words(format string, values []string) string {
 	all := make([]string, 0, len(values))
 	for _, v := range values {
@@ -188,7 +188,7 @@ func words(format string, values []string) string {
 	return strings.Join(all, " ")
 }
 
-// running reports whether a process of a name runs.
+// running reports whether a process with this name runs.
 func (s *System) running(name string) bool {
 	return slices.ContainsFunc(s.entries("/proc"), func(pid string) bool {
 		_, err := strconv.Atoi(pid)

@@ -1,38 +1,38 @@
-// Package preflight says what a computer would miss as a node of Kubernetes, and the command that mends it.
+// Package preflight finds out what a computer lacks to become a Kubernetes node, and how to fix it.
 //
-// A check looks at one thing and changes nothing. All checks run, whatever one of them finds: the answer is one table.
+// A check examines one thing and changes nothing. All checks run regardless of findings, so one table shows everything.
 package preflight
 
-// Verdict is what a check concludes.
+// Verdict is the result of a check.
 type Verdict string
 
-// Verdicts.
+// The verdicts.
 const (
-	// OK: a node has what it needs.
+	// OK means that a node has what it needs.
 	OK Verdict = "ok"
-	// Warning: a node may work, or was never tried like this.
+	// Warning means that a node may work, or that this setup was never tested.
 	Warning Verdict = "warning"
-	// Missing: a node does not work.
+	// Missing means that a node will not work.
 	Missing Verdict = "missing"
-	// Unknown: the check can't see it.
+	// Unknown means that the check can't find out.
 	Unknown Verdict = "unknown"
 )
 
-// Finding is what one check found.
+// Finding is the result of one check.
 type Finding struct {
-	// Check is its name.
+	// Check is the name of the check.
 	Check string `json:"check"`
-	// Verdict is what it concludes.
+	// Verdict is its result.
 	Verdict Verdict `json:"verdict"`
-	// Found says what there is.
+	// Found says what the check found.
 	Found string `json:"found"`
-	// Mend is a line for a shell of root, which may begin with # where no command can do it. Empty: nothing to do.
+	// Mend is a command line for root, or a comment that starts with # if no command can fix it. Empty: nothing to do.
 	Mend string `json:"mend,omitempty"`
 }
 
-// Role is what the node would be.
+// Role is the role of the future node.
 type Role struct {
-	// Worker is true if no control plane shall run on it.
+	// Worker is set if the node will not run a control plane.
 	Worker bool
 }
 

@@ -8,45 +8,45 @@ import (
 	"strings"
 )
 
-// fileLimit bounds what is read of a file, in bytes.
+// fileLimit bounds how much of a file is read, in bytes.
 const fileLimit = 4 << 20
 
-// System is the computer that is looked at.
+// System is the computer to examine.
 type System struct {
-	// Root is the directory that all paths are below; empty: the computer's own.
+	// Root is the root directory for all paths; empty: the computer's own.
 	Root string
-	// User is the id of who looks.
+	// User is the user id of the caller.
 	User int
-	// Architecture is as Go names it.
+	// Architecture is the architecture, by Go's name.
 	Architecture string
 	// Processors is the number of logical processors.
 	Processors int
-	// Release is the kernel's.
+	// Release is the kernel's release.
 	Release string
-	// Synchronized reports whether something keeps the clock right.
+	// Synchronized reports whether something keeps the clock synchronized.
 	Synchronized func() (bool, error)
-	// Free returns how many bytes are free in the file system of a path.
+	// Free returns the number of free bytes in the file system of a path.
 	Free func(path string) (uint64, error)
-	// Chains returns the chains of nftables that see packets first.
+	// Chains returns the nftables chains that see packets first.
 	Chains func() ([]Chain, error)
 }
 
-// Chain is a chain of nftables that hangs at a hook of the kernel.
+// Chain is an nftables chain that is attached to a hook of the kernel.
 type Chain struct {
-	// Family and Table as nft names them.
+	// Family and Table are named as in nft.
 	Family, Table string
-	// Name of the chain, and Hook: input, forward and others.
+	// Name is the chain's name; Hook is its hook, such as input or forward.
 	Name, Hook string
-	// Drops is true if it drops what no rule accepts.
+	// Drops reports whether the chain drops packets that no rule accepts.
 	Drops bool
 }
 
-// programDirs are where programs are.
+// programDirs are the directories to search for programs.
 var programDirs = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
 func (s *System) path(path string) string { return filepath.Join(s.Root, "/", path) }
 
-// text returns what is in a file, without space around it; nothing if it can't be read.
+// text returns the trimmed contents of a file; empty if it can't be read.
 func (s *System) text(path string) string {
 	f, err := os.Open(s.path(path))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *System) text(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// exists reports whether there is something at a path.
+// exists reports whether a path exists.
 func (s *System) exists(path string) bool {
 	_, err := os.Stat(s.path(path))
 	return err == nil
@@ -79,7 +79,7 @@ func (s *System) entries(path string) []string {
 	return names
 }
 
-// program reports whether there is a program of a name.
+// program reports whether a program with this name exists.
 func (s *System) program(name string) bool {
 	return slices.ContainsFunc(programDirs, func(dir string) bool {
 		info, err := os.Stat(s.path(filepath.Join(dir, name)))
@@ -87,7 +87,7 @@ func (s *System) program(name string) bool {
 	})
 }
 
-// like reports whether the distribution is one of the names, or says that it is like one.
+// like reports whether the distribution has one of the names, or says that it is like one that has.
 func (s *System) like(names ...string) bool {
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		text := s.text(path)
@@ -113,7 +113,8 @@ func (s *System) like(names ...string) bool {
 func (s *System) debian() bool { return s.like("debian", "ubuntu") }
 func (s *System) redHat() bool { return s.like("rhel", "fedora", "centos") }
 
-// install returns the command that installs packages, by the names that the families of distributions have for them.
+// install returns the command that installs packages; debian and redHat are their names in the two families of
+// distributions.
 func (s *System) install(debian, redHat string) string {
 	switch {
 	case s.debian():

@@ -24,7 +24,7 @@ func release() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// synchronized asks the kernel, which whoever keeps the clock right tells so.
+// synchronized asks the kernel, which any program that synchronizes the clock informs.
 func synchronized() (bool, error) {
 	var state unix.Timex
 	if _, err := unix.Adjtimex(&state); err != nil {
@@ -41,7 +41,7 @@ func free(path string) (uint64, error) {
 	return state.Bavail * uint64(state.Bsize), nil
 }
 
-// families are the names that nft has for families of packets.
+// families are nft's names for families of packets.
 var families = map[nftables.TableFamily]string{
 	nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Limits of a report's texts, in characters. The API refuses a report with longer ones.
+// Limits of a report's texts, in characters. The API rejects longer ones.
 const (
 	VersionLimit         = 64
 	StepLimit            = 128
@@ -28,11 +28,11 @@ const (
 	mostVersions    = 32
 )
 
-// Cut shortens s to limit bytes, which are as many characters or fewer.
+// Cut shortens s to limit bytes, which are at most as many characters.
 func Cut(s string, limit int) string { return s[:min(len(s), limit)] }
 
-// Name returns what a report takes of the name of a model: letters, digits and a few other characters, with one space
-// between words.
+// Name returns the characters of a model name that a report may contain: letters, digits and a few others, with single
+// spaces between words.
 func Name(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("()@.,:/_+-", r) {
@@ -43,14 +43,15 @@ func Name(s string) string {
 	return strings.TrimSpace(Cut(strings.Join(strings.Fields(s), " "), ModelLimit))
 }
 
-// ForEarlier returns the report without what earlier providers don't know: they take no report with it.
+// ForEarlier returns the report without fields that earlier providers don't know, because they reject a report that
+// contains them.
 func ForEarlier(r *v1beta2.AgentReport) *v1beta2.AgentReport {
 	r = r.DeepCopy()
 	r.ProcessorModel, r.Model, r.Virtualization, r.Disks, r.Addresses, r.Carries = "", "", "", nil, nil, ""
 	return r
 }
 
-// Leftovers returns what a report has room for. The last one counts the others.
+// Leftovers returns as many leftovers as fit into a report. If some don't fit, the last entry counts them.
 func Leftovers(all []string) []string {
 	cut := slices.Clone(all)
 	if more := len(all) - mostLeftovers; more > 0 {
@@ -62,7 +63,7 @@ func Leftovers(all []string) []string {
 	return cut
 }
 
-// Versions returns the first versions, as many as a report has room for.
+// Versions returns the first versions, as many as fit into a report.
 func Versions(all []string) []string {
 	cut := slices.DeleteFunc(slices.Clone(all), func(v string) bool { return len(v) > VersionLimit })
 	return cut[:min(len(cut), mostVersions)]

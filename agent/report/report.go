@@ -1,5 +1,5 @@
-// Package report keeps status.agent of a host the way it should be: whatever changes it is sent once, and again until
-// the API has it.
+// Package report keeps status.agent of a host up to date: it sends the report once after each change, and repeats that
+// until the API server has it.
 package report
 
 import (
@@ -14,35 +14,35 @@ import (
 )
 
 const (
-	// reportPause is the least time between two reports of progress. Results don't wait.
+	// reportPause is the minimum time between two reports of progress. Results don't wait.
 	reportPause = 400 * time.Millisecond
-	// repeatPause is the least time before a report is sent again because the API shows another one.
+	// repeatPause is the minimum time before a report is sent again because the API server shows another one.
 	repeatPause = 3 * time.Second
 )
 
-// Apply sends a report to the API.
+// Apply sends a report to the API server.
 type Apply func(context.Context, *v1beta2.AgentReport) error
 
-// Reporter holds the report of one agent and sends it. Its methods may be called by several goroutines.
+// Reporter holds and sends the report of one agent. Its methods are safe for concurrent use.
 type Reporter struct {
 	apply Apply
 	log   *slog.Logger
 
 	mu     sync.Mutex
 	report v1beta2.AgentReport
-	dirty  bool          // it changed since it was sent
-	lost   bool          // the API shows another one
-	urgent bool          // it can't wait
-	last   time.Time     // when it was sent
+	dirty  bool          // changed since it was sent
+	lost   bool          // the API server shows another report
+	urgent bool          // must not wait
+	last   time.Time     // the time of the last report
 	wake   chan struct{} // holds at most one
 }
 
-// New returns a Reporter with an empty report. Run sends it.
+// New returns a Reporter with an empty report. Run sends the report.
 func New(apply Apply, log *slog.Logger) *Reporter {
 	return &Reporter{apply: apply, log: log, wake: make(chan struct{}, 1)}
 }
 
-// Update changes the report. It is sent if it is different afterwards, at once if urgent.
+// Update changes the report. If that makes a difference, the report is sent, immediately if urgent.
 func (r *Reporter) Update(urgent bool, change func(*v1beta2.AgentReport)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,14 +53,14 @@ func (r *Reporter) Update(urgent bool, change func(*v1beta2.AgentReport)) {
 	}
 }
 
-// Get returns a copy of the report as it is now.
+// Get returns a copy of the current report.
 func (r *Reporter) Get() v1beta2.AgentReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return *r.report.DeepCopy()
 }
 
-// set marks the report as to be sent. The lock is held.
+// set marks the report to be sent. The caller holds the lock.
 func (r *Reporter) set(urgent bool) {
 	r.dirty = true
 	r.urgent = r.urgent || urgent
@@ -74,8 +74,8 @@ func (r *Reporter) poke() {
 	}
 }
 
-// Seen compares the report with what the API shows: status is lost when a host is moved to another management cluster.
-// What a watch shows may be older than the last report, so sending it again waits a moment.
+// Seen compares the report with what the API server shows, because moving a host to another management cluster drops
+// its status. What a watch shows may be older than the last report, so sending it again waits a moment.
 func (r *Reporter) Seen(shown *v1beta2.AgentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func sameHandOver(a, b *v1beta2.HandOverReport) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Offer == b.Offer && a.Accepted == b.Accepted)
 }
 
-// Run sends the report whenever it changed, again and again until the API has it or ctx ends.
+// Run sends the report after each change, and retries until the API server has it or ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
 	pauses := backoff.Backoff{First: 300 * time.Millisecond, Max: 10 * time.Second, Spread: backoff.FleetSpread}
 	for {
@@ -137,7 +137,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// next returns the report if it is to be sent now, or else how long to wait; 0 means until it changes.
+// next returns the report if it is due, or else how long to wait; 0 means until the report changes.
 func (r *Reporter) next() (*v1beta2.AgentReport, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

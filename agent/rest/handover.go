@@ -11,11 +11,11 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Look returns the host as it is now; nil if the API server says that there is none. It is the newest state, not that
-// of a cache.
+// Look returns the current state of the host, or nil if the API server says that it does not exist. The answer does not
+// come from a cache.
 //
-// It is a list of one, because "not found" can also come from something that is no API server, or one without
-// CapstanHosts.
+// Look requests a list of one, because "not found" can also come from something that is not an API server, or from one
+// without CapstanHosts.
 func (c *Client) Look(ctx context.Context) (*v1beta2.CapstanHost, error) {
 	var list v1beta2.CapstanHostList
 	query := url.Values{"fieldSelector": {"metadata.name=" + c.host}}
@@ -33,15 +33,15 @@ func (c *Client) Look(ctx context.Context) (*v1beta2.CapstanHost, error) {
 	return nil, nil
 }
 
-// Offer is the offer of another management cluster.
+// Offer is an offer from another management cluster.
 type Offer struct {
-	// ID is what the host's annotation says, too.
+	// ID is the same as in the host's annotation.
 	ID string
-	// Server, CAData and Token are as in the agent's configuration. The token need not live long.
+	// Server, CAData and Token are as in the agent's configuration. The token may be short-lived.
 	Server, CAData, Token string
 }
 
-// Offer reads the Secret with the offer that was made to the host.
+// Offer reads the Secret with the offer made to the host.
 func (c *Client) Offer(ctx context.Context) (Offer, error) {
 	name := c.host + v1beta2.OfferSecretSuffix
 	var secret struct {

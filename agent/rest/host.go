@@ -20,15 +20,15 @@ import (
 // fieldManager owns status.agent of the host.
 const fieldManager = "capstan-agent"
 
-// hosts is the API path of the group that CapstanHost is in.
+// hosts is the path of CapstanHost's API group.
 const hosts = "/apis/infrastructure.capstan.dev/v1beta2"
 
-// WatchHost calls see with the host as it is now and after each change, and with nil when it is deleted.
+// WatchHost calls see with the current host and after each change, and with nil when the host is deleted.
 //
-// It returns when the server ends the watch, which it does after some minutes (nil), when the connection fails, or when
-// ctx ends. The next call starts with the present state again, so nothing is missed in between.
+// It returns nil when the server ends the watch, which happens after some minutes, and an error when the connection
+// fails or ctx ends. The next call starts with the current state again, so no change is missed.
 func (c *Client) WatchHost(ctx context.Context, see func(*v1beta2.CapstanHost)) error {
-	// The server ends the watch first; our bound is for a server that does not.
+	// Normally the server ends the watch first; our own limit is for a server that does not.
 	limit := 240 + rand.IntN(120)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(limit+30)*time.Second)
 	defer cancel()
@@ -86,8 +86,8 @@ func (c *Client) event(line []byte, see func(*v1beta2.CapstanHost)) error {
 	return nil
 }
 
-// ApplyReport makes status.agent of the host be exactly what is reported. A management cluster that does not know all
-// facts yet gets those that it knows.
+// ApplyReport replaces status.agent of the host with the report. It leaves out fields that an older management cluster
+// does not know.
 func (c *Client) ApplyReport(ctx context.Context, r *v1beta2.AgentReport) error {
 	err := c.applyReport(ctx, r)
 	var status *StatusError
@@ -112,15 +112,15 @@ func (c *Client) applyReport(ctx context.Context, report *v1beta2.AgentReport) e
 	return nil
 }
 
-// BootstrapData is the content of the host's bootstrap Secret.
+// BootstrapData is the contents of the host's bootstrap Secret.
 type BootstrapData struct {
 	// Value is the bootstrap data itself.
 	Value []byte
-	// Format is cloud-config.
+	// Format is the format; always cloud-config.
 	Format string
 	// Instance is what the data may refer to as ds.meta_data.
 	Instance v1beta2.InstanceData
-	// Metadata are all values of the metadata, those of Instance too, by key.
+	// Metadata holds all metadata values by key, including those of Instance.
 	Metadata map[string]any
 }
 

@@ -16,7 +16,7 @@ const LeaseDuration = 40 * time.Second
 // microTime is the layout of times in a Lease.
 const microTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// lease has what the agent knows of a Lease; metadata goes back as it came.
+// lease contains what the agent needs from a Lease; metadata is sent back unchanged.
 type lease struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
@@ -33,8 +33,9 @@ type leaseSpec struct {
 
 const coordination = "/apis/coordination.k8s.io/v1"
 
-// Beat renews the host's Lease, which whoever made the host made too: the right to make Leases can't be limited to a
-// name. Who watches it goes by the time of the change on its own clock, not by renewTime: clocks of hosts differ.
+// Beat renews the host's Lease. Whoever created the host also created the Lease, because the right to create Leases
+// can't be limited to one name. Observers go by the time of the change on their own clock, not by renewTime, because
+// the clocks of hosts differ.
 func (c *Client) Beat(ctx context.Context, now time.Time) error {
 	path := c.namespaced(coordination, "leases", c.host)
 	var l lease
@@ -53,11 +54,11 @@ func (c *Client) Beat(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// TokenLife is the life that the agent asks for its token; the server may shorten it.
+// TokenLife is the lifetime that the agent requests for its token; the server may shorten it.
 const TokenLife = 24 * time.Hour
 
-// RequestToken gets a fresh token for the host's own ServiceAccount. It is bound to a Secret, and ends with it; an
-// empty name asks for one that is bound to none, which management clusters before epochs grant.
+// RequestToken gets a new token for the host's own ServiceAccount. The token is bound to a Secret and becomes invalid
+// with it. An empty name requests an unbound token, which only management clusters older than epochs grant.
 func (c *Client) RequestToken(ctx context.Context, secret string) (string, error) {
 	account := v1beta2.IdentityPrefix + c.host
 	spec := map[string]any{"expirationSeconds": int(TokenLife / time.Second)}

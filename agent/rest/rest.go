@@ -1,8 +1,8 @@
-// Package rest is the agent's client of the API server: the few calls that the agent makes, and nothing else.
+// Package rest is the agent's client for the API server. It makes the few calls that the agent needs, and no others.
 //
-// It is this small because one agent runs on every host, also where a hundred hosts share a machine: a client with
-// caches and all API types would cost several times the memory. What it needs from the host's Role, each limited to
-// names of the host itself:
+// It is this small because one agent runs on every host, even where a hundred hosts share a machine: a client with
+// caches and all API types would need several times the memory. It needs these rights from the host's Role, each
+// limited to names of the host itself:
 //
 //	capstanhosts           list, watch   (by field selector metadata.name)
 //	capstanhosts/status    patch
@@ -31,15 +31,15 @@ import (
 const (
 	// callTimeout bounds one call that is not a watch.
 	callTimeout = 15 * time.Second
-	// bodyLimit bounds what is read of one answer or watch event, in bytes: etcd refuses objects of more than 1.5 MiB.
+	// bodyLimit bounds one response or watch event, in bytes: etcd rejects objects over 1.5 MiB.
 	bodyLimit = 3 << 20
 )
 
-// Tokens is where the bearer token of each call comes from.
+// Tokens supplies the bearer token of each call.
 type Tokens interface {
 	// Token returns the token to use now.
 	Token() string
-	// Reject is told that the server does not accept a token.
+	// Reject reports that the server does not accept a token.
 	Reject(token string)
 }
 
@@ -51,7 +51,7 @@ type Client struct {
 	agent                   string
 }
 
-// New returns a client for the host that c names. version is the agent's, for the User-Agent header.
+// New returns a client for the host named in c. version is the agent's, for the User-Agent header.
 func New(c config.Config, tokens Tokens, version string) (*Client, error) {
 	roots, err := c.Roots()
 	if err != nil {
@@ -59,7 +59,7 @@ func New(c config.Config, tokens Tokens, version string) (*Client, error) {
 	}
 	dialer := &net.Dialer{
 		Timeout: 10 * time.Second,
-		// A watch is silent for minutes: only the kernel can tell that its server is gone.
+		// A watch can be silent for minutes: only the kernel notices that its server is gone.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4},
 	}
 	transport := &http.Transport{
@@ -70,7 +70,7 @@ func New(c config.Config, tokens Tokens, version string) (*Client, error) {
 		IdleConnTimeout:       90 * time.Second,
 		MaxIdleConns:          4,
 		MaxConnsPerHost:       8,
-		ForceAttemptHTTP2:     false, // one watch and a call now and then: HTTP/1.1 needs less memory
+		ForceAttemptHTTP2:     false, // for one watch and occasional calls, HTTP/1.1 needs less memory
 	}
 	return &Client{
 		server: c.Server, namespace: c.Namespace, host: c.Host,
@@ -79,21 +79,21 @@ func New(c config.Config, tokens Tokens, version string) (*Client, error) {
 	}, nil
 }
 
-// noRedirect: an API server never redirects these calls, and a token must not follow one.
+// noRedirect refuses redirects: an API server never redirects these calls, and a token must not follow a redirect.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// StatusError is an answer of the server that is not a success.
+// StatusError is a response of the server other than success.
 type StatusError struct {
 	// Code is the HTTP status code.
 	Code int
-	// Reason and Message are those of the server's Status object; they may be empty.
+	// Reason and Message come from the server's Status object; they may be empty.
 	Reason, Message string
 }
 
-// Error has the code and the server's message.
+// Error returns the code and the server's message.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("the API server answered %d", e.Code)
 	if e.Message != "" {
@@ -102,7 +102,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// IsCode reports whether err is an answer with the given HTTP status code.
+// IsCode reports whether err is a response with this HTTP status code.
 func IsCode(err error, code int) bool {
 	var status *StatusError
 	return errors.As(err, &status) && status.Code == code
@@ -117,7 +117,7 @@ func (c *Client) namespaced(prefix, resource, name string) string {
 	return path
 }
 
-// call makes one call; in (may be nil) is sent and out (may be nil) filled as JSON.
+// call makes one call. It sends in and decodes the response into out, both as JSON; either may be nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, contentType string,
 	in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -147,8 +147,8 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// send sends a request and returns the response if it is a success. If the token is not accepted and there is another
-// one, that is tried.
+// send sends a request and returns the response if it is a success. If the server rejects the token and there is
+// another one, send retries with that.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string,
 	body []byte) (*http.Response, error) {
 	token := c.tokens.Token()
@@ -188,6 +188,6 @@ func (c *Client) sendAs(ctx context.Context, token, method, path string, query u
 	defer response.Body.Close()
 	var status struct{ Reason, Message string }
 	data, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	_ = json.Unmarshal(data, &status) // not JSON: the code says enough
+	_ = json.Unmarshal(data, &status) // if it is not JSON, the code says enough
 	return nil, &StatusError{Code: response.StatusCode, Reason: status.Reason, Message: strings.TrimSpace(status.Message)}
 }

@@ -1,5 +1,5 @@
-// Package snapshot keeps copies of small folders, so that what "kubeadm reset" deletes can be put back before kubeadm
-// runs again.
+// Package snapshot keeps copies of small directories, so that what "kubeadm reset" deletes can be restored before
+// kubeadm runs again.
 package snapshot
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// sizeLimit bounds the files of a snapshot together, in bytes.
+// sizeLimit bounds the total size of a snapshot's files, in bytes.
 const sizeLimit = 64 << 20
 
-// Take copies folders into dir, unless dir exists. Folders that don't exist are left out. A crash in the middle leaves
-// no dir.
+// Take copies directories into dir, unless dir exists. It skips directories that don't exist. If it is interrupted by a
+// crash, dir does not exist.
 func Take(dir string, folders ...string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
@@ -41,8 +41,8 @@ func Take(dir string, folders ...string) error {
 	return nil
 }
 
-// Restore puts everything back that a snapshot has; files that exist are replaced, others stay. A snapshot that was
-// never taken is empty.
+// Restore restores everything in a snapshot. It replaces existing files and leaves others alone. A missing snapshot
+// counts as empty.
 func Restore(dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -54,8 +54,7 @@ func Restore(dir string) error {
 	return nil
 }
 
-// copyTree copies folders, files and links, with their owners and modes, without leaving the file system that from is
-// in.
+// copyTree copies directories, files and links with their owners and modes, without leaving the file system of from.
 func copyTree(from, to string, left *int64) error {
 	root, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +102,7 @@ func copyEntry(path, target string, info fs.FileInfo, left *int64) error {
 			if !errors.Is(err, fs.ErrExist) {
 				return err
 			}
-			return nil // the root's own folders keep their modes
+			return nil // the root's own directories keep their modes
 		}
 	case fs.ModeSymlink:
 		link, err := os.Readlink(path)
@@ -128,7 +127,7 @@ func copyEntry(path, target string, info fs.FileInfo, left *int64) error {
 			return err
 		}
 	default:
-		return nil // sockets, pipes and devices are made by their programs
+		return nil // programs create their own sockets, pipes and devices
 	}
 	if err := own(target, info); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package token keeps the agent's credential: a short-lived token that it renews itself.
+// Package token keeps the agent's credential: a short-lived token that the agent itself renews.
 package token
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Keeper holds the token in use. There may be two to choose from: the one of the configuration, which whoever enrolled
-// the host wrote, and the one that the agent got by itself and keeps on disk. The newer one that is still valid and
-// that the server accepts is used.
+// Keeper holds the token in use. There may be two candidates: the one in the configuration, written by whoever enrolled
+// the host, and the one that the agent got itself and keeps on disk. Keeper uses the newer one that is still valid and
+// that the server accepts.
 type Keeper struct {
 	path       string
 	configured func() (string, error)
@@ -29,16 +29,16 @@ type Keeper struct {
 	refused  chan struct{} // holds at most one
 }
 
-// token is a bearer token with what it says about itself.
+// token is a bearer token with its claims.
 type token struct {
 	text            string
-	issued, expires time.Time // zero if it does not say
+	issued, expires time.Time // zero if the token does not say
 	own             bool      // got by the agent itself
-	secret          string    // that it is bound to; empty: none, or it does not say
+	secret          string    // the Secret that it is bound to; empty: none or unknown
 }
 
-// Open reads the tokens: configured returns that of the configuration (may be empty), path is where the agent's own is
-// kept.
+// Open reads the tokens. configured returns the one in the configuration (may be empty); path is the file of the
+// agent's own.
 func Open(path string, configured func() (string, error)) (*Keeper, error) {
 	k := &Keeper{path: path, configured: configured, now: time.Now, rejected: map[string]bool{},
 		refused: make(chan struct{}, 1)}
@@ -56,8 +56,8 @@ func (k *Keeper) Token() string {
 	return k.used.text
 }
 
-// Reject is told that the server does not accept a token. The other one is tried, and the configuration read again:
-// somebody may have enrolled the host anew.
+// Reject reports that the server does not accept a token. Keeper then tries the other one, and reads the configuration
+// again because somebody may have enrolled the host again.
 func (k *Keeper) Reject(text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,17 +77,17 @@ func (k *Keeper) Reject(text string) {
 	}
 }
 
-// Refused returns a channel that holds a value after the server has refused the last token that there is.
+// Refused returns a channel that receives a value after the server has refused the last remaining token.
 func (k *Keeper) Refused() <-chan struct{} { return k.refused }
 
-// Last returns the token in use, and whether the server has refused it: then there is no other one.
+// Last returns the token in use, and whether the server has refused it, in which case there is no other one.
 func (k *Keeper) Last() (text string, refused bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.used.text, k.rejected[k.used.text]
 }
 
-// Keep takes a fresh token into use and writes it to disk.
+// Keep starts using a new token and writes it to disk.
 func (k *Keeper) Keep(text string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,8 +98,8 @@ func (k *Keeper) Keep(text string) error {
 	return nil
 }
 
-// RenewIn returns how long to wait before the token is renewed: until a third of its life has passed, and not at all
-// for one that the agent did not get by itself.
+// RenewIn returns how long to wait before renewing the token: until a third of its lifetime has passed, or 0 if the
+// agent did not get it itself.
 func (k *Keeper) RenewIn() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,17 +109,17 @@ func (k *Keeper) RenewIn() time.Duration {
 	return k.used.renewIn(k.now())
 }
 
-// Secret returns the name of the Secret that the token in use is bound to, as it says itself; empty for none.
+// Secret returns the name of the Secret that the token in use is bound to, by its own claims; empty if none.
 func (k *Keeper) Secret() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.used.secret
 }
 
-// Secret returns the name of the Secret that a token is bound to, as it says itself; empty for none.
+// Secret returns the name of the Secret that a token is bound to, by its own claims; empty if none.
 func Secret(text string) string { return parse(text, true).secret }
 
-// RenewIn returns how long to wait before a token that the agent got by itself is renewed, as for one in a Keeper.
+// RenewIn returns how long to wait before renewing a token that the agent got itself, like Keeper.RenewIn.
 func RenewIn(text string, now time.Time) time.Duration { return parse(text, true).renewIn(now) }
 
 func (t token) renewIn(now time.Time) time.Duration {
@@ -129,8 +129,8 @@ func (t token) renewIn(now time.Time) time.Duration {
 	return max(0, t.issued.Add(t.expires.Sub(t.issued)/3).Sub(now))
 }
 
-// choose sets the token in use from what is on disk. Trouble with one of the files leaves the other; if there is
-// nothing, the token stays.
+// choose selects the token in use from the files. If one file can't be used, it takes the other; without any token, it
+// keeps the current one.
 func (k *Keeper) choose() {
 	var found []token
 	if data, err := os.ReadFile(k.path); err == nil {
@@ -152,7 +152,7 @@ func (k *Keeper) choose() {
 	}
 }
 
-// better reports whether a is to be used rather than b.
+// better reports whether to prefer a over b.
 func (k *Keeper) better(a, b token) bool {
 	if ra, rb := k.rejected[a.text], k.rejected[b.text]; ra != rb {
 		return rb
@@ -165,8 +165,8 @@ func (k *Keeper) better(a, b token) bool {
 
 func (t token) valid(now time.Time) bool { return t.expires.IsZero() || now.Before(t.expires) }
 
-// parse reads what a JSON web token says of itself. It does not check the signature: only the server can. Other tokens
-// say nothing.
+// parse reads the claims of a JSON web token. It does not verify the signature, which only the server can do. Tokens of
+// other kinds have no claims.
 func parse(text string, own bool) token {
 	t := token{text: text, own: own}
 	parts := strings.Split(text, ".")

@@ -1,4 +1,4 @@
-// Package undo keeps the originals of what bootstrap data changes on a host, so that cleaning can restore them.
+// Package undo keeps the originals of files that bootstrap data changes on a host, so that cleaning can restore them.
 package undo
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// sizeLimit bounds one file that is kept, in bytes.
+// sizeLimit bounds one kept file, in bytes.
 const sizeLimit = 64 << 20
 
 // The keys of notes.
@@ -25,32 +25,32 @@ const (
 	dirKey  = "made-dir"
 )
 
-// Notes is where it is remembered what was kept; a journal.
+// Notes records what was kept; a journal.
 type Notes interface {
 	Note(key, value string) error
 	Notes(key string) []string
 }
 
-// Keeper keeps originals in a folder.
+// Keeper keeps originals in a directory.
 type Keeper struct {
-	// Dir is the folder; it is made when the first file is kept.
+	// Dir is the directory; it is created when the first file is kept.
 	Dir string
-	// Notes remember what is kept.
+	// Notes record what was kept.
 	Notes Notes
 }
 
 // original is the note about one file.
 type original struct {
 	Path string `json:"path"`
-	// Copy is the name of the copy; empty if there was no file.
+	// Copy is the name of the copy; empty if the file did not exist.
 	Copy string `json:"copy,omitempty"`
 	Mode uint32 `json:"mode,omitempty"`
 	UID  int    `json:"uid,omitempty"`
 	GID  int    `json:"gid,omitempty"`
 }
 
-// Keep must be called before the file at path is changed or made. The first call for a path counts, also across
-// crashes.
+// Keep must be called before the file at path is changed or created. Only the first call for a path has an effect, even
+// across crashes.
 func (k *Keeper) Keep(path string) error {
 	known, err := k.list()
 	if err != nil {
@@ -87,7 +87,7 @@ func (k *Keeper) Keep(path string) error {
 	return k.Notes.Note(fileKey, string(value))
 }
 
-// MakeDir makes a folder and its parents, and remembers those that were missing.
+// MakeDir creates a directory and its parents, and records which ones were missing.
 func (k *Keeper) MakeDir(path string) error {
 	var missing []string
 	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
@@ -107,8 +107,8 @@ func (k *Keeper) MakeDir(path string) error {
 	return nil
 }
 
-// Restore puts everything back, the last change first: files get their old content, files that were new are deleted,
-// and so are folders that were new and are empty now. It does all that it can, and returns what it could not.
+// Restore restores everything, starting with the last change: files get their old contents, new files are deleted, and
+// so are new directories that are empty now. It does as much as possible and returns what failed.
 func (k *Keeper) Restore() error {
 	known, err := k.list()
 	if err != nil {
@@ -152,8 +152,8 @@ func (k *Keeper) Kept() []string {
 	return kept
 }
 
-// Changed returns the paths of files that existed before and don't have their old content. A copy that is gone was put
-// back before.
+// Changed returns the paths of files that existed before and whose contents have changed. It skips files whose copy is
+// gone, because those have been restored already.
 func (k *Keeper) Changed() ([]string, error) {
 	known, err := k.list()
 	if err != nil {
@@ -191,17 +191,17 @@ func (k *Keeper) restore(o original) error {
 		return nil
 	}
 	if _, err := os.Lstat(filepath.Join(k.Dir, o.Copy)); errors.Is(err, fs.ErrNotExist) {
-		return nil // copies are deleted after all were put back
+		return nil // copies are deleted once all files are restored
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o755); err != nil {
 		return err
 	}
 	if info, err := os.Lstat(o.Path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		if err := os.Remove(o.Path); err != nil { // a link, a pipe, a device: it was a file when it was kept
+		if err := os.Remove(o.Path); err != nil { // a link, pipe or device; it was a regular file when it was kept
 			return err
 		}
 	}
-	// Into the file itself: what is bound or linked to it stays so.
+	// Write into the existing file, so that mounts on it and links to it stay.
 	if err := copyFile(filepath.Join(k.Dir, o.Copy), o.Path); err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (k *Keeper) list() ([]original, error) {
 	return list, nil
 }
 
-// same reports whether two files have the same content, which may be larger than the memory.
+// same reports whether two files have the same contents, which may not fit into memory.
 func same(a, b *os.File) bool {
 	first, err := a.Stat()
 	if err != nil {
@@ -248,7 +248,7 @@ func same(a, b *os.File) bool {
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// copyFile copies the content; it is on disk when it returns.
+// copyFile copies the contents and syncs them to disk.
 func copyFile(from, to string) error {
 	in, err := regular.Open(from, os.O_RDONLY)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package upgrade replaces the agent by the one that its plane offers (docs/adr/0037).
+// Package upgrade replaces the agent with the one that its plane offers (docs/adr/0037).
 //
-// The program is replaced last. Until then the old agent stays what the service manager starts, and the new one runs as
-// its child, on trial:
+// The program is replaced last. Until then the service manager still starts the old agent, and the new one runs as its
+// child, on trial:
 //
-//	Next  ask for the version, fetch the program beside the present one, compare its checksum, let it say its name
-//	Try   run it in the old one's place until it has reported to the management cluster, then put it there
+//	Next  ask for the version, download the program, compare its checksum, and let it report its version
+//	Try   run it in the old one's place until it has reported to the management cluster, then install it
 //
-// Whatever ends the old agent in between, a loss of power too, the next start begins with the old program, or with a
-// new one that has reported.
+// Whatever stops the old agent in between, even a power failure, the next start runs either the old program or a new
+// one that has reported.
 package upgrade

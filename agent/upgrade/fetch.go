@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// askLimit bounds a question, fetchLimit a download; sizeLimit is the most bytes that an agent has.
+	// askLimit bounds a request and fetchLimit a download; sizeLimit is the maximum size of an agent, in bytes.
 	askLimit   = 30 * time.Second
 	fetchLimit = 5 * time.Minute
 	sizeLimit  = 64 << 20
@@ -29,13 +29,13 @@ const (
 
 var checksumText = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// plane is where the host enrolled.
+// plane is the plane with which the host enrolled.
 type plane struct {
 	url  string
 	http *http.Client
 }
 
-// newPlane returns the plane of a configuration, which is known by its authority.
+// newPlane returns the plane of a configuration, which its certificate authority authenticates.
 func newPlane(c config.Config) (*plane, error) {
 	roots, err := c.Roots()
 	if err != nil {
@@ -50,7 +50,7 @@ func newPlane(c config.Config) (*plane, error) {
 	}}, nil
 }
 
-// get calls use with the body of an answer, of which it must read a bounded part.
+// get calls use with the body of a response; use must limit how much it reads.
 func (p *plane) get(ctx context.Context, path string, use func(io.Reader) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *plane) get(ctx context.Context, path string, use func(io.Reader) error)
 	return use(response.Body)
 }
 
-// version returns that of the plane.
+// version returns the version of the plane.
 func (p *plane) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -80,7 +80,7 @@ func (p *plane) version(ctx context.Context) (string, error) {
 	return answer.Version, err
 }
 
-// checksum returns that of the agent for this architecture.
+// checksum returns the checksum of the agent for this architecture.
 func (p *plane) checksum(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -96,7 +96,7 @@ func (p *plane) checksum(ctx context.Context) (string, error) {
 	return sum, err
 }
 
-// fetch writes the agent for this architecture to path. It fails, and leaves nothing, unless it has the checksum.
+// fetch writes the agent for this architecture to path. If the checksum differs, it fails and leaves no file.
 func (p *plane) fetch(ctx context.Context, path, checksum string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()

@@ -16,42 +16,42 @@ import (
 )
 
 const (
-	// checkPause is how often the agent asks which version the plane is.
+	// checkPause is the time between two requests for the plane's version.
 	checkPause = time.Hour
-	// busyPause is how often at least it looks whether it may be replaced.
+	// busyPause is the maximum time between two checks whether the agent may be replaced.
 	busyPause = 10 * time.Second
-	// nextSuffix and previousSuffix are appended to the path of the program for the new one, and for the one before.
+	// nextSuffix and previousSuffix are appended to the program's path to name the new and the previous program.
 	nextSuffix     = ".next"
 	previousSuffix = ".previous"
-	// sayLimit bounds how long a program takes to say its version.
+	// sayLimit bounds how long a program may take to print its version.
 	sayLimit = 20 * time.Second
 )
 
-// Upgrader finds out when the agent is to be replaced.
+// Upgrader finds out when to replace the agent.
 type Upgrader struct {
-	// Config is the agent's, Version and Program are its own version and path. Required.
+	// Config is the agent's configuration; Version and Program are its version and path. Required.
 	Config  config.Config
 	Version string
 	Program string
-	// May reports whether the agent may be replaced now: the host's policy allows it, and there is no work to do.
+	// May reports whether the agent may be replaced now: the host's policy allows it, and the agent has no work to do.
 	May func() bool
 	Log *slog.Logger
 }
 
-// Candidate is a program that is fetched and has the checksum that the plane names.
+// Candidate is a downloaded program whose checksum the plane has confirmed.
 type Candidate struct {
-	// Path is where it is, Program where it belongs.
+	// Path is where it is now, Program where it belongs.
 	Path, Program string
-	// Version is what it says of itself.
+	// Version is the version that it reports.
 	Version  string
 	checksum string
 	stateDir string
 }
 
-// Next returns a candidate as soon as there is one that may be tried, or nil when ctx ends.
+// Next returns a candidate as soon as one may be tried, or nil when ctx ends.
 func (u *Upgrader) Next(ctx context.Context) *Candidate {
 	if u.Config.Enrolment == "" || u.Config.Local || !newer("v9999.0.0", u.Version) {
-		return nil // nobody offers one, the plane makes the host anew, or this is a build by hand
+		return nil // no plane offers agents, the plane recreates the host, or this is a build by hand
 	}
 	failed := backoff.Backoff{First: 10 * time.Second, Max: checkPause, Spread: backoff.FleetSpread}
 	busy := backoff.Backoff{First: 200 * time.Millisecond, Max: busyPause}
@@ -117,7 +117,7 @@ func (u *Upgrader) prepare(ctx context.Context) (*Candidate, error) {
 	return c, nil
 }
 
-// said returns the version that a program says of itself: so it can run on this computer.
+// said runs a program and returns the version that it prints, which also proves that the program runs on this computer.
 func said(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, sayLimit)
 	defer cancel()

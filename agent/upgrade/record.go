@@ -14,20 +14,20 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// recordFile is the name, in the state directory, of the file with the Record.
+// recordFile is the name, in the state directory, of the file with the record.
 const recordFile = "upgrade.json"
 
-// record remembers the trials of one program, so that one that doesn't work is not tried without end.
+// record counts the trials of one program, so that a broken one is not tried endlessly.
 type record struct {
-	// Checksum is the program's.
+	// Checksum is the program's checksum.
 	Checksum string `json:"checksum"`
-	// Tries is how many trials have begun, Last when the last one did.
+	// Tries is how many trials have begun; Last is when the last one did.
 	Tries int       `json:"tries"`
 	Last  time.Time `json:"last"`
 }
 
-// again returns how long after its last trial a program is tried again. The first pause is none: the host may have lost
-// its power in the midst of the trial. Pure.
+// again returns how long after its last trial a program is tried again. The first pause is 0, because the first trial
+// may have been cut short by a power failure. Pure.
 func again(tries int) time.Duration {
 	switch {
 	case tries <= 1:
@@ -40,14 +40,14 @@ func again(tries int) time.Duration {
 	return 24 * time.Hour
 }
 
-// due reports whether a program with a checksum may be tried now. A clock that was set back doesn't hold it up for
-// longer than a day. Pure.
+// due reports whether the program with this checksum may be tried now. A clock that was set back delays it by at most a
+// day. Pure.
 func (r record) due(checksum string, now time.Time) bool {
 	since := now.Sub(r.Last)
 	return r.Checksum != checksum || since >= again(r.Tries) || since < -24*time.Hour
 }
 
-// readRecord reads the record; one that is damaged counts as none.
+// readRecord reads the record; a damaged one counts as missing.
 func readRecord(stateDir string) (record, error) {
 	var r record
 	data, err := os.ReadFile(filepath.Join(stateDir, recordFile))
@@ -63,7 +63,7 @@ func readRecord(stateDir string) (record, error) {
 	return r, nil
 }
 
-// begin writes that a trial of a program begins.
+// begin records that a trial of a program begins.
 func begin(stateDir, checksum string, now time.Time) error {
 	r, err := readRecord(stateDir)
 	if err != nil {
@@ -84,8 +84,8 @@ func begin(stateDir, checksum string, now time.Time) error {
 	return nil
 }
 
-// newer reports whether an offered version is later than the agent's own. A version that is not a semantic one, as that
-// of a build by hand, is neither replaced nor installed. Pure.
+// newer reports whether an offered version is later than the agent's own. It returns false if either is not a semantic
+// version, such as that of a build by hand. Pure.
 func newer(offered, own string) bool {
 	o, err := version.ParseSemantic(offered)
 	if err != nil {

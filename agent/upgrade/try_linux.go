@@ -19,21 +19,21 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// TrialLimit is how long an agent on trial may take until it has reported.
+// TrialLimit is how long an agent on trial may take to report.
 const TrialLimit = 3 * time.Minute
 
 const (
-	// variable holds, for an agent on trial, the file descriptor that it reports to.
+	// variable holds the file descriptor on which an agent on trial signals that it has reported.
 	variable = "CAPSTAN_AGENT_TRIAL"
-	// reported is what an agent on trial says when it has reported.
+	// reported is what an agent on trial writes once it has reported.
 	reported = "reported\n"
-	// endLimit is how long an agent has to end when it is asked to.
+	// endLimit is how long an agent may take to stop when asked to.
 	endLimit = 10 * time.Second
 )
 
-// Try runs a candidate in the place of this agent, which must have let go of its lock. Once it has reported, it becomes
-// the program, and Try returns nil: the caller executes it. An error means that the program is what it was, and that no
-// candidate runs.
+// Try runs a candidate in place of this agent, which must have released its lock. Once the candidate has reported, Try
+// installs it as the program and returns nil, and the caller executes it. An error means that the program is unchanged
+// and that no candidate is running.
 func Try(ctx context.Context, c *Candidate, args []string, limit time.Duration, log *slog.Logger) error {
 	if err := begin(c.stateDir, c.checksum, time.Now()); err != nil {
 		return err
@@ -48,11 +48,11 @@ func Try(ctx context.Context, c *Candidate, args []string, limit time.Duration, 
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), variable+"=3")
 	cmd.ExtraFiles = []*os.File{write}
-	// If this agent is killed, the one on trial must not hold the lock against the next.
+	// If this agent is killed, the one on trial must not keep the lock from the next.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the kernel goes by the end of the thread that started the child
+		runtime.LockOSThread() // the kernel sends the signal when the thread that started the child ends
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		write.Close()
@@ -78,7 +78,7 @@ func Try(ctx context.Context, c *Candidate, args []string, limit time.Duration, 
 	return nil
 }
 
-// await waits until an agent has reported. The pipe ends with the agent.
+// await waits until an agent has reported. The pipe closes when the agent exits.
 func await(ctx context.Context, pipe io.Reader, limit time.Duration) error {
 	said := make(chan error, 1)
 	go func() {
@@ -100,7 +100,7 @@ func await(ctx context.Context, pipe io.Reader, limit time.Duration) error {
 	}
 }
 
-// end ends an agent and waits for it.
+// end stops an agent and waits until it has exited.
 func end(cmd *exec.Cmd, ended <-chan error) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(endLimit)
@@ -113,7 +113,7 @@ func end(cmd *exec.Cmd, ended <-chan error) {
 	}
 }
 
-// install puts the candidate in the place of the program, which stays beside it for people.
+// install replaces the program with the candidate. The previous program stays beside it for administrators.
 func (c *Candidate) install() error {
 	previous := c.Program + previousSuffix
 	if err := os.Remove(previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,10 +134,10 @@ func (c *Candidate) install() error {
 	return dir.Sync()
 }
 
-// Trial is what an agent knows about a trial that it is on.
+// Trial is an agent's side of its own trial.
 type Trial struct{ file *os.File }
 
-// OnTrial returns the trial that this process is on; nil: none. What the process starts knows nothing of it.
+// OnTrial returns the trial of this process, or nil if there is none. It hides the trial from child processes.
 func OnTrial() *Trial {
 	text := os.Getenv(variable)
 	_ = os.Unsetenv(variable)
@@ -149,7 +149,7 @@ func OnTrial() *Trial {
 	return &Trial{os.NewFile(uintptr(fd), "trial")}
 }
 
-// Passed tells the agent before that this one has reported. It may be called again, and without a trial.
+// Passed tells the previous agent that this one has reported. It may be called repeatedly, and without a trial.
 func (t *Trial) Passed() {
 	if t == nil || t.file == nil {
 		return

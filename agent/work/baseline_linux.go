@@ -14,14 +14,14 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// baselineFile is the name of the baseline, in the directory of the journal.
+// baselineFile is the name of the baseline in the journal's directory.
 const baselineFile = "baseline.gz"
 
 // The keys of notes.
 const (
-	// keyTaken is the digest of the baseline that was taken before the bootstrap.
+	// keyTaken is the key of the digest of the baseline taken before the bootstrap.
 	keyTaken = "baseline"
-	// keyCompared is the digest of the baseline that the host was compared with after the claim.
+	// keyCompared is the key of the digest of the baseline that the host was compared with after the claim.
 	keyCompared = "compared"
 )
 
@@ -33,8 +33,8 @@ func last(v *journal.View, key string) string {
 	return ""
 }
 
-// takeBaseline looks at the host before the bootstrap of a claim that asks for it, and waits until the management
-// cluster has the digest. A bootstrap that had begun before, with an older agent, gets none.
+// takeBaseline takes a baseline of the host before the bootstrap if the claim asks for one, and waits until the
+// management cluster has the digest. It takes none if an older agent has already begun the bootstrap.
 func (w *Worker) takeBaseline(
 	ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, step func(string),
 ) error {
@@ -68,7 +68,7 @@ func (w *Worker) takeBaseline(
 	}
 }
 
-// lookAt returns the host to look at: all but what the agent itself keeps, and what cleaning deletes or names anyway.
+// lookAt returns the host to examine, without the agent's own files and what cleaning deletes or reports anyway.
 func (w *Worker) lookAt() baseline.Host {
 	return baseline.Host{
 		Root: "/", Shared: w.config.Local,
@@ -76,7 +76,7 @@ func (w *Worker) lookAt() baseline.Host {
 	}
 }
 
-// comparison returns how to compare the host after a claim; nil: the claim does not ask for it.
+// comparison returns how to compare the host after a claim, or nil if the claim does not ask for it.
 func (w *Worker) comparison(claim v1beta2.HostClaim, j *journal.Journal) *clean.Comparison {
 	if claim.Proof != v1beta2.ProofCompare || claim.ProviderID != j.Claim() {
 		return nil
@@ -84,7 +84,7 @@ func (w *Worker) comparison(claim v1beta2.HostClaim, j *journal.Journal) *clean.
 	return w.compareWith(claim.Baseline, j)
 }
 
-// compareWith returns how to compare the host with the baseline of a digest; nil if there is none.
+// compareWith returns how to compare the host with the baseline of a digest, or nil if there is none.
 func (w *Worker) compareWith(digest string, j *journal.Journal) *clean.Comparison {
 	if digest == "" {
 		return nil

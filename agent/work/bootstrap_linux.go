@@ -18,13 +18,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// dataLimit is how long to wait for the bootstrap data of a claim. It follows the claim within milliseconds, unless the
-// management cluster is restarted just then.
+// dataLimit is how long to wait for the bootstrap data of a claim. Normally it follows the claim within milliseconds,
+// unless the management cluster restarts just then.
 const dataLimit = 15 * time.Minute
 
-// Data is where bootstrap data comes from: the API server.
+// Data supplies bootstrap data: the API server.
 type Data interface {
-	// BootstrapData returns the bootstrap data that the host has now.
+	// BootstrapData returns the host's current bootstrap data.
 	BootstrapData(ctx context.Context) (*rest.BootstrapData, error)
 }
 
@@ -85,8 +85,8 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 	return err
 }
 
-// provideBundle fetches the bundle of the claim's version, if the host is to have one. It comes before the baseline:
-// bundles stay for the next machine, so they are part of what the host was.
+// provideBundle makes sure that the host has the bundle of the claim's version, if it needs one. This happens before
+// the baseline is taken: bundles stay for the next machine, so they are part of the host's original state.
 func (w *Worker) provideBundle(
 	ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, step func(string),
 ) error {
@@ -109,7 +109,7 @@ func (w *Worker) provideBundle(
 	return nil
 }
 
-// metadata returns the values that the data may refer to: those of the claim and those that only the host knows.
+// metadata returns the values that the data may refer to: those of the claim, and those that only the host knows.
 func (w *Worker) metadata(data *rest.BootstrapData) map[string]any {
 	values := map[string]any{}
 	for key, value := range data.Metadata {
@@ -119,8 +119,8 @@ func (w *Worker) metadata(data *rest.BootstrapData) map[string]any {
 	return values
 }
 
-// data reads the bootstrap data of a claim. It waits for a server that does not answer, and for a bounded time for data
-// that is not there.
+// data reads the bootstrap data of a claim. It waits without limit for a server that does not answer, but only for a
+// limited time for missing data.
 func (w *Worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.BootstrapData, error) {
 	pauses := backoff.Backoff{First: 50 * time.Millisecond, Max: 10 * time.Second, Spread: backoff.FleetSpread}
 	for began := time.Now(); ; {
@@ -131,7 +131,7 @@ func (w *Worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.Boots
 		case err == nil:
 			err = errors.New("the bootstrap Secret is of another claim, or empty")
 		case !rest.IsCode(err, http.StatusNotFound):
-			began = time.Now() // the server decides, once it can be reached
+			began = time.Now() // the limit counts only while the server answers
 		}
 		if time.Since(began) > dataLimit {
 			return nil, fmt.Errorf("there is no bootstrap data for this claim within %s; delete the machine to try again",

@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// clean cleans the host after a claim, and after older ones that were never cleaned. What is left of those counts as
-// left of the claim.
+// clean cleans the host after a claim, and after older ones that were never cleaned, whose leftovers count as the
+// claim's.
 func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 	others, err := w.unclean(claim.ProviderID)
 	if err != nil {
@@ -44,9 +44,9 @@ func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 	return err
 }
 
-// fence cleans the host after a machine whose claim has ended without the agent: before another machine comes, and
-// before the host counts as free. It compares with the baseline that the agent has, if it took one. What else the claim
-// asked for before the host is used again stays asked for.
+// fence cleans the host after a machine whose claim ended while the agent was away. It runs before another machine
+// comes, and before the host counts as free. It compares the host with the agent's own baseline, if there is one.
+// Anything else that the claim requires before the host is reused remains required.
 func (w *Worker) fence(ctx context.Context, claim string) error {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		if r.Cleaning == nil || r.Cleaning.ProviderID != claim {
@@ -75,7 +75,7 @@ func (w *Worker) fence(ctx context.Context, claim string) error {
 	return err
 }
 
-// cleanOne cleans the host after one claim, closes its journal, and returns what is left.
+// cleanOne cleans the host after one claim, closes its journal, and returns the leftovers.
 func (w *Worker) cleanOne(
 	ctx context.Context, j *journal.Journal, older []string, with *clean.Comparison,
 ) ([]string, error) {

@@ -11,11 +11,11 @@ type kind string
 const (
 	// idle: there is nothing to do.
 	idle kind = "idle"
-	// bootstrapping: the bootstrap data of the claim is to be run.
+	// bootstrapping: run the bootstrap data of the claim.
 	bootstrapping kind = "bootstrap"
-	// cleaning: the host is to be cleaned after the claim.
+	// cleaning: clean the host after the claim.
 	cleaning kind = "clean"
-	// fencing: the host is to be cleaned after a machine whose claim ended while the agent was away.
+	// fencing: clean the host after a machine whose claim ended while the agent was away.
 	fencing kind = "fence"
 )
 
@@ -26,7 +26,7 @@ type task struct {
 	claim string
 }
 
-// wanted returns the task that the host as it stands in the API asks for. It does not know what was done already.
+// wanted returns the task that the host asks for in its API state. It ignores what was already done.
 func wanted(host *v1beta2.CapstanHost) task {
 	if host == nil || host.Spec.Claim == nil {
 		return task{kind: idle}
@@ -43,18 +43,19 @@ func wanted(host *v1beta2.CapstanHost) task {
 	return task{idle, claim.ProviderID}
 }
 
-// state is what the journal knows about a claim.
+// state is what the journal records about a claim.
 type state struct {
 	outcome   journal.Outcome
 	cleaned   bool
 	leftovers []string
 }
 
-// done reports whether a task has nothing left to do, given what the journal knows.
+// done reports whether nothing is left to do for a task, according to the journal.
 func done(t task, s state) bool {
 	switch t.kind {
 	case bootstrapping:
-		// A host that was cleaned after this claim is never bootstrapped for it again, whatever an old copy of the host says.
+		// Once a host was cleaned after this claim, it never runs that bootstrap again, whatever an old copy of the
+		// host says.
 		return s.outcome.Ended || s.cleaned
 	case cleaning, fencing:
 		return s.cleaned && len(s.leftovers) == 0

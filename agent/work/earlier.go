@@ -10,18 +10,18 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// keyHeld is the key of notes that say by which claim a machine came to the host.
+// keyHeld is the key of notes about the claims by which a machine came to the host.
 const keyHeld = "held by"
 
-// held says by which claim a machine came to the host: in which CapstanHost, and in which epoch of it.
+// held identifies the claim by which a machine came to the host: its CapstanHost, and the epoch of that.
 type held struct {
 	UID   types.UID             `json:"uid"`
 	Epoch int64                 `json:"epoch"`
 	Proof v1beta2.CleaningProof `json:"proof,omitempty"`
 }
 
-// noteHeld remembers by which claim the machine of a journal is on the host. A host that has moved to another
-// management cluster has another uid there, and gets another note.
+// noteHeld records the claim by which a journal's machine is on the host. A host that has moved to another management
+// cluster has another UID there, and gets another note.
 func noteHeld(j *journal.Journal, host *v1beta2.CapstanHost) error {
 	if host == nil || host.Spec.Claim == nil || host.Spec.Claim.ProviderID != j.Claim() {
 		return nil
@@ -33,7 +33,7 @@ func noteHeld(j *journal.Journal, host *v1beta2.CapstanHost) error {
 	return j.Note(keyHeld, string(value))
 }
 
-// heldBy returns what is noted about the claims of a journal.
+// heldBy returns the notes about the claims of a journal.
 func heldBy(v *journal.View) (notes []held) {
 	for _, value := range v.Notes(keyHeld) {
 		var h held
@@ -44,11 +44,11 @@ func heldBy(v *journal.View) (notes []held) {
 	return notes
 }
 
-// fate is what becomes of what an earlier machine has left on the host.
+// fate is what happens to what an earlier machine has left on the host.
 type fate string
 
 const (
-	// held back: it is not known that the claim has ended. Nothing is cleaned, and nothing else may run.
+	// heldBack: it is unknown whether the claim has ended. Nothing is cleaned, and nothing else may run.
 	heldBack fate = "held back"
 	// toClean: the claim has ended.
 	toClean fate = "clean"
@@ -56,11 +56,11 @@ const (
 	toForget fate = "forget"
 )
 
-// fateOf decides what happens to the machine of the journal, which is not the machine of the host's present claim.
+// fateOf decides what happens to the machine of a journal that does not belong to the host's present claim.
 //
-// A missing claim does not prove that it ended: a management cluster that was restored from a backup may be older than
-// the claim. Three things prove it: a later epoch, which begins only when a claim ends; another CapstanHost of the same
-// name, registered since; or a person's acceptance.
+// A missing claim does not prove that it ended, because a management cluster may have been restored from a backup that
+// is older than the claim. Three things prove it: a later epoch, which begins only when a claim ends; another
+// CapstanHost of the same name, registered since; or acceptance by an administrator.
 func fateOf(v *journal.View, host *v1beta2.CapstanHost) fate {
 	if host == nil || host.Spec.Supplier != "" {
 		return heldBack
@@ -78,8 +78,8 @@ func fateOf(v *journal.View, host *v1beta2.CapstanHost) fate {
 	}
 }
 
-// ended reports whether the claim that is noted has ended. Without a note, as journals of earlier versions have none,
-// it is not known.
+// ended reports whether the noted claim has ended. Journals of earlier versions contain no note; then it is unknown,
+// and ended returns false.
 func ended(notes []held, host *v1beta2.CapstanHost) bool {
 	here := slices.DeleteFunc(slices.Clone(notes), func(h held) bool { return h.UID != host.UID })
 	if len(here) == 0 {
@@ -88,12 +88,12 @@ func ended(notes []held, host *v1beta2.CapstanHost) bool {
 	return !slices.ContainsFunc(here, func(h held) bool { return h.Epoch >= host.Spec.Epoch })
 }
 
-// next returns the task for the host as it stands in the API. What earlier machines have left comes before all else:
-// whoever was away while its claim ended must not be used for another machine, nor count as free. A machine that claims
-// the host although it can't be cleaned fails.
+// next returns the task for the host in its API state. What earlier machines have left comes first: a host whose claim
+// ended while its agent was away must neither get another machine nor count as free before it is clean. If it can't be
+// cleaned, a machine that claims it anyway fails.
 func (w *Worker) next(host *v1beta2.CapstanHost) (task, error) {
 	t := wanted(host)
-	if t.kind == cleaning { // which cleans after all machines
+	if t.kind == cleaning { // cleans after all machines
 		return t, nil
 	}
 	views, err := journal.Look(w.config.JournalDir())
@@ -125,7 +125,7 @@ func (w *Worker) next(host *v1beta2.CapstanHost) (task, error) {
 	return t, nil
 }
 
-// showCarried reports what the host carries, and why nobody has cleaned it if the host looks free.
+// showCarried reports what the host carries and, if the host looks free, why nobody has cleaned it.
 func (w *Worker) showCarried(views []*journal.View, host *v1beta2.CapstanHost) {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		r.Carries = carried(views)
@@ -140,11 +140,11 @@ func (w *Worker) showCarried(views []*journal.View, host *v1beta2.CapstanHost) {
 	})
 }
 
-// unknownMachine is what is reported when the journals can't be read.
+// unknownMachine is reported if the journals can't be read.
 const unknownMachine = "unknown"
 
-// Carries returns the providerID of the machine that the host has, or has something of, as the journals in a directory
-// say; empty: of none.
+// Carries returns the providerID of the machine of which the host still has something, according to the journals in a
+// directory; empty if there is none.
 func Carries(dir string) string {
 	views, err := journal.Look(dir)
 	if err != nil {

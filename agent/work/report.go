@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// bootstrapReport returns what to report of a claim's journal. baseline is the digest of what the host was before; step
-// is the one that runs. Both may be empty.
+// bootstrapReport returns the report for a claim's journal. baseline is the digest of the host's original state; step
+// is the running step. Both may be empty.
 func bootstrapReport(claim string, o journal.Outcome, baseline, step string) *v1beta2.BootstrapReport {
 	r := &v1beta2.BootstrapReport{
 		ProviderID: claim, Phase: v1beta2.BootstrapRunning, Step: report.Cut(step, report.StepLimit), Baseline: baseline,

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// finished reports whether a task has nothing left to do, and brings the report in line with the journal. Without a
-// claim it removes the journals of machines that left the host clean.
+// finished reports whether nothing is left to do for a task, and updates the report from the journal. Without a claim
+// it removes the journals of machines that left the host clean.
 func (w *Worker) finished(t task, host *v1beta2.CapstanHost) (bool, error) {
 	if t.claim == "" {
 		return true, w.prune("")
@@ -49,8 +49,7 @@ func (w *Worker) finished(t task, host *v1beta2.CapstanHost) (bool, error) {
 	return done(t, s), nil
 }
 
-// trouble reports what keeps a task from having a result. Only a damaged journal is the end of a bootstrap: the rest
-// may pass.
+// trouble reports why a task has no result. Only a damaged journal ends a bootstrap; other errors may be temporary.
 func (w *Worker) trouble(t task, err error) {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		switch t.kind {
@@ -70,7 +69,7 @@ func (w *Worker) trouble(t task, err error) {
 	})
 }
 
-// outcome returns how a bootstrap ended, and the digest of the baseline, as far as the journal can be read.
+// outcome returns how a bootstrap ended and the digest of the baseline, as far as the journal can be read.
 func (w *Worker) outcome(claim string) (o journal.Outcome, baseline string) {
 	views, _ := journal.Look(w.config.JournalDir())
 	for _, v := range views {
@@ -81,8 +80,7 @@ func (w *Worker) outcome(claim string) (o journal.Outcome, baseline string) {
 	return journal.Outcome{}, ""
 }
 
-// prune removes the journals of claims after which the host was proved clean, and of those that never began, apart from
-// one.
+// prune removes the journals of claims that never began or after which the host was proved clean, except that of claim.
 func (w *Worker) prune(claim string) error {
 	views, err := journal.Look(w.config.JournalDir())
 	if err != nil {
@@ -99,7 +97,7 @@ func (w *Worker) prune(claim string) error {
 	return nil
 }
 
-// unclean lists the journals of other machines that left something on the host.
+// unclean returns the journals of other machines that left something on the host.
 func (w *Worker) unclean(claim string) ([]*journal.View, error) {
 	views, err := journal.Look(w.config.JournalDir())
 	return slices.DeleteFunc(views, func(v *journal.View) bool { return v.IsOf(claim) || !v.Carries() }), err

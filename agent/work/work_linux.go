@@ -12,23 +12,23 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Worker does one task at a time: what the host asks for now. It stops a task that the host does not ask for any more
-// before it starts the next one.
+// Worker does one task at a time: whatever the host currently asks for. It stops a task that the host no longer asks
+// for before it starts the next one.
 type Worker struct {
 	config config.Config
 	client Data
 	report *report.Reporter
 	log    *slog.Logger
-	hosts  chan *v1beta2.CapstanHost // the newest state only
+	hosts  chan *v1beta2.CapstanHost // holds only the newest state
 	latest atomic.Pointer[v1beta2.CapstanHost]
 }
 
-// New returns a Worker that has seen no host yet.
+// New returns a Worker that has not seen a host yet.
 func New(c config.Config, client Data, r *report.Reporter, log *slog.Logger) *Worker {
 	return &Worker{config: c, client: client, report: r, log: log, hosts: make(chan *v1beta2.CapstanHost, 1)}
 }
 
-// See hands the worker the present state of the host; nil if it was deleted. Only one goroutine may call it.
+// See passes the current state of the host to the worker; nil if it was deleted. Only one goroutine may call it.
 func (w *Worker) See(host *v1beta2.CapstanHost) {
 	select {
 	case <-w.hosts:
@@ -38,14 +38,14 @@ func (w *Worker) See(host *v1beta2.CapstanHost) {
 	w.hosts <- host
 }
 
-// job is a task that is being done.
+// job is a running task.
 type job struct {
 	task   task
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// done returns the channel that is closed when the job has ended; no job never ends.
+// done returns a channel that is closed when the job has ended. A nil job yields a nil channel, which blocks forever.
 func (j *job) done() <-chan struct{} {
 	if j == nil {
 		return nil
@@ -63,8 +63,8 @@ func (w *Worker) Run(ctx context.Context) {
 	var (
 		host    *v1beta2.CapstanHost
 		current *job
-		held    task             // a task that had no result, or left something
-		again   <-chan time.Time // when to try it again
+		held    task             // a task that had no result or left something behind
+		again   <-chan time.Time // when to retry it
 		pauses  = backoff.Backoff{First: time.Second, Max: 5 * time.Minute, Spread: backoff.FleetSpread}
 	)
 	defer func() {
@@ -73,7 +73,7 @@ func (w *Worker) Run(ctx context.Context) {
 		}
 	}()
 	for {
-		var ended *job // without a result, unless the journal says otherwise
+		var ended *job // has no result, unless the journal says otherwise
 		select {
 		case <-ctx.Done():
 			return

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// bound returns what a token says about the Secret that it is bound to.
+// bound returns the claims of a token about the Secret that it is bound to.
 func bound(secret string) string {
 	if secret == "" {
 		return ""
@@ -18,7 +18,7 @@ func bound(secret string) string {
 	return fmt.Sprintf(`,"kubernetes.io":{"secret":{"name":%q}}`, secret)
 }
 
-// grant answers a request for a token as an API server with the policy of Capstan does. The lock is held.
+// grant answers a token request like an API server with Capstan's policy. The caller holds the lock.
 func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Spec struct {
@@ -50,7 +50,8 @@ func (s *Server) exists(secret string) bool {
 	return false
 }
 
-// NextEpoch ends the claim and begins the next epoch of the host. The tokens of the one before work until EndEpochs.
+// NextEpoch ends the claim and begins the next epoch of the host. Tokens of the previous epoch stay valid until
+// EndEpochs.
 func (s *Server) NextEpoch() {
 	s.Change(func() {
 		s.Host.Spec.Claim, s.Secret = nil, nil
@@ -60,7 +61,7 @@ func (s *Server) NextEpoch() {
 	s.Change(func() { s.Epochs[s.Host.Spec.Epoch] = true })
 }
 
-// EndEpochs ends the tokens of all epochs before the present one.
+// EndEpochs revokes the tokens of all epochs before the present one.
 func (s *Server) EndEpochs() {
 	s.Change(func() {
 		for epoch := range s.Epochs {

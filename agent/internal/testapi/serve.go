@@ -77,7 +77,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// patch takes the report, as server-side apply with its own field manager does.
+// patch accepts the report, like server-side apply with the report's own field manager.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	if r.Header.Get("Content-Type") != "application/apply-patch+yaml" || query.Get("fieldManager") != "capstan-agent" ||
@@ -98,7 +98,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(&s.Host)
 }
 
-// watch streams the host: as it is, and at each change.
+// watch streams the host: its present state, then each change.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	w.(http.Flusher).Flush()
@@ -108,7 +108,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		host, changed, deleted := s.Host.DeepCopy(), s.changed, s.Deleted
 		s.Mu.Unlock()
 		if deleted && kind == "ADDED" {
-			last = host.ResourceVersion // a watch of nothing shows nothing
+			last = host.ResourceVersion // a watch of a missing host shows nothing
 		}
 		if host.ResourceVersion != last {
 			if deleted {
@@ -134,7 +134,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 
 func encode(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
 
-// payloadOf returns what a token says.
+// payloadOf returns the payload of a token.
 func payloadOf(token string) string {
 	data, _ := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	return string(data)
@@ -145,7 +145,7 @@ func answer(w http.ResponseWriter, code int, message string) {
 	_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Message: message, Code: int32(code)})
 }
 
-// list answers a look at the host.
+// list answers a list of the host.
 func (s *Server) list(w http.ResponseWriter) {
 	s.looks++
 	close(s.looked)

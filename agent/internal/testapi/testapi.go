@@ -1,5 +1,5 @@
-// Package testapi plays the API server of a management cluster for the agent of one host: real TLS and HTTP, with the
-// checks of the host's Role. It has what the tests of several packages of the agent need.
+// Package testapi simulates the API server of a management cluster for the agent of one host: with real TLS and HTTP,
+// and with the checks of the host's Role. It offers what the tests of several packages of the agent need.
 package testapi
 
 import (
@@ -27,7 +27,7 @@ const (
 	tokenPath     = "/api/v1/namespaces/default/serviceaccounts/host-h1/token"
 )
 
-// Server plays the API server. Mu guards all fields.
+// Server simulates the API server. Mu guards all fields.
 type Server struct {
 	*httptest.Server
 
@@ -36,27 +36,27 @@ type Server struct {
 	Host     v1beta2.CapstanHost
 	Deleted  bool              // there is no Host
 	Secret   map[string][]byte // with bootstrap data
-	Tokens   map[string]bool   // that it accepts
+	Tokens   map[string]bool   // the tokens that it accepts
 	Lease    map[string]any
 	Beats    int
 	Reports  int
-	Failures int      // how many calls to fail
-	Denied   []string // calls that the Role does not allow
+	Failures int      // how many calls still fail
+	Denied   []string // calls that the Role forbids
 
-	Offer     map[string][]byte // of another management cluster
-	looks     int               // at the host
-	looked    chan struct{}     // closed and replaced at each look
-	Silent    bool              // to fail all calls
-	Odd       bool              // to answer looks as no API server does
+	Offer     map[string][]byte // the offer of another management cluster
+	looks     int               // lists of the host
+	looked    chan struct{}     // closed and replaced at each list
+	Silent    bool              // fail all calls
+	Odd       bool              // answer lists as no API server does
 	Strangers int               // calls with a token of another server
 
-	Epochs map[int64]bool // whose Secrets exist; nil: it is of a version before epochs, and binds no token
+	Epochs map[int64]bool // epochs whose Secrets exist; nil simulates a version before epochs, which binds no token
 }
 
-// serial tells the tokens of servers apart.
+// serial makes the tokens of different servers differ.
 var serial atomic.Int64
 
-// New starts a Server that has the host, unclaimed. It ends with the test.
+// New starts a Server with an unclaimed host. It stops when the test ends.
 func New(t *testing.T) *Server {
 	s := &Server{changed: make(chan struct{}), looked: make(chan struct{}), Tokens: map[string]bool{}}
 	s.Host.Name, s.Host.Namespace, s.Host.ResourceVersion = testHost, testNamespace, "1"
@@ -75,7 +75,7 @@ func New(t *testing.T) *Server {
 	return s
 }
 
-// Issue returns a new token that lives for d, bound to the present epoch.
+// Issue returns a new token that is valid for d and bound to the present epoch.
 func (s *Server) Issue(d time.Duration) string {
 	secret := ""
 	if s.Epochs != nil {
@@ -84,7 +84,7 @@ func (s *Server) Issue(d time.Duration) string {
 	return s.issue(d, secret)
 }
 
-// issue returns a new token that is bound to a Secret; empty: to none.
+// issue returns a new token bound to a Secret, or to none if the name is empty.
 func (s *Server) issue(d time.Duration, secret string) string {
 	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"n":%d,"iss":%q%s}`,
 		time.Now().Unix(), time.Now().Add(d).Unix(), serial.Add(1), s.URL, bound(secret))
@@ -93,7 +93,7 @@ func (s *Server) issue(d time.Duration, secret string) string {
 	return token
 }
 
-// AgentConfig returns the configuration file of an agent with a state directory.
+// AgentConfig returns the contents of a configuration file for an agent with a state directory.
 func (s *Server) AgentConfig(stateDir string) string {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Server) AgentConfig(stateDir string) string {
 		s.URL, ca, testNamespace, testHost, s.Issue(time.Minute), stateDir)
 }
 
-// Change changes what the API server knows, and shows it to watches.
+// Change changes the server's state and shows the change to watches.
 func (s *Server) Change(change func()) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -119,7 +119,7 @@ func (s *Server) bump() {
 	s.changed = make(chan struct{})
 }
 
-// Wait waits until ok is true of the host's report.
+// Wait waits until ok returns true for the host's report.
 func (s *Server) Wait(t *testing.T, what string, ok func(r *v1beta2.AgentReport) bool) {
 	t.Helper()
 	limit := time.NewTimer(60 * time.Second)
@@ -140,10 +140,10 @@ func (s *Server) Wait(t *testing.T, what string, ok func(r *v1beta2.AgentReport)
 	}
 }
 
-// Claim claims the host, with bootstrap data.
+// Claim claims the host and provides bootstrap data.
 func (s *Server) Claim(id, data string) { s.ClaimWith(func(*v1beta2.HostClaim) {}, id, data) }
 
-// ClaimWith claims the host, with a claim that was changed and bootstrap data.
+// ClaimWith claims the host with a claim edited by change, and provides bootstrap data.
 func (s *Server) ClaimWith(change func(*v1beta2.HostClaim), id, data string) {
 	providerID := "capstan://default/h1/" + id
 	metadata, _ := json.Marshal(v1beta2.InstanceData{
@@ -159,7 +159,7 @@ func (s *Server) ClaimWith(change func(*v1beta2.HostClaim), id, data string) {
 	})
 }
 
-// WaitLooks waits until the agent has asked n times more whether the host is there.
+// WaitLooks waits until the agent has listed the host n more times.
 func (s *Server) WaitLooks(t *testing.T, n int) {
 	t.Helper()
 	s.Mu.Lock()
@@ -182,8 +182,8 @@ func (s *Server) WaitLooks(t *testing.T, n int) {
 	}
 }
 
-// MakeOffer makes an offer of the target to the host: an id of this name, a Secret, and the annotation. change edits
-// the Secret before; nil leaves it as it is.
+// MakeOffer makes the host an offer from the target: it creates a Secret and an annotation, and returns the id of the
+// offer, which contains name. change edits the Secret first; nil leaves it as it is.
 func (s *Server) MakeOffer(target *Server, name string, change func(map[string][]byte)) (id string) {
 	target.Mu.Lock()
 	token := target.Issue(time.Hour)
@@ -204,8 +204,8 @@ func (s *Server) MakeOffer(target *Server, name string, change func(map[string][
 	return id
 }
 
-// Token returns a token of epoch 0 that lives from one time to another by its own word. No Server accepts it before it
-// is among its Tokens.
+// Token returns a token of epoch 0 with these times of issue and expiry. A Server accepts it only after the test has
+// added it to Tokens.
 func Token(issued, expires time.Time, issuer string) string {
 	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"iss":%q%s}`,
 		issued.Unix(), expires.Unix(), issuer, bound(v1beta2.EpochSecret(testHost, 0)))

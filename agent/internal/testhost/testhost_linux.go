@@ -1,6 +1,6 @@
-// Package testhost runs a test in a throw-away host: namespaces of its own for mounts, processes, network and host
-// name, with a root directory that has the machine's programs but own /etc, /var, /run and /usr/local. What the test
-// changes there ends with it.
+// Package testhost runs a test in a throw-away host: in its own namespaces for mounts, processes, network and host
+// name, and with a root directory that has the machine's programs but its own /etc, /var, /run and /usr/local. All
+// changes that the test makes there disappear with it.
 package testhost
 
 import (
@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// variable holds, in the process inside, the directory that becomes the root directory.
+	// variable holds, in the process inside the host, the directory that becomes the root directory.
 	variable = "CAPSTAN_TEST_HOST"
 	// sharedVariable holds what RunWith shares, as FROM=TO, separated by colons.
 	sharedVariable = "CAPSTAN_TEST_HOST_SHARED"
 )
 
-// Binary is the path of the test's own binary inside.
+// Binary is the path of the test's own binary in the host.
 const Binary = "/opt/capstan/bin/test"
 
 // Address is the host's address, on its default route.
 const Address = "10.99.0.2"
 
-// fromMachine is copied from the machine's /etc: what programs such as useradd need.
+// fromMachine are files copied from the machine's /etc, which programs such as useradd need.
 var fromMachine = []string{
 	"login.defs", "default", "pam.d", "pam.conf", "security", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "mke2fs.conf",
 	"alternatives", "protocols", "services",
 }
 
-// ownFiles are the host's own.
+// ownFiles are the host's own files.
 var ownFiles = map[string]string{
 	"passwd":        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
 	"group":         "root:x:0:\nnogroup:x:65534:\n",
@@ -50,14 +50,14 @@ var ownFiles = map[string]string{
 	"fstab":         "# of the host\n",
 }
 
-// Run runs test in a throw-away host, as root there. Where the kernel does not allow that, the test is skipped.
+// Run runs test as root in a throw-away host. It skips the test where the kernel does not allow that.
 func Run(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	RunWith(t, func(*testing.T) map[string]string { return nil }, test)
 }
 
-// RunWith is Run with files and directories of the machine, which share returns with their paths in the host. share
-// is called outside of the host only.
+// RunWith is like Run, and also shares files and directories of the machine with the host. share maps their paths to
+// paths in the host; it is called only outside the host.
 func RunWith(t *testing.T, share func(t *testing.T) map[string]string, test func(t *testing.T)) {
 	t.Helper()
 	if root := os.Getenv(variable); root != "" {
@@ -152,7 +152,7 @@ func skeleton(root string) error {
 		}
 	}
 	for _, name := range fromMachine {
-		// What an ordinary user may not read is left out.
+		// Files that an ordinary user may not read are left out.
 		_ = exec.Command("cp", "-rL", "/etc/"+name, filepath.Join(root, "etc")).Run()
 	}
 	return nil
@@ -214,7 +214,7 @@ func mounts(root, self string) error {
 	return nil
 }
 
-// place makes an empty file or directory at to, on which from can be mounted.
+// place creates an empty file or directory at to, so that from can be mounted on it.
 func place(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -242,7 +242,7 @@ func pivot(root string) error {
 	return os.Remove("/old")
 }
 
-// network gives the host its loopback device, an address and a default route that leads nowhere.
+// network sets up the host's loopback device, an address, and a default route that leads nowhere.
 func network() error {
 	if lo, err := netlink.LinkByName("lo"); err != nil {
 		return err
@@ -273,7 +273,7 @@ func network() error {
 	return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: []byte{10, 99, 0, 1}})
 }
 
-// Executable makes a program of a shell script.
+// Executable writes a shell script as a program.
 func Executable(t *testing.T, path, script string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -284,8 +284,8 @@ func Executable(t *testing.T, path, script string) {
 	}
 }
 
-// Needs skips a test that wants programs which this computer lacks: those that make and look at file systems are not
-// everywhere, and nothing else can take their place.
+// Needs skips a test if this computer lacks programs that it needs: not every computer has those that create and
+// examine file systems, and nothing can replace them.
 func Needs(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {
