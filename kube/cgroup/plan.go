@@ -1,8 +1,8 @@
-// Package cgroup makes the control groups of pods and their containers in the part of the machine's that this host may
-// write to. Who gave that part has limited the host as a whole, out of its reach.
+// Package cgroup creates the control groups of pods and their containers in the part of the machine's tree that was
+// delegated to this host. The owner of the machine limits the host as a whole, out of the host's reach.
 //
-// The part has a directory for each controller of version 1 (cpu, memory, pids), or one named unified of version 2. In
-// each there are pods/POD and pods/POD/CONTAINER.
+// The part has one directory for each controller of version 1 (cpu, memory, pids), or one named unified for version 2.
+// Each holds pods/POD and pods/POD/CONTAINER.
 package cgroup
 
 import (
@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// DefaultDir is where a host has its part.
+// DefaultDir is the directory of a host's part.
 const DefaultDir = "/opt/capstan/cgroup"
 
-// unified names the one tree of version 2.
+// unified names version 2's single tree.
 const unified = "unified"
 
-// controllers are those that pods and containers are limited by.
+// controllers are those that limit pods and containers.
 var controllers = []string{"cpu", "memory", "pids"}
 
-// Limits are those of one group; 0 leaves one as it is, -1 takes it away.
+// Limits are those of one group; 0 leaves a limit unchanged, -1 removes it.
 type Limits struct {
-	// Shares is the weight of the processors, from 2 up, as version 1 counts: 1024 for one processor that is requested.
+	// Shares is the processor weight in units of version 1: at least 2, and 1024 for each requested processor.
 	Shares int64
-	// Quota and Period, in microseconds, are how long of each period the processors may be used.
+	// Quota is how long, in microseconds, the group may use processors in each Period, also in microseconds.
 	Quota, Period int64
 	// Memory is in bytes.
 	Memory int64
-	// Processes is a number of processes and threads.
+	// Processes is the number of processes and threads.
 	Processes int64
 }
 
@@ -38,13 +38,13 @@ const (
 	usualPeriod          = 100000
 )
 
-// setting is what to write to a file of a group. It may fail if it is optional.
+// setting is a value to write to a file of a group. An optional one may fail.
 type setting struct {
 	file, value string
 	optional    bool
 }
 
-// plan lists what to write for limits into the group of a controller, in order.
+// plan returns what to write, in order, into a controller's group.
 func plan(controller string, l Limits) []setting {
 	switch controller {
 	case "cpu":
@@ -73,7 +73,7 @@ func planCPU(l Limits) []setting {
 	return all
 }
 
-// planMemory limits memory, and memory with what is swapped out to the same: the second must never be the smaller one.
+// planMemory limits memory, and sets memory plus swap to the same limit, which must never be lower.
 func planMemory(l Limits) []setting {
 	if l.Memory == 0 {
 		return nil
@@ -121,11 +121,11 @@ func orMax(n int64) string {
 	return number(n)
 }
 
-// count reads one number of a file with lines "NAME NUMBER".
+// count returns one number from a file with lines "NAME NUMBER".
 func count(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
-			n, _ := strconv.ParseInt(f[1], 10, 64) // the kernel writes numbers
+			n, _ := strconv.ParseInt(f[1], 10, 64) // the kernel always writes numbers
 			return n
 		}
 	}

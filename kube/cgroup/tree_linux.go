@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes that pods may have: all together, and each.
+// Limits of the processes of all pods together, and of each pod.
 const (
 	allProcesses = 12288
 	podProcesses = 4096
 )
 
-// removeLimit is how long a group may stay busy after its last process has ended.
+// removeLimit bounds how long a group may stay busy after its last process ended.
 const removeLimit = 5 * time.Second
 
 const podsGroup = "pods"
@@ -27,7 +27,7 @@ const podsGroup = "pods"
 // Tree is this host's part of the control groups. A nil Tree has no groups: its methods do nothing.
 type Tree struct{ pods map[string]string } // the directory of all pods by controller
 
-// Open prepares the part in dir for pods. An error that wraps [fs.ErrNotExist] says that the host has none.
+// Open prepares the part in dir for pods. The error wraps [fs.ErrNotExist] if the host has no part.
 func Open(dir string) (*Tree, error) {
 	names := controllers
 	if _, err := os.Stat(filepath.Join(dir, unified)); err == nil {
@@ -45,7 +45,7 @@ func Open(dir string) (*Tree, error) {
 	return t, nil
 }
 
-// Names lists what can be limited, such as "cpu.memory.pids"; it is empty for a nil Tree.
+// Names returns what can be limited, such as "cpu.memory.pids", or "" for a nil Tree.
 func (t *Tree) Names() string {
 	if t == nil {
 		return ""
@@ -53,7 +53,7 @@ func (t *Tree) Names() string {
 	return strings.Join(controllers, ".")
 }
 
-// MakePod makes the groups of a pod. They may be there.
+// MakePod creates the groups of a pod if they don't exist.
 func (t *Tree) MakePod(pod string, l Limits) error {
 	if t == nil {
 		return nil
@@ -67,7 +67,7 @@ func (t *Tree) MakePod(pod string, l Limits) error {
 	return nil
 }
 
-// MakeContainer makes the groups of a container in those of its pod, and returns their directories.
+// MakeContainer creates the groups of a container in those of its pod, and returns their directories.
 func (t *Tree) MakeContainer(pod, container string, l Limits) ([]string, error) {
 	if t == nil {
 		return nil, nil
@@ -75,7 +75,7 @@ func (t *Tree) MakeContainer(pod, container string, l Limits) ([]string, error) 
 	var dirs []string
 	for name, pods := range t.pods {
 		dir := filepath.Join(pods, pod)
-		if err := makeGroup(name, dir, Limits{}, true); err != nil { // of a pod that was made by an older server
+		if err := makeGroup(name, dir, Limits{}, true); err != nil { // the pod was made by an older server
 			return nil, err
 		}
 		dir = filepath.Join(dir, container)
@@ -87,7 +87,7 @@ func (t *Tree) MakeContainer(pod, container string, l Limits) ([]string, error) 
 	return dirs, nil
 }
 
-// SetContainer changes the limits of a container that runs.
+// SetContainer changes the limits of a running container.
 func (t *Tree) SetContainer(pod, container string, l Limits) error {
 	if t == nil {
 		return nil
@@ -101,7 +101,7 @@ func (t *Tree) SetContainer(pod, container string, l Limits) error {
 	return nil
 }
 
-// Killed reports whether the kernel has killed a process of a container because its memory was used up.
+// Killed reports whether the kernel killed a process of a container for exceeding its memory.
 func (t *Tree) Killed(pod, container string) bool {
 	if t == nil {
 		return false
@@ -115,15 +115,16 @@ func (t *Tree) Killed(pod, container string) bool {
 	return false
 }
 
-// RemoveContainer removes the groups of a container whose processes have ended. They may be gone.
+// RemoveContainer removes the groups of a container whose processes have ended. The groups may be gone already.
 func (t *Tree) RemoveContainer(pod, container string) error {
 	return t.remove(filepath.Join(pod, container))
 }
 
-// RemovePod removes the groups of a pod and of its containers, whose processes have ended. They may be gone.
+// RemovePod removes the groups of a pod and of its containers, whose processes have ended. The groups may be gone
+// already.
 func (t *Tree) RemovePod(pod string) error { return t.remove(pod) }
 
-// Pods lists the pods that have groups.
+// Pods returns the pods that have groups.
 func (t *Tree) Pods() ([]string, error) {
 	if t == nil {
 		return nil, nil
@@ -156,7 +157,7 @@ func (t *Tree) remove(group string) error {
 	return errors.Join(errs...)
 }
 
-// makeGroup makes a group with limits. With version 2 one for others has no processes itself.
+// makeGroup creates a group with limits. In version 2, a group for other groups has no processes itself.
 func makeGroup(controller, dir string, l Limits, forOthers bool) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("making a control group: %w", err)
@@ -188,7 +189,7 @@ func write(path, value string) error {
 	return err
 }
 
-// remove removes a group and those below it. Its processes have ended, or do so in a moment.
+// remove removes a group and those below it. Its processes must have ended, or be about to.
 func remove(dir string) error {
 	deadline := time.Now().Add(removeLimit)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -1,10 +1,10 @@
 //go:build !k8s134
 
-// Package coredns is CoreDNS as an applet of the bundle: upstream's own, of the release that kubeadm installs, with
-// the plugins that need no library of their own.
+// Package coredns is CoreDNS as an applet of the bundle: upstream's own code of the release that kubeadm installs, with
+// the plugins that need no further library.
 //
-// Left out are the plugins that ask a cloud's DNS (azure, clouddns, route53, nomad), dnssec and sign, geoip, trace,
-// and view. A Corefile that names one is refused by CoreDNS ("Unknown directive").
+// It omits the plugins for cloud DNS services (azure, clouddns, route53, nomad), dnssec and sign, geoip, trace, and
+// view. CoreDNS refuses a Corefile that names one of them ("Unknown directive").
 package coredns
 
 import (
@@ -63,13 +63,13 @@ import (
 // Version is CoreDNS's own, such as 1.14.2.
 const Version = coremain.CoreVersion
 
-// names are the flags that CoreDNS defines for whatever program it is linked into.
+// names are the flags that CoreDNS defines in every program that links it.
 var names = []string{"conf", "plugins", "pidfile", "version", "quiet", "dns.port", "p"}
 
 // flags are CoreDNS's own.
 var flags = takeFlags()
 
-// takeFlags takes CoreDNS's flags out of the program's, where they would become flags of other applets.
+// takeFlags removes CoreDNS's flags from the program's, so that other applets don't get them.
 func takeFlags() *flag.FlagSet {
 	own := flag.NewFlagSet("coredns", flag.ExitOnError)
 	others := flag.NewFlagSet(os.Args[0], flag.ExitOnError)
@@ -84,7 +84,7 @@ func takeFlags() *flag.FlagSet {
 	return own
 }
 
-// Main runs CoreDNS with the arguments in os.Args. It doesn't return before CoreDNS is stopped.
+// Main runs CoreDNS with the arguments in os.Args until CoreDNS is stopped.
 func Main() {
 	flag.CommandLine = flags
 	coremain.Run()

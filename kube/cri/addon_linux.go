@@ -20,17 +20,17 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// An addOn is an image of kubeadm's add-ons whose program is in the bundle. Its containers are as real as others; only
-// the program is bound from the bundle, so that all hosts of a machine share it in memory, and no registry is asked.
+// An addOn is an image of kubeadm's add-ons whose program is in the bundle. Its containers are real. Only the program
+// is bind-mounted from the bundle, so that all hosts of a machine share it in memory and no registry is asked.
 type addOn struct {
 	applet  string // of the bundle's binary; empty if the program is capstan-run
-	program string // its path in the image, whose name picks the applet
+	program string // its path in the image; the name selects the applet
 	user    int64  // as in the published image
 	tag     func(Contents) string
-	beside  map[string]string // further programs, by their names beside the bundle's binary: their paths in the image
+	beside  map[string]string // further programs: their names beside the bundle's binary, and their paths in the image
 }
 
-// addOns are all add-ons, by the names of their images.
+// addOns maps the names of images to add-ons.
 var addOns = map[string]addOn{
 	component.CoreDNS: {"coredns", "/coredns", 65532, func(c Contents) string { return c.CoreDNSTag }, nil},
 	component.KubeProxy: {
@@ -40,14 +40,14 @@ var addOns = map[string]addOn{
 	component.Pause: {"", "/pause", 65535, func(c Contents) string { return c.PauseTag }, nil},
 }
 
-// Contents is what a bundle says about itself: "capstan-kube versions".
+// Contents is a bundle's description of itself: "capstan-kube versions".
 type Contents struct {
 	// Kubernetes is its release, such as v1.36.3.
 	Kubernetes string `json:"kubernetes"`
 	// CoreDNSTag and PauseTag are the tags that kubeadm of this release writes into manifests.
 	CoreDNSTag string `json:"coredns-tag"`
 	PauseTag   string `json:"pause-tag"`
-	// Applets are the names that its binary answers to.
+	// Applets are the names of its applets.
 	Applets []string `json:"applets"`
 }
 
@@ -56,16 +56,16 @@ func (a addOn) has(c Contents, tag string) bool {
 	return a.tag(c) == tag && (a.applet == "" || slices.Contains(c.Applets, a.applet))
 }
 
-// contentsLimit is how long a bundle may take to say what it has.
+// contentsLimit bounds how long a bundle may take to describe itself.
 const contentsLimit = 20 * time.Second
 
-// otherBundles remembers what the bundles beside the server's own have.
+// otherBundles caches the contents of the bundles beside the server's own.
 type otherBundles struct {
 	mu    sync.Mutex
 	known map[string]Contents // by the path of the binary
 }
 
-// find returns the binary of the bundle in a directory that has an add-on; false if none does.
+// find returns the binary of a bundle in dir that has the add-on, or false.
 func (o *otherBundles) find(dir string, a addOn, tag string) (string, bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,7 +93,7 @@ func (o *otherBundles) find(dir string, a addOn, tag string) (string, bool, erro
 	return "", false, failed
 }
 
-// askContents asks a bundle what it has.
+// askContents asks a bundle for its contents.
 func askContents(binary string) (Contents, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), contentsLimit)
 	defer cancel()
@@ -108,7 +108,7 @@ func askContents(binary string) (Contents, error) {
 	return c, nil
 }
 
-// addOnProgram returns the program of an image that the bundles have; false if the image comes from elsewhere.
+// addOnProgram returns the program of an image that a bundle has, or false if the image comes from elsewhere.
 func (s *Server) addOnProgram(ref string) (program string, a addOn, ok bool) {
 	img, is := component.AddOn(ref)
 	if !is {
@@ -131,7 +131,7 @@ func (s *Server) addOnProgram(ref string) (program string, a addOn, ok bool) {
 	return bundle, a, true
 }
 
-// realImage returns the image of a container, and what is mounted into it beside the container's own mounts.
+// realImage returns the image of a container, and the mounts that it needs besides the container's own.
 func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []run.Mount, error) {
 	program, a, ok := s.addOnProgram(c.Image)
 	if !ok || c.ImageID != imageID(c.Image) {
@@ -154,8 +154,8 @@ func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []
 	return img, mounts, nil
 }
 
-// there leaves out mounts of what the host lacks. kube-proxy's pod has /lib/modules, which other runtimes make; a host
-// may have it from a machine that has none, and the bundle's kube-proxy loads no modules.
+// there omits mounts whose source the host lacks. kube-proxy's pod has /lib/modules, which other runtimes create. A
+// host inherits its absence from the machine, and the bundle's kube-proxy loads no modules.
 func there(mounts []run.Mount) []run.Mount {
 	return slices.DeleteFunc(mounts, func(m run.Mount) bool {
 		_, err := os.Stat(m.Source)
@@ -163,13 +163,13 @@ func there(mounts []run.Mount) []run.Mount {
 	})
 }
 
-// addOnFiles are all that an add-on's image has beside its program.
+// addOnFiles are all files of an add-on's image besides its program.
 var addOnFiles = map[string]string{
 	"etc/passwd": "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n",
 	"etc/group":  "root:x:0:\nnonroot:x:65532:\n",
 }
 
-// addOnLayer returns the directory of the add-ons' only layer, and makes it first if need be.
+// addOnLayer returns the directory of the add-ons' only layer, and creates it if it is missing.
 func (s *Server) addOnLayer() (string, error) {
 	layer := filepath.Join(s.store.dir, "add-on")
 	if _, err := os.Stat(layer); err == nil {
@@ -187,7 +187,7 @@ func (s *Server) addOnLayer() (string, error) {
 	if err == nil {
 		err = os.Rename(next, layer)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) { // another start made it meanwhile
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another start created it meanwhile
 		return "", fmt.Errorf("making the layer of add-ons: %w", err)
 	}
 	return layer, nil

@@ -9,14 +9,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fallbackCIDR is where pods get addresses while the node's own range isn't known: the range for benchmarks of RFC
-// 2544, which is routed nowhere. Pod addresses of hollow pods answer nobody in any case.
+// fallbackCIDR provides pod addresses while the node's own range is unknown: RFC 2544's range for benchmarks, which is
+// routed nowhere. Nobody answers at the addresses of hollow pods anyway.
 const fallbackCIDR = "198.18.0.0/15"
 
 // addressTries bounds the search for a free address in a range.
 const addressTries = 1 << 12
 
-// UpdateRuntimeConfig takes the Node's pod range from the kubelet, which calls it once it knows one.
+// UpdateRuntimeConfig receives the Node's pod range from the kubelet, once the kubelet knows one.
 func (s *Server) UpdateRuntimeConfig(
 	ctx context.Context, req *runtimeapi.UpdateRuntimeConfigRequest,
 ) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
@@ -43,7 +43,7 @@ func (s *Server) UpdateRuntimeConfig(
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
-// freeAddresses returns an address for the pod from each range; the caller holds the server's lock.
+// freeAddresses returns an address for the pod from each range. The caller holds the server's lock.
 func (s *Server) freeAddresses(pod string) []string {
 	taken := map[string]bool{}
 	for _, sb := range s.sandboxes {
@@ -68,8 +68,8 @@ func (s *Server) freeAddresses(pod string) []string {
 	return ips
 }
 
-// freeAddress returns the lowest address of a range that isn't taken, from the third one on: the first two are the
-// network's and, by custom, its gateway's. Empty when there is none.
+// freeAddress returns the lowest free address of a range, or "". It skips the first two addresses: the network's and,
+// by convention, its gateway's.
 func freeAddress(cidr string, taken map[string]bool) string {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -89,7 +89,7 @@ func freeAddress(cidr string, taken map[string]bool) string {
 	return ""
 }
 
-// hashedAddress returns the address of an IPv4 range that belongs to the pod, the same one each time.
+// hashedAddress returns a pod's address in an IPv4 range, derived from a hash, so always the same.
 func hashedAddress(cidr, pod string) string {
 	prefix := netip.MustParsePrefix(cidr).Masked()
 	h := fnv.New32a()

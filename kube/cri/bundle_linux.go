@@ -13,20 +13,20 @@ import (
 	"github.com/capstan-dev/capstan/kube/component"
 )
 
-// defaultPath is the PATH of components and of what is executed in their containers.
+// defaultPath is the PATH of components and of commands executed in their containers.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Bundles finds the binary of a component.
+// Bundles locates the binaries of components.
 type Bundles struct {
-	// Dir holds one directory for each bundle, named by its Kubernetes version: Dir/v1.36.3/capstan-kube.
+	// Dir holds one directory for each bundle, named after its Kubernetes version: Dir/v1.36.3/capstan-kube.
 	Dir string
-	// Own is the binary that this server is part of, Contents what it has.
+	// Own is the binary that contains this server, Contents its description.
 	Own      string
 	Contents Contents
 }
 
-// Find returns the path of the binary for an image: the bundle of the image's version. etcd has versions of its own,
-// and any bundle's reads the data of the one before, so it comes from this server's bundle.
+// Find returns the path of the binary for an image: that of the bundle with the image's version. etcd is always this
+// server's own, because its versions differ from Kubernetes', and every bundle's etcd can read its predecessor's data.
 func (b Bundles) Find(image component.Image) (string, error) {
 	if image.Name == "etcd" || image.Tag == b.Contents.Kubernetes {
 		return b.Own, nil
@@ -40,7 +40,7 @@ func (b Bundles) Find(image component.Image) (string, error) {
 	return binary, nil
 }
 
-// commandLine returns the command line of a component: what the container asks for, which must be the component itself.
+// commandLine returns the command line of a component, as the container requests it. It must run the component itself.
 func commandLine(image component.Image, config *runtimeapi.ContainerConfig) ([]string, error) {
 	args := slices.Concat(config.Command, config.Args)
 	if len(config.Command) == 0 {
@@ -50,17 +50,17 @@ func commandLine(image component.Image, config *runtimeapi.ContainerConfig) ([]s
 		return nil, fmt.Errorf("command %q is not in this host's image of %s, which has only the component itself",
 			config.Command[0], image.Name)
 	}
-	args[0] = image.Name // the name picks the applet
+	args[0] = image.Name // the name selects the applet
 	return args, nil
 }
 
-// environment merges the server's settings for a component with the container's own, which win.
+// environment merges the server's settings for a component with the container's own, which take precedence.
 func environment(settings []string, envs []*runtimeapi.KeyValue) []string {
 	env := append([]string{defaultPath}, settings...)
 	for _, e := range envs {
 		name := e.Key + "="
 		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) })
-		env = append(env, name+string(e.Value)) // bytes since v1.36, text before
+		env = append(env, name+string(e.Value)) // bytes since v1.36, a string before
 	}
 	return env
 }
@@ -68,8 +68,8 @@ func environment(settings []string, envs []*runtimeapi.KeyValue) []string {
 // ownFiles are files that the kubelet mounts into every container; a component uses the host's instead.
 var ownFiles = []string{"/etc/hosts", "/dev/termination-log"}
 
-// checkMounts refuses what a process in the host's own filesystem wouldn't find: a mount at another path than the
-// host's.
+// checkMounts refuses mounts at another path than on the host: a process in the host's own filesystem could not find
+// them.
 func checkMounts(mounts []*runtimeapi.Mount) error {
 	for _, m := range mounts {
 		if slices.Contains(ownFiles, m.ContainerPath) || path.Clean(m.ContainerPath) == path.Clean(m.HostPath) {

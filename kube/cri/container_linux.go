@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/component"
 )
 
-// CreateContainer records a container. One that can't run as asked is refused here, with the reason.
+// CreateContainer records a container. It refuses one that can't run as requested, with the reason.
 func (s *Server) CreateContainer(
 	ctx context.Context, req *runtimeapi.CreateContainerRequest,
 ) (*runtimeapi.CreateContainerResponse, error) {
@@ -24,7 +24,7 @@ func (s *Server) CreateContainer(
 	if config.GetMetadata() == nil || config.GetImage() == nil {
 		return nil, status.Error(codes.InvalidArgument, "the container has no metadata or no image")
 	}
-	// The kubelet gives the image by the id that ImageStatus told, and what the pod says beside it.
+	// The kubelet passes the id that ImageStatus returned, and beside it the name in the pod.
 	ref := config.Image.Image
 	if known := s.reference(ref); known != "" {
 		ref = known
@@ -91,7 +91,7 @@ func (s *Server) StartContainer(_ context.Context,
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// StopContainer ends a container by its stop signal, and by SIGKILL after the timeout (in seconds). It may be called
+// StopContainer stops a container by its stop signal, and by SIGKILL after the timeout (in seconds). It may be called
 // again.
 func (s *Server) StopContainer(_ context.Context,
 	req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
@@ -107,7 +107,7 @@ func (s *Server) StopContainer(_ context.Context,
 	return &runtimeapi.StopContainerResponse{}, nil
 }
 
-// RemoveContainer removes a container, ending it first if need be. It may be called again.
+// RemoveContainer removes a container and stops it first if it runs. It may be called again.
 func (s *Server) RemoveContainer(_ context.Context,
 	req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	s.mu.RLock()
@@ -125,7 +125,7 @@ func (s *Server) RemoveContainer(_ context.Context,
 	return &runtimeapi.RemoveContainerResponse{}, nil
 }
 
-// ContainerStatus reports a container.
+// ContainerStatus returns the status of a container.
 func (s *Server) ContainerStatus(_ context.Context,
 	req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	s.mu.RLock()
@@ -167,7 +167,7 @@ func (s *Server) ListContainers(_ context.Context,
 	return resp, nil
 }
 
-// UpdateContainerResources records the new resources, and sets the limits of a container that runs.
+// UpdateContainerResources records the new resources and sets the limits of a running container.
 func (s *Server) UpdateContainerResources(_ context.Context,
 	req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	c, err := s.find(req.ContainerId)
@@ -191,7 +191,7 @@ func (s *Server) UpdateContainerResources(_ context.Context,
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// ReopenContainerLog opens the log anew, after the kubelet moved it away.
+// ReopenContainerLog reopens the log after the kubelet moved it away.
 func (s *Server) ReopenContainerLog(_ context.Context,
 	req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, err := s.find(req.ContainerId)
@@ -212,7 +212,7 @@ func (s *Server) ReopenContainerLog(_ context.Context,
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// containerStatus reports a container; the caller holds the server's lock.
+// containerStatus returns the status of a container. The caller holds the server's lock.
 func containerStatus(c *container) *runtimeapi.ContainerStatus {
 	st := &runtimeapi.ContainerStatus{
 		Id:          c.ID,
@@ -247,7 +247,7 @@ func containerStatus(c *container) *runtimeapi.ContainerStatus {
 	return st
 }
 
-// stopSignal is the signal that the container asks to be stopped by, SIGTERM when it doesn't.
+// stopSignal returns the container's stop signal, by default SIGTERM.
 func stopSignal(c *container) unix.Signal {
 	name := c.StopSignal
 	if asked := c.config.StopSignal; asked != runtimeapi.Signal_RUNTIME_DEFAULT {
@@ -259,14 +259,14 @@ func stopSignal(c *container) unix.Signal {
 	return unix.SIGTERM
 }
 
-// Signals of real time begin and end at these, for programs with the C library.
+// First and last real-time signals, as programs with the C library number them.
 const (
 	firstRealTime = 34
 	lastRealTime  = 64
 )
 
-// signalNumber returns the number of a signal: SIGTERM or TERM, 15, SIGRTMIN+3 of an image or SIGRTMINPLUS3 of the
-// CRI; 0 if it is none.
+// signalNumber returns the number of a signal, or 0 for an unknown one. It accepts SIGTERM, TERM, 15, an image's
+// SIGRTMIN+3 and the CRI's SIGRTMINPLUS3.
 func signalNumber(name string) unix.Signal {
 	name = strings.ToUpper(name)
 	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= lastRealTime {

@@ -12,10 +12,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// loopback are the addresses at which a program that listens for its own host only may be.
+// loopback lists the addresses at which a program may listen for its own host only.
 var loopback = []string{"127.0.0.1", "::1"}
 
-// dialIn connects to a port of the loopback interface of a network namespace, run.Host or a path.
+// dialIn connects to a loopback port in a network namespace, given as run.Host or a path.
 func dialIn(ctx context.Context, namespace, port string) (net.Conn, error) {
 	if namespace == run.Host {
 		return dialLoopback(ctx, port)
@@ -26,7 +26,7 @@ func dialIn(ctx context.Context, namespace, port string) (net.Conn, error) {
 	}
 	dialed := make(chan result, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlock: the thread, which is in another network, ends with the goroutine
+		runtime.LockOSThread() // never unlock: the thread, now in another network, exits with the goroutine
 		fd, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			dialed <- result{nil, fmt.Errorf("opening the pod's network: %w", err)}
@@ -44,7 +44,7 @@ func dialIn(ctx context.Context, namespace, port string) (net.Conn, error) {
 	return r.conn, r.err
 }
 
-// dialLoopback tries one address after the other: each is a number, so this goroutine makes the socket itself.
+// dialLoopback tries the addresses in turn. All are numeric, so this goroutine's own thread creates the socket.
 func dialLoopback(ctx context.Context, port string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	var failed error

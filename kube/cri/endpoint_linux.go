@@ -14,18 +14,19 @@ import (
 // maxMessage bounds one gRPC message, as the kubelet's client does.
 const maxMessage = 16 << 20
 
-// Endpoint is where a server is asked. What is asked there decides whether pods are hollow: a pod stays what it was
-// made as, whoever asks for it later.
+// Endpoint is an address at which a server listens. The endpoint of its creation decides whether a pod is hollow; the
+// pod stays so at whichever endpoint later requests arrive.
 type Endpoint struct {
 	Listener net.Listener
-	// Hollow is true where all images are there and pods have no processes, but for components.
+	// Hollow reports that all images exist here and that pods have no processes, except components.
 	Hollow bool
 }
 
-// hollowKey is the key of contexts of what is asked at a hollow endpoint.
+// hollowKey is the context key of requests at a hollow endpoint.
 type hollowKey struct{}
 
-// Serve serves the runtime and the image service at endpoints until ctx ends, or one of them fails. Containers run on.
+// Serve serves the runtime and the image service at endpoints until ctx ends or one of them fails. Containers keep
+// running.
 func (s *Server) Serve(ctx context.Context, endpoints ...Endpoint) error {
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,7 +62,7 @@ func (s *Server) grpcServer(e Endpoint) *grpc.Server {
 	return server
 }
 
-// at returns the context of what is asked at an endpoint, or why nothing can be asked there.
+// at returns the context for requests at an endpoint, or the reason why it can't serve any.
 func (s *Server) at(ctx context.Context, e Endpoint) (context.Context, error) {
 	if e.Hollow || s.opts.Images == nil {
 		return context.WithValue(ctx, hollowKey{}, true), nil
@@ -72,10 +73,10 @@ func (s *Server) at(ctx context.Context, e Endpoint) (context.Context, error) {
 	return ctx, nil
 }
 
-// hollow reports whether it was asked at a hollow endpoint.
+// hollow reports whether the request came in at a hollow endpoint.
 func hollow(ctx context.Context) bool { return ctx.Value(hollowKey{}) != nil }
 
-// source returns where images come from, nil where all are there.
+// source returns the source of images, or nil where all images exist.
 func (s *Server) source(ctx context.Context) Images {
 	if hollow(ctx) {
 		return nil

@@ -9,18 +9,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// eventBuffer is how many events a watcher may lag behind before its stream is ended, upon which it must list anew.
+// eventBuffer is how many events a watcher may lag behind before its stream ends and it must list again.
 const eventBuffer = 1000
 
-// events hands events out to watchers.
+// events distributes events to watchers.
 type events struct {
 	mu       sync.Mutex
 	closed   bool
 	watchers map[chan *runtimeapi.ContainerEventResponse]struct{}
 }
 
-// watch returns a channel that gets every event from now on; it is closed when its reader lags too far behind, or at
-// the end.
+// watch returns a channel that receives all events from now on. It is closed when its reader lags too far behind, or
+// when the server stops.
 func (e *events) watch() chan *runtimeapi.ContainerEventResponse {
 	w := make(chan *runtimeapi.ContainerEventResponse, eventBuffer)
 	e.mu.Lock()
@@ -72,7 +72,7 @@ func (e *events) close() {
 	e.watchers = nil
 }
 
-// emit tells watchers what happened to a container or sandbox (by its id), with the state of the whole pod; the caller
+// emit reports a change of a container or sandbox (by its id) to watchers, with the state of the whole pod. The caller
 // holds the server's lock.
 func (s *Server) emit(kind runtimeapi.ContainerEventType, id string, sb *sandbox) {
 	s.events.send(func() *runtimeapi.ContainerEventResponse {

@@ -25,10 +25,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/component"
 )
 
-// Bounds of executed commands.
+// Limits of executed commands.
 const (
 	defaultExecTimeout = 10 * time.Minute
-	maxExecOutput      = 16 << 20 // bytes of each stream of ExecSync, as other runtimes cut it
+	maxExecOutput      = 16 << 20 // bytes of each stream of ExecSync, cut as in other runtimes
 	killDelay          = 2 * time.Second
 )
 
@@ -67,10 +67,10 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	return resp, err
 }
 
-// errEnded is the cause of contexts that ended with their container.
+// errEnded is the cancellation cause when the container has ended.
 var errEnded = errors.New("the container has ended")
 
-// whileRunning returns a context that ends with the container's process too. Call done when it is not used any more.
+// whileRunning returns a context that also ends with the container's process. The caller must call done.
 func (s *Server) whileRunning(ctx context.Context, c *container) (running context.Context, done func()) {
 	running, cancel := context.WithCancelCause(ctx)
 	s.mu.RLock()
@@ -90,20 +90,20 @@ func (s *Server) whileRunning(ctx context.Context, c *container) (running contex
 	return running, func() { cancel(nil) }
 }
 
-// command is one that is executed in a container.
+// command is a command executed in a container.
 type command interface {
 	Start() error
 	Wait() error
 	StdinPipe() (io.WriteCloser, error)
-	// streams sets standard output and error.
+	// streams sets standard output and standard error.
 	streams(out, errOut io.Writer)
-	// startOnTerminal starts it on a new terminal and returns that.
+	// startOnTerminal starts the command on a new terminal and returns the terminal.
 	startOnTerminal() (*os.File, error)
-	// kill ends it with all of its session.
+	// kill kills the command and its whole session.
 	kill() error
 }
 
-// command prepares a command of a container. ctx bounds it: it is killed when ctx ends.
+// command prepares a command in a container. The command is killed when ctx ends.
 func (s *Server) command(ctx context.Context, c *container, args []string, tty bool) (command, error) {
 	if len(args) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "there is no command")
@@ -114,8 +114,8 @@ func (s *Server) command(ctx context.Context, c *container, args []string, tty b
 	return s.hostCommand(ctx, c, args)
 }
 
-// hostCommand prepares a command of a component: in the host's filesystem, with the container's environment. The
-// component's own name means the bundle's binary, and so does that of another applet if the host has no such command.
+// hostCommand prepares a command for a component: it runs in the host's filesystem with the container's environment.
+// The component's own name selects the bundle's binary; so does another applet's name if the host has no such command.
 func (s *Server) hostCommand(ctx context.Context, c *container, args []string) (command, error) {
 	image, _ := component.Match(c.Image)
 	s.mu.RLock()
@@ -143,7 +143,7 @@ func (s *Server) hostCommand(ctx context.Context, c *container, args []string) (
 	cmd.Args = append([]string{args[0]}, args[1:]...)
 	cmd.Env = env
 	cmd.Dir = dir
-	// A session of its own, so that what the command starts can be ended with it.
+	// Its own session, so that what the command starts can be killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = killDelay
@@ -157,7 +157,7 @@ func (c *hostCommand) streams(out, errOut io.Writer) { c.Stdout, c.Stderr = out,
 
 func (c *hostCommand) kill() error { return c.Cancel() }
 
-// lookPath finds a command by the PATH of env.
+// lookPath looks a command up in the PATH of env.
 func lookPath(name string, env []string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -181,7 +181,7 @@ func lookPath(name string, env []string) string {
 func runOnPipes(cmd command, in io.Reader, out, errOut io.Writer) error {
 	cmd.streams(out, errOut)
 	if in != nil {
-		// Not cmd.Stdin, for which Wait would wait: the client may never end it.
+		// Wait would wait for cmd.Stdin, which the client may never close.
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			return fmt.Errorf("making standard input: %w", err)
@@ -197,8 +197,8 @@ func runOnPipes(cmd command, in io.Reader, out, errOut io.Writer) error {
 	return exitError(cmd.Wait())
 }
 
-// runOnTerminal runs a command on a pseudo terminal. When all that comes from the client has ended, or nothing can be
-// sent to it, it is gone: the terminal is hung up then, and what does not end by that is killed after killDelay.
+// runOnTerminal runs a command on a pseudo terminal. The client counts as gone when all its streams have ended or
+// nothing can be sent to it. Then the terminal is hung up, and what survives that is killed after killDelay.
 func runOnTerminal(cmd command, in io.Reader, out io.Writer, resize <-chan terminalSize) error {
 	terminal, err := cmd.startOnTerminal()
 	if err != nil {
@@ -207,7 +207,7 @@ func runOnTerminal(cmd command, in io.Reader, out io.Writer, resize <-chan termi
 	defer terminal.Close()
 	gone := make(chan struct{})
 	hangUp := sync.OnceFunc(func() { close(gone) })
-	// The end of the input alone is none of the client, which may wait for what the command does with it.
+	// The end of the input alone does not mean that the client is gone: it may wait for the command's output.
 	var client sync.WaitGroup
 	if in != nil {
 		client.Go(func() {
@@ -259,8 +259,8 @@ func runOnTerminal(cmd command, in io.Reader, out io.Writer, resize <-chan termi
 	return exitError(err)
 }
 
-// startOnTerminal starts the command on a new pseudo terminal. Closing the file that it returns ends reading, and hangs
-// up the terminal: the kernel sends SIGHUP to the command and, when that has ended, to what runs in the foreground.
+// startOnTerminal starts the command on a new pseudo terminal. Closing the returned file ends reading and hangs up the
+// terminal: the kernel sends SIGHUP to the command and, after its end, to the foreground processes.
 func (c *hostCommand) startOnTerminal() (*os.File, error) {
 	master, slave, err := pty.Open()
 	if err != nil {
@@ -268,7 +268,7 @@ func (c *hostCommand) startOnTerminal() (*os.File, error) {
 	}
 	defer slave.Close()
 	defer master.Close()
-	// The runtime closes this one only when no read waits.
+	// The Go runtime closes this one only when no read is waiting.
 	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -287,7 +287,7 @@ func (c *hostCommand) startOnTerminal() (*os.File, error) {
 	return terminal, nil
 }
 
-// setSize resizes a terminal. Not by its Fd method, which would make reads of it block.
+// setSize resizes a terminal. It avoids Fd, which would make reads of the terminal block.
 func setSize(terminal *os.File, size terminalSize) {
 	conn, err := terminal.SyscallConn()
 	if err != nil {
@@ -298,7 +298,7 @@ func setSize(terminal *os.File, size terminalSize) {
 	})
 }
 
-// checkedWriter reports that writing has failed.
+// checkedWriter records that writing failed.
 type checkedWriter struct {
 	io.Writer
 	failed func()
@@ -313,7 +313,7 @@ func (w checkedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// exitError gives an exit code the form that the streaming library understands.
+// exitError converts an exit code to the form that the streaming library understands.
 func exitError(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -329,7 +329,7 @@ func exitError(err error) error {
 // limited keeps the first maxExecOutput bytes.
 type limited struct{ bytes.Buffer }
 
-// Write implements io.Writer; it takes everything and keeps what fits.
+// Write implements io.Writer. It accepts everything and keeps what fits.
 func (l *limited) Write(p []byte) (int, error) {
 	if room := maxExecOutput - l.Len(); room < len(p) {
 		l.Buffer.Write(p[:max(room, 0)])

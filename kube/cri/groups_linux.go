@@ -9,10 +9,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/cgroup"
 )
 
-// oomKilled is the reason of a container that the kernel killed for using up its memory.
+// oomKilled is the reason of a container that the kernel killed for exceeding its memory.
 const oomKilled = "OOMKilled"
 
-// openGroups opens the control groups of a host; nil, without an error, if it has none.
+// openGroups opens the control groups of a host. It returns nil without an error if the host has none.
 func openGroups(dir string) (*cgroup.Tree, error) {
 	tree, err := cgroup.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -21,20 +21,20 @@ func openGroups(dir string) (*cgroup.Tree, error) {
 	return tree, err
 }
 
-// limitsOf are the limits of a container.
+// limitsOf returns the limits of a container.
 func limitsOf(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
 	return cgroup.Limits{
 		Shares: r.GetCpuShares(), Quota: r.GetCpuQuota(), Period: r.GetCpuPeriod(), Memory: r.GetMemoryLimitInBytes(),
 	}
 }
 
-// podLimits are those of all containers of a pod. Of what the kubelet adds up only the weight counts: it has left out
-// containers that have no limit.
+// podLimits returns the limits of all containers of a pod together. Of the kubelet's sums only the weight counts: they
+// omit containers without a limit.
 func podLimits(config *runtimeapi.PodSandboxConfig) cgroup.Limits {
 	return cgroup.Limits{Shares: config.GetLinux().GetResources().GetCpuShares()}
 }
 
-// makeGroups makes the control groups of a container, and returns their directories.
+// makeGroups creates the control groups of a container, and returns their directories.
 func (s *Server) makeGroups(c *container) ([]string, error) {
 	s.mu.RLock()
 	limits := limitsOf(c.config.GetLinux().GetResources())
@@ -49,7 +49,7 @@ func (s *Server) dropGroups(c *container) {
 	}
 }
 
-// realReason is why a real container has ended.
+// realReason returns why a real container ended.
 func (s *Server) realReason(c *container, code int32) string {
 	if code != 0 && s.opts.Groups.Killed(c.Sandbox, c.ID) {
 		return oomKilled
@@ -57,7 +57,7 @@ func (s *Server) realReason(c *container, code int32) string {
 	return reasonOf(code)
 }
 
-// sweepGroups removes the control groups of pods that are not here.
+// sweepGroups removes the control groups of pods that the server does not know.
 func (s *Server) sweepGroups() error {
 	pods, err := s.opts.Groups.Pods()
 	if err != nil {

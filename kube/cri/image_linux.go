@@ -15,13 +15,13 @@ import (
 	"github.com/capstan-dev/capstan/kube/component"
 )
 
-// maxImages bounds the list of images that were asked for.
+// maxImages bounds the list of requested images.
 const maxImages = 1000
 
-// hollowUser is the user that a hollow image claims to run as, so that pods that must not run as root are accepted.
+// hollowUser is the user that hollow images claim to run as, so that pods that must not run as root are accepted.
 const hollowUser = 65532
 
-// imageID returns the id of an image: all images are there, so it is made of the reference.
+// imageID returns the id of a hollow image, a hash of its reference.
 func imageID(ref string) string {
 	if strings.HasPrefix(ref, "sha256:") {
 		return ref
@@ -30,7 +30,7 @@ func imageID(ref string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// askedImage is what a question about an image names. An id may come without the name of its hash.
+// askedImage returns the image that a request names. An id may lack the name of its hash.
 func askedImage(spec *runtimeapi.ImageSpec) string {
 	ref := spec.GetImage()
 	if _, err := hex.DecodeString(ref); err == nil && len(ref) == 2*sha256.Size {
@@ -39,14 +39,14 @@ func askedImage(spec *runtimeapi.ImageSpec) string {
 	return ref
 }
 
-// reference returns the reference of an image that is known by id, empty if it isn't.
+// reference returns the reference of the image with a known id, or "".
 func (s *Server) reference(id string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.images[id]
 }
 
-// rememberImage notes that an image was asked for; the caller holds the server's lock.
+// rememberImage records that an image was requested. The caller holds the server's lock.
 func (s *Server) rememberImage(ref string) error {
 	id := imageID(ref)
 	if s.images[id] != "" {
@@ -72,7 +72,7 @@ func (s *Server) saveImages() error {
 	return s.store.saveList("images", slices.Sorted(maps.Values(s.images)))
 }
 
-// ListImages lists the images that were asked for.
+// ListImages lists the requested images.
 func (s *Server) ListImages(
 	ctx context.Context, req *runtimeapi.ListImagesRequest,
 ) (*runtimeapi.ListImagesResponse, error) {
@@ -93,7 +93,7 @@ func (s *Server) ListImages(
 	return resp, nil
 }
 
-// ImageStatus reports an image. Those of components are there always, and all are when containers are hollow.
+// ImageStatus returns the status of an image. Images of components always exist, and all do for hollow containers.
 func (s *Server) ImageStatus(
 	ctx context.Context, req *runtimeapi.ImageStatusRequest,
 ) (*runtimeapi.ImageStatusResponse, error) {
@@ -105,17 +105,17 @@ func (s *Server) ImageStatus(
 		return s.storedStatus(ctx, ref)
 	}
 	if ref == "" || strings.HasPrefix(ref, "sha256:") {
-		return &runtimeapi.ImageStatusResponse{}, nil // an id that nobody was given
+		return &runtimeapi.ImageStatusResponse{}, nil // an id that the server never returned
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.rememberImage(ref); err != nil { // its id is known from now on
+	if err := s.rememberImage(ref); err != nil { // from now on its id is known
 		return nil, err
 	}
 	return &runtimeapi.ImageStatusResponse{Image: image(ref)}, nil
 }
 
-// PullImage gets an image. Those of components, and all of hollow containers, are there.
+// PullImage pulls an image. Images of components, and all for hollow containers, exist already.
 func (s *Server) PullImage(
 	ctx context.Context, req *runtimeapi.PullImageRequest,
 ) (*runtimeapi.PullImageResponse, error) {
@@ -131,7 +131,7 @@ func (s *Server) PullImage(
 	return &runtimeapi.PullImageResponse{ImageRef: imageID(ref)}, nil
 }
 
-// RemoveImage takes an image off the list. It may be called again.
+// RemoveImage removes an image from the list. It may be called again.
 func (s *Server) RemoveImage(
 	ctx context.Context, req *runtimeapi.RemoveImageRequest,
 ) (*runtimeapi.RemoveImageResponse, error) {
@@ -151,7 +151,7 @@ func (s *Server) RemoveImage(
 	return &runtimeapi.RemoveImageResponse{}, s.saveImages()
 }
 
-// ImageFsInfo reports the filesystem of the state directory, of which images use nothing, and that of the image store.
+// ImageFsInfo reports the filesystem of the state directory, where images take no room, and that of the image store.
 func (s *Server) ImageFsInfo(
 	ctx context.Context, _ *runtimeapi.ImageFsInfoRequest,
 ) (*runtimeapi.ImageFsInfoResponse, error) {
@@ -182,11 +182,11 @@ func (s *Server) ImageFsInfo(
 	return &runtimeapi.ImageFsInfoResponse{ContainerFilesystems: containers, ImageFilesystems: images}, nil
 }
 
-// image describes an image.
+// image returns the description of an image.
 func image(ref string) *runtimeapi.Image {
 	img := &runtimeapi.Image{
 		Id:   imageID(ref),
-		Size: 1, // it must not be 0
+		Size: 1, // must not be 0
 		Spec: &runtimeapi.ImageSpec{Image: ref},
 	}
 	if strings.Contains(ref, "@") {

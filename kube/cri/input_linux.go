@@ -13,16 +13,16 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// input is a way into a container's standard input.
+// input feeds a container's standard input.
 type input struct {
 	to  io.Writer
-	end func() // what the end of the client's input means
+	end func() // called when the client's input ends
 }
 
 // input opens the standard input of a container: its terminal, or its pipe.
 func (s *Server) input(c *container, terminal *os.File) (*input, error) {
 	if terminal != nil {
-		return &input{terminal, func() {}}, nil // what ends the input of a terminal is typed
+		return &input{terminal, func() {}}, nil // a terminal's input is ended by a typed character
 	}
 	pipe, err := os.OpenFile(filepath.Join(s.store.containerDir(c.ID), run.StdinFile), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// defaultHollow is whether containers are hollow where nobody says what they shall be.
+// defaultHollow is whether containers are hollow if nothing else decides.
 const defaultHollow = true
 
-// addresses are where a server listens.
+// addresses are the addresses at which a server listens.
 type addresses struct {
 	main, hollow, real *string
-	// mainHollow is whether containers are hollow that are asked for at the main address; nil if nobody says so.
+	// mainHollow is whether containers of the main address are hollow; nil leaves it to the record.
 	mainHollow *bool
 }
 
@@ -67,8 +67,8 @@ func (a *addresses) open(s *Server) ([]Endpoint, error) {
 	return endpoints, nil
 }
 
-// hollow returns whether containers are hollow that are asked for at the main address: what is asked for, else what was
-// recorded when the directory was made. One that was made before there was such a record has hollow containers.
+// hollow returns whether containers of the main address are hollow: as requested, or else as recorded when the
+// directory was created. A directory from before that record has hollow containers.
 func (s store) hollow(asked *bool) (bool, error) {
 	if asked != nil {
 		return *asked, nil
@@ -84,20 +84,20 @@ func (s store) hollow(asked *bool) (bool, error) {
 	return false, s.saveList("mode", []string{modeReal})
 }
 
-// The words of the record.
+// The possible contents of the record.
 const (
 	modeHollow = "hollow"
 	modeReal   = "real"
 )
 
-// used reports whether there are pods.
+// used reports whether pods exist.
 func (s store) used() bool {
 	files, err := filepath.Glob(s.sandboxFile("*"))
 	return err == nil && len(files) > 0
 }
 
-// listenUnix listens at the address, replacing the socket of a server that is gone (New has made sure that there is no
-// other one).
+// listenUnix listens at the address and replaces the socket of a stopped server. (New has made sure that no other
+// server runs.)
 func listenUnix(address string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(address, "unix://")
 	if !ok || !filepath.IsAbs(path) {

@@ -31,7 +31,7 @@ const (
 	DefaultBundles = "/opt/capstan/bundles"
 )
 
-// defaultEnv is the environment of components when --env says nothing: less memory for a little more processor time.
+// defaultEnv is the environment of components without --env: it trades some processor time for less memory.
 var defaultEnv = map[string][]string{
 	"etcd":                    {"GOGC=50"},
 	"kube-apiserver":          {"GOGC=50"},
@@ -39,8 +39,8 @@ var defaultEnv = map[string][]string{
 	"kube-scheduler":          {"GOGC=50"},
 }
 
-// Main runs the CRI server until SIGTERM or SIGINT, and returns its exit code. A service manager that gave
-// NOTIFY_SOCKET is told when the server is ready. own is what the binary has.
+// Main runs the CRI server until SIGTERM or SIGINT, and returns its exit code. If NOTIFY_SOCKET is set, Main notifies
+// the service manager when the server is ready. own describes this binary.
 func Main(own Contents, args []string, stderr io.Writer) int {
 	if err := runServer(args, own, stderr); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -103,17 +103,17 @@ func runServer(args []string, contents Contents, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}
-	// Initialising all the packages of the binary left garbage of several MiB, and a quiet server would not collect it for
+	// Initialising all packages of the binary left several MiB of garbage, which an idle server would not collect for
 	// minutes.
 	debug.FreeOSMemory()
-	// The socket takes connections from here on, so a service manager may start the kubelet.
+	// The socket accepts connections from here on, so a service manager may start the kubelet.
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		slog.Warn("telling the service manager that the server is ready", "error", err)
 	}
 	return errors.Join(server.Serve(ctx, endpoints...), server.Close())
 }
 
-// findRunner returns the path of capstan-run: what was asked for, or what lies beside a binary.
+// findRunner returns the path of capstan-run: the requested one, or the one beside the binary own.
 func findRunner(asked, own string) (string, error) {
 	path := asked
 	if path == "" {

@@ -11,16 +11,16 @@ import (
 // outputNames are the named pipes of a container's output.
 var outputNames = [2]string{"stdout", "stderr"}
 
-// pipes are a container's output: writers are for its process.
+// pipes are those of a container's output; its process gets the writers.
 type pipes struct{ readers, writers [2]*os.File }
 
-// stream is one output to log.
+// stream is an output to log.
 type stream struct {
 	name logfile.Stream
 	from *os.File
 }
 
-// openOutput opens the pipes of a container that is to be started.
+// openOutput opens the pipes of a container before its start.
 func openOutput(dir string) (*pipes, error) {
 	var o pipes
 	var err error
@@ -34,7 +34,7 @@ func openOutput(dir string) (*pipes, error) {
 	return &o, nil
 }
 
-// adoptOutput opens the pipes of a container that runs.
+// adoptOutput opens the pipes of a running container.
 func adoptOutput(dir string) (*pipes, error) {
 	var o pipes
 	var err error

@@ -12,13 +12,13 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// pause is the first process of a PID namespace that the containers of a pod share.
+// pause is the first process of a PID namespace that a pod's containers share.
 type pause struct {
 	process *process.Process
 	report  run.Report
 }
 
-// podToken distinguishes tokens of pause processes from those of containers.
+// podToken distinguishes the tokens of pause processes from those of containers.
 const podToken = "pod-"
 
 func (s *Server) spaces(sandbox string) podSpaces {
@@ -29,7 +29,7 @@ func (s *Server) pauseDir(sandbox string) string {
 	return filepath.Join(s.store.dir, "pods", sandbox, "pause")
 }
 
-// makePod makes what the containers of a pod share.
+// makePod creates what the containers of a pod share.
 func (s *Server) makePod(sb *sandbox) error {
 	s.opts.Step("groups")
 	if err := s.opts.Groups.MakePod(sb.ID, podLimits(sb.config)); err != nil {
@@ -68,7 +68,7 @@ func (s *Server) startPause(sb *sandbox) error {
 	return nil
 }
 
-// watchPause stops a pod whose pause process ended: the kernel has killed all that ran in its PID namespace.
+// watchPause stops a pod whose pause process ended: the kernel has killed everything in that PID namespace.
 func (s *Server) watchPause(sb *sandbox, held *pause) {
 	sb.pause = held
 	s.supervisors.Go(func() {
@@ -106,7 +106,7 @@ func (s *Server) adoptPause(sb *sandbox, token string, pid int) error {
 	return nil
 }
 
-// unmakePod ends what the containers of a pod shared. It may be called again. The containers have ended.
+// unmakePod removes what the containers of a pod shared. The containers must have ended. It may be called again.
 func (s *Server) unmakePod(sb *sandbox) error {
 	s.mu.Lock()
 	held := sb.pause
@@ -134,7 +134,7 @@ func (s *Server) unmakePod(sb *sandbox) error {
 	return s.opts.Groups.RemovePod(sb.ID)
 }
 
-// namespaces returns what the pod shares with the host.
+// namespaces returns the pod's namespace options, which say what it shares with the host.
 func (sb *sandbox) namespaces() *runtimeapi.NamespaceOption {
 	return sb.config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 }

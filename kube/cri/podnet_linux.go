@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/table"
 )
 
-// connectPod gives a real pod without the host's network a network of its own.
+// connectPod gives a real pod its own network, unless it uses the host's.
 func (s *Server) connectPod(sb *sandbox) error {
 	if sb.hostNetwork() {
 		return nil
@@ -38,7 +38,7 @@ func (s *Server) connectPod(sb *sandbox) error {
 	return nil
 }
 
-// disconnectPod takes a pod's network away, and records that its addresses are free. It may be called again.
+// disconnectPod removes a pod's network and records that its addresses are free. It may be called again.
 func (s *Server) disconnectPod(sb *sandbox) error {
 	if err := s.net.Remove(sb.ID); err != nil {
 		return err
@@ -49,12 +49,12 @@ func (s *Server) disconnectPod(sb *sandbox) error {
 	was := sb.Wired
 	sb.Wired = false
 	if !was || s.sandboxes[sb.ID] != sb {
-		return nil // or it was not recorded yet
+		return nil // or the pod was not recorded yet
 	}
 	return s.store.saveSandbox(sb)
 }
 
-// hostPorts returns the ports of the host that a pod asks for. A mapping without a port of the host asks for none.
+// hostPorts returns the host ports that a pod asks for. A mapping without a host port asks for none.
 func hostPorts(mappings []*runtimeapi.PortMapping) ([]network.HostPort, error) {
 	protocols := map[runtimeapi.Protocol]table.Protocol{
 		runtimeapi.Protocol_TCP: table.TCP, runtimeapi.Protocol_UDP: table.UDP, runtimeapi.Protocol_SCTP: table.SCTP,
@@ -79,8 +79,8 @@ func hostPorts(mappings []*runtimeapi.PortMapping) ([]network.HostPort, error) {
 	return ports, nil
 }
 
-// networkCondition reports why real pods can't have a network yet. The kubelet starts none then but those with the
-// host's.
+// networkCondition reports why real pods can't have a network yet. The kubelet then starts only pods with the host's
+// network.
 func (s *Server) networkCondition(ctx context.Context) *runtimeapi.RuntimeCondition {
 	condition := &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: true}
 	if s.source(ctx) == nil {
@@ -95,7 +95,7 @@ func (s *Server) networkCondition(ctx context.Context) *runtimeapi.RuntimeCondit
 	return condition
 }
 
-// rangesName is the record of the Node's ranges, where pods are real.
+// rangesName names the record of the Node's ranges for real pods.
 const rangesName = "network"
 
 // setRanges prepares the host for real pods of the Node's ranges.
@@ -110,7 +110,7 @@ func (s *Server) setRanges(cidrs []string) error {
 	return s.net.SetRanges(ranges)
 }
 
-// restorePods removes what is left of pods that were never recorded, and returns which of the others are connected.
+// restorePods removes leftovers of pods that were never recorded, and returns which of the others are connected.
 func (s *Server) restorePods() (map[string]bool, error) {
 	dirs, err := filepath.Glob(filepath.Join(s.store.dir, "pods", "*"))
 	if err != nil {

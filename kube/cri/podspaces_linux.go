@@ -15,8 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podSpaces is the directory of a pod whose containers are real. It holds what they share: namespaces as mounts that
-// need no process, /dev/shm, /dev/mqueue, and the files that every container gets.
+// podSpaces is the directory of a pod with real containers. It holds what they share: namespaces, as mounts that need
+// no process, /dev/shm, /dev/mqueue, and the files that every container gets.
 type podSpaces struct{ dir string }
 
 func (p podSpaces) path(name string) string { return filepath.Join(p.dir, name) }
@@ -29,13 +29,13 @@ const (
 	resolvFile   = "resolv.conf"
 )
 
-// shmSize is what /dev/shm of a pod may hold, as other runtimes have it.
+// shmSize is the size of a pod's /dev/shm, as in other runtimes.
 const shmSize = "size=65536k"
 
-// podNamespaces are the kinds of namespaces that a pod may have, by their names in /proc.
+// podNamespaces maps the names in /proc of the namespaces that a pod may have to their clone flags.
 var podNamespaces = map[string]int{"net": unix.CLONE_NEWNET, "ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS}
 
-// own returns which namespaces a pod has of its own. One with the host's network has the host's name too.
+// own returns the kinds of namespaces that a pod has for itself. A pod with the host's network has the host's name too.
 func own(options *runtimeapi.NamespaceOption) []string {
 	var names []string
 	if options.GetNetwork() != runtimeapi.NamespaceMode_NODE {
@@ -47,7 +47,7 @@ func own(options *runtimeapi.NamespaceOption) []string {
 	return names
 }
 
-// make makes the directory. What is there of an earlier try is removed.
+// make creates the directory, after removing what an earlier try left.
 func (p podSpaces) make(config *runtimeapi.PodSandboxConfig) (err error) {
 	if err := p.remove(); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (p podSpaces) make(config *runtimeapi.PodSandboxConfig) (err error) {
 	failed := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with its namespaces
+		runtime.LockOSThread() // never unlock: the thread exits with its namespaces
 		failed <- p.makeNamespaces(names, config.Hostname)
 		<-done
 	}()
@@ -81,7 +81,7 @@ func (p podSpaces) make(config *runtimeapi.PodSandboxConfig) (err error) {
 	return <-failed
 }
 
-// makeNamespaces makes namespaces of this thread and mounts them. Mounts are made in the host's own mount namespace.
+// makeNamespaces creates namespaces of this thread and mounts them in the host's own mount namespace.
 func (p podSpaces) makeNamespaces(names []string, hostname string) error {
 	flags := 0
 	for _, name := range names {
@@ -99,8 +99,8 @@ func (p podSpaces) makeNamespaces(names []string, hostname string) error {
 		if err := loopbackUp(); err != nil {
 			return err
 		}
-		// As other runtimes have it: a program that is not root may listen at port 80. A kernel that refuses it keeps
-		// its default.
+		// As in other runtimes, a program that is not root may listen on port 80. A kernel that refuses this keeps its
+		// default.
 		os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0)
 	}
 	task := fmt.Sprintf("/proc/self/task/%d/ns/", unix.Gettid())
@@ -148,7 +148,7 @@ func loopbackUp() error {
 	return nil
 }
 
-// remove unmounts all and removes the directory. It may be called again.
+// remove unmounts everything and removes the directory. It may be called again.
 func (p podSpaces) remove() error {
 	for _, name := range []string{"net", "ipc", "uts", shmName, mqueueName} {
 		err := unix.Unmount(p.path(name), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -159,7 +159,7 @@ func (p podSpaces) remove() error {
 	return removeIfExists(p.dir)
 }
 
-// complete reports whether the namespaces are there still: a host that was started anew has them no more.
+// complete reports whether the namespaces still exist: a restart of the host removes them.
 func (p podSpaces) complete(options *runtimeapi.NamespaceOption) bool {
 	for _, name := range own(options) {
 		var st unix.Statfs_t
@@ -170,7 +170,7 @@ func (p podSpaces) complete(options *runtimeapi.NamespaceOption) bool {
 	return true
 }
 
-// namespace returns what a container of the pod joins: the path of the pod's namespace, or the host's.
+// namespace returns the path of the pod's namespace for its containers to join, or the host's.
 func (p podSpaces) namespace(name string, host string) string {
 	if _, err := os.Stat(p.path(name)); errors.Is(err, fs.ErrNotExist) {
 		return host
@@ -178,7 +178,7 @@ func (p podSpaces) namespace(name string, host string) string {
 	return p.path(name)
 }
 
-// resolvConf is the file that programs find name servers by. Without any the host's is used.
+// resolvConf returns the pod's /etc/resolv.conf. Without DNS settings it returns the host's.
 func resolvConf(dns *runtimeapi.DNSConfig) string {
 	var text strings.Builder
 	if len(dns.GetSearches()) > 0 {
@@ -193,7 +193,7 @@ func resolvConf(dns *runtimeapi.DNSConfig) string {
 		fmt.Fprintf(&text, "options %s\n", strings.Join(dns.Options, " "))
 	}
 	if text.Len() == 0 {
-		host, _ := os.ReadFile("/etc/resolv.conf") // none is fine
+		host, _ := os.ReadFile("/etc/resolv.conf") // may be missing
 		return string(host)
 	}
 	return text.String()

@@ -21,17 +21,17 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// Images is where real containers have their images from. *images.Store is one.
+// Images is the source of images for real containers. *images.Store implements it.
 type Images interface {
-	// Status returns an image that is there, by a name or its id; images.ErrNotFound otherwise.
+	// Status returns an existing image by a name or its id, or images.ErrNotFound.
 	Status(ctx context.Context, ref string) (*images.Image, error)
-	// Pull returns an image and gets it first if need be.
+	// Pull returns an image, and gets it first if it is missing.
 	Pull(ctx context.Context, ref string, auth *images.Auth) (*images.Image, error)
-	// Remove forgets an image; one that is not there is fine.
+	// Remove removes an image; one that does not exist is not an error.
 	Remove(ctx context.Context, ref string) error
-	// List lists what is there.
+	// List lists the existing images.
 	List(ctx context.Context) ([]images.Image, error)
-	// Usage reports how full the store is.
+	// Usage returns the store's disk usage.
 	Usage(ctx context.Context) (images.Usage, error)
 }
 
@@ -39,15 +39,15 @@ type Images interface {
 const (
 	startLimit = 2 * time.Minute // from the supervisor's start to its report
 	maxReport  = 1 << 20
-	// startErrorCode is the exit code of a container whose program could not be started, as other runtimes have it.
+	// startErrorCode is the exit code of a container whose program could not be started, as in other runtimes.
 	startErrorCode = 128
 )
 
-// runnerEnv is the environment of supervisors: little memory, as they do little.
+// runnerEnv is the environment of supervisors. They do little, so it saves memory.
 var runnerEnv = []string{"GOMAXPROCS=1", "GOGC=50"}
 
-// startReal starts a container from its image. Its supervisor's output is the log's; where nothing was started, this
-// closes the log.
+// startReal starts a container from its image. The supervisor of its output closes the log; if nothing was started,
+// startReal does.
 func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err error) {
 	dir := s.store.containerDir(c.ID)
 	defer func() {
@@ -114,14 +114,14 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 	c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
 	s.supervise(c, streams)
 	s.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.ID, s.sandboxes[c.Sandbox])
-	// As for components: when this fails the container runs, and says so.
+	// As for components: if this fails, the container runs, and the kubelet's next try finds it running.
 	if err := s.store.saveContainer(c); err != nil {
 		s.log.Error("recording a start", "container", c.name(), "error", err)
 	}
 	return nil
 }
 
-// notStarted records that a container's program could not be started, and why.
+// notStarted records that a container's program could not be started, and the cause.
 func (s *Server) notStarted(c *container, cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,8 @@ func (s *Server) notStarted(c *container, cause error) error {
 	return errors.Join(cause, s.store.saveContainer(c))
 }
 
-// launch starts capstan-run and waits for its report. Output is what it and its program write to; nil for none.
+// launch starts capstan-run and waits for its report. out receives the output of capstan-run and its program; nil
+// discards it.
 func (s *Server) launch(token string, out *pipes, args ...string) (*process.Process, run.Report, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -160,10 +161,10 @@ func (s *Server) launch(token string, out *pipes, args ...string) (*process.Proc
 	return p, report, nil
 }
 
-// readReport reads what capstan-run says about a start, and returns its error.
+// readReport reads capstan-run's report of a start, or returns the error in it.
 func readReport(r *os.File) (run.Report, error) {
 	var report run.Report
-	r.SetReadDeadline(time.Now().Add(startLimit)) // a pipe has one
+	r.SetReadDeadline(time.Now().Add(startLimit)) // pipes support deadlines
 	data, err := io.ReadAll(io.LimitReader(r, maxReport))
 	if err != nil {
 		return report, fmt.Errorf("waiting for the container to start: %w", err)
@@ -206,7 +207,7 @@ func (s *Server) pidNamespace(c *container, sb *sandbox) (string, error) {
 	return fmt.Sprintf("/proc/%d/ns/pid", pid), nil
 }
 
-// containerStreams returns what to log: the program's output, or its terminal.
+// containerStreams returns the streams to log: the program's output, or its terminal.
 func containerStreams(c *container, p *process.Process, report *run.Report, out *pipes) ([]stream, error) {
 	if !c.Real || !c.config.Tty {
 		return out.streams(), nil
@@ -219,8 +220,8 @@ func containerStreams(c *container, p *process.Process, report *run.Report, out 
 	return []stream{{logfile.Stdout, c.terminal}}, nil
 }
 
-// takeTerminal takes the terminal of a program that capstan-run has started, the descriptor of its process that was
-// reported, and says so by SIGUSR2.
+// takeTerminal takes over the terminal of a program that capstan-run has started, given the reported descriptor in
+// capstan-run's process. It confirms with SIGUSR2.
 func takeTerminal(pid, number int) (*os.File, error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -243,8 +244,7 @@ func takeTerminal(pid, number int) (*os.File, error) {
 	return terminal, nil
 }
 
-// stopReal asks a container's program to end by its stop signal, and kills it after the grace. It returns when the
-// supervisor has ended.
+// stopReal sends a container's program its stop signal, kills it after grace, and waits until the supervisor has ended.
 func (s *Server) stopReal(c *container, p *process.Process, grace time.Duration) error {
 	if grace > 0 {
 		if err := process.SignalOne(c.report.PID, c.report.Started, stopSignal(c)); err != nil && !errors.Is(err,
@@ -263,7 +263,7 @@ func (s *Server) stopReal(c *container, p *process.Process, grace time.Duration)
 		process.ErrGone) {
 		return err
 	}
-	// The supervisor writes how the program ended, and ends.
+	// The supervisor records how the program ended, and exits.
 	select {
 	case <-p.Done():
 		return nil
@@ -272,18 +272,18 @@ func (s *Server) stopReal(c *container, p *process.Process, grace time.Duration)
 	}
 }
 
-// supervisorWait is how long a supervisor may take to end after its program.
+// supervisorWait is how long a supervisor may take to exit after its program.
 const supervisorWait = 10 * time.Second
 
-// realExit returns how a real container ended. One whose supervisor was killed was killed too: the kernel does that,
-// and to be sure so does this.
+// realExit returns how a real container ended. If its supervisor was killed, the kernel kills the container too;
+// realExit makes sure of that.
 func (s *Server) realExit(c *container, exit process.Exit) process.Exit {
 	if written, ok, err := run.ReadExit(s.store.containerDir(c.ID)); err == nil && ok {
 		return process.Exit{Code: written.Code, At: time.Unix(0, written.At)}
 	}
 	report := c.report
 	if report.PID == 0 {
-		report, _, _ = run.ReadRunning(s.store.containerDir(c.ID)) // none when it was never started
+		report, _, _ = run.ReadRunning(s.store.containerDir(c.ID)) // missing if the container was never started
 	}
 	if report.PID != 0 {
 		if err := process.SignalOne(report.PID, report.Started, unix.SIGKILL); err != nil && !errors.Is(err,
@@ -294,7 +294,7 @@ func (s *Server) realExit(c *container, exit process.Exit) process.Exit {
 	return exit
 }
 
-// adoptReport reads the report of a container that is adopted. Its supervisor may be at work still.
+// adoptReport reads the report of an adopted container. Its supervisor may still be writing it.
 func (s *Server) adoptReport(dir string, p *process.Process) (run.Report, error) {
 	deadline := time.Now().Add(startLimit)
 	for {
@@ -313,5 +313,5 @@ func (s *Server) adoptReport(dir string, p *process.Process) (run.Report, error)
 	}
 }
 
-// adoptInterval is the pause between two looks at a container that is being started.
+// adoptInterval is the pause between two checks of a container that is still starting.
 const adoptInterval = 20 * time.Millisecond

@@ -19,15 +19,15 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// realCommand is a command in a real container. The process that is started is capstan-run's, which ends with the
-// command's exit code; the command ends with it.
+// realCommand is a command in a real container. The started process is capstan-run's, which exits with the command's
+// exit code. If that process dies, so does the command.
 type realCommand struct {
 	*exec.Cmd
 	spec   []byte
 	report *os.File // to read after the start
 }
 
-// realCommand prepares a command that has what the container's own program has, but for its arguments.
+// realCommand prepares a command that runs like the container's own program, but with other arguments.
 func (s *Server) realCommand(ctx context.Context, c *container, args []string, tty bool) (command, error) {
 	spec, err := readSpec(s.store.containerDir(c.ID))
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) realCommand(ctx context.Context, c *container, args []string, t
 	if err != nil {
 		return nil, fmt.Errorf("encoding a command: %w", err)
 	}
-	// Looked at after the specification, so that a number that was given to another process is not entered.
+	// Check this after reading the specification, so as not to enter another process that got the same number.
 	if err := process.SignalOne(program.PID, program.Started, 0); err != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "container %s has ended", c.name())
 	}
@@ -97,11 +97,11 @@ func (c *realCommand) Start() error {
 	return nil
 }
 
-// Wait waits for the command. One that could not be executed has the reason as its error.
+// Wait waits for the command. If it could not be executed, the error is the reason.
 func (c *realCommand) Wait() error {
 	err := c.Cmd.Wait()
 	if c.report == nil {
-		return err // startOnTerminal has read it
+		return err // startOnTerminal read the report
 	}
 	defer c.report.Close()
 	if _, refused := readReport(c.report); refused != nil && err != nil && !killed(err) {
@@ -110,7 +110,7 @@ func (c *realCommand) Wait() error {
 	return err
 }
 
-// killed reports whether a command was ended by a signal, as at the end of its time.
+// killed reports whether a signal ended a command, such as at its timeout.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -120,8 +120,8 @@ func killed(err error) bool {
 	return ok && ws.Signaled()
 }
 
-// startOnTerminal starts the command on a terminal of the container. Closing the file that it returns hangs
-// that up: capstan-run has let go of it.
+// startOnTerminal starts the command on a terminal of the container. Closing the returned file hangs up the terminal,
+// because capstan-run no longer holds it.
 func (c *realCommand) startOnTerminal() (*os.File, error) {
 	if err := c.Start(); err != nil {
 		return nil, err

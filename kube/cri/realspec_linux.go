@@ -15,15 +15,14 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// usualCapabilities are those that a container has unless it says otherwise, as other runtimes have them.
+// usualCapabilities are a container's default capabilities, as in other runtimes.
 var usualCapabilities = []string{
 	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID",
 	"CAP_SETUID", "CAP_SETFCAP",
 	"CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE",
 }
 
-// realSpec translates what the kubelet asks for, and what the image says where that is silent. pid is the PID
-// namespace to join.
+// realSpec translates the kubelet's request, with defaults from the image. pid is the PID namespace to join.
 func realSpec(pod *runtimeapi.PodSandboxConfig, spaces podSpaces, config *runtimeapi.ContainerConfig, img *images.Image,
 	pid string,
 ) (*run.Spec, error) {
@@ -60,7 +59,7 @@ func realSpec(pod *runtimeapi.PodSandboxConfig, spaces podSpaces, config *runtim
 	return spec, nil
 }
 
-// existing returns a directory of the host if it is there.
+// existing returns a directory of the host if it exists, or "".
 func existing(dir string) string {
 	if _, err := os.Stat(dir); err != nil {
 		return ""
@@ -68,7 +67,8 @@ func existing(dir string) string {
 	return dir
 }
 
-// realMounts are the kubelet's, and the pod's own files where the kubelet mounts none. Outer directories come first.
+// realMounts returns the kubelet's mounts, and the pod's own files where the kubelet mounts none. Outer directories
+// come first.
 func realMounts(spaces podSpaces, asked []*runtimeapi.Mount) ([]run.Mount, error) {
 	var mounts []run.Mount
 	taken := map[string]bool{}
@@ -106,7 +106,7 @@ func realMounts(spaces podSpaces, asked []*runtimeapi.Mount) ([]run.Mount, error
 	return mounts, nil
 }
 
-// realProcess is the container's program.
+// realProcess returns the container's program.
 func realProcess(config *runtimeapi.ContainerConfig, img *images.Image, hostname string) (run.Process, error) {
 	linux := config.GetLinux()
 	security := linux.GetSecurityContext()
@@ -130,8 +130,8 @@ func realProcess(config *runtimeapi.ContainerConfig, img *images.Image, hostname
 	return p, err
 }
 
-// realArgs is the command line: arguments of the container alone follow the image's entry point, a command replaces
-// both of the image's.
+// realArgs returns the command line. The container's arguments alone follow the image's entry point; the container's
+// command replaces both of the image's.
 func realArgs(config *runtimeapi.ContainerConfig, img *images.Image) []string {
 	of := img.Config.Config
 	switch {
@@ -143,7 +143,7 @@ func realArgs(config *runtimeapi.ContainerConfig, img *images.Image) []string {
 	return slices.Concat(of.Entrypoint, of.Cmd)
 }
 
-// realEnv is the image's environment and the container's, which wins.
+// realEnv returns the image's environment merged with the container's, which takes precedence.
 func realEnv(config *runtimeapi.ContainerConfig, img *images.Image, hostname string) []string {
 	env := []string{defaultPath}
 	if hostname != "" {
@@ -161,12 +161,12 @@ func realEnv(config *runtimeapi.ContainerConfig, img *images.Image, hostname str
 		set(entry)
 	}
 	for _, e := range config.Envs {
-		set(e.Key + "=" + string(e.Value)) // bytes since v1.36, text before
+		set(e.Key + "=" + string(e.Value)) // bytes since v1.36, a string before
 	}
 	return env
 }
 
-// realUser is who the container says, or the image.
+// realUser returns the user that the container, or else the image, specifies.
 func realUser(security *runtimeapi.LinuxContainerSecurityContext, image string) run.User {
 	u := run.User{Name: image, Groups: security.GetSupplementalGroups()}
 	u.Strict = security.GetSupplementalGroupsPolicy() == runtimeapi.SupplementalGroupsPolicy_Strict
@@ -182,7 +182,7 @@ func realUser(security *runtimeapi.LinuxContainerSecurityContext, image string) 
 	return u
 }
 
-// realCapabilities are the usual ones with what is added and dropped, or all.
+// realCapabilities returns the usual capabilities with the container's changes, or all of them.
 func realCapabilities(security *runtimeapi.LinuxContainerSecurityContext) run.Capabilities {
 	if security.GetPrivileged() {
 		return run.Capabilities{Bounding: run.AllCapabilities()}
@@ -206,7 +206,7 @@ func realCapabilities(security *runtimeapi.LinuxContainerSecurityContext) run.Ca
 	return run.Capabilities{Bounding: keep, Ambient: ambient}
 }
 
-// capabilityNames writes names as the kernel's headers do: the kubelet leaves out the prefix.
+// capabilityNames returns names as in the kernel's headers: the kubelet omits the prefix.
 func capabilityNames(names []string) []string {
 	var full []string
 	for _, name := range names {
@@ -219,7 +219,7 @@ func capabilityNames(names []string) []string {
 	return full
 }
 
-// realFilter is the container's filter of system calls.
+// realFilter returns the container's system call filter.
 func realFilter(security *runtimeapi.LinuxContainerSecurityContext, capabilities []string) ([]byte, error) {
 	profile := security.GetSeccomp()
 	if profile == nil || security.GetPrivileged() {

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// sandbox is one pod sandbox, as it is on disk.
+// sandbox is a pod sandbox as it is stored on disk.
 type sandbox struct {
 	ID        string
 	Handler   string
@@ -26,18 +26,18 @@ type sandbox struct {
 	Ready     bool
 	IPs       []string // empty with the host's network
 	Real      bool     // it has namespaces for real containers
-	Wired     bool     // it holds its IPs, and maybe a cable
+	Wired     bool     // it holds its IPs, and perhaps a cable
 
 	config *runtimeapi.PodSandboxConfig
-	pause  *pause // of one whose containers share a PID namespace
+	pause  *pause // if its containers share a PID namespace
 }
 
-// hostNetwork reports whether the pod has the host's network.
+// hostNetwork reports whether the pod uses the host's network.
 func (sb *sandbox) hostNetwork() bool {
 	return sb.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
 }
 
-// container is one container, as it is on disk.
+// container is a container as it is stored on disk.
 type container struct {
 	ID, Sandbox     string
 	Image, ImageID  string // reference and id
@@ -48,26 +48,26 @@ type container struct {
 	FinishedAt      int64
 	ExitCode        int32
 	Reason, Message string
-	PID             int    // of a container with a process that was started; its supervisor's if it is real
+	PID             int    // of the container's started process; the supervisor's if the container is real
 	Real            bool   // it runs from its image
-	StopSignal      string // what the image says
+	StopSignal      string // as the image specifies
 
 	config *runtimeapi.ContainerConfig
 
 	op       sync.Mutex // one start, stop or removal at a time; taken before the server's lock
 	process  *process.Process
 	log      *logfile.Log
-	report   run.Report    // of a real one that runs
-	terminal *os.File      // of a real one that has one
+	report   run.Report    // of a running real container
+	terminal *os.File      // of a real container that has one
 	ended    chan struct{} // closed when the supervisor has recorded the end
 }
 
-// name is the container's name for messages.
+// name returns the container's name for messages.
 func (c *container) name() string {
 	return c.config.GetLabels()["io.kubernetes.pod.name"] + "/" + c.config.GetMetadata().GetName()
 }
 
-// record is the form on disk: fields of ours beside the configuration in the CRI's own encoding.
+// record is the form on disk: our own fields beside the configuration in the CRI's encoding.
 type record[T any] struct {
 	Fields *T
 	Config []byte
@@ -90,8 +90,8 @@ func (s store) saveContainer(c *container) error {
 func (s store) removeSandbox(id string) error   { return removeIfExists(s.sandboxFile(id)) }
 func (s store) removeContainer(id string) error { return removeIfExists(s.containerDir(id)) }
 
-// load reads all records. One that can't be read, as after a power failure, is dropped: the kubelet then makes the
-// container anew.
+// load reads all records. It drops those that it can't read, for example after a power failure: the kubelet then
+// creates the container again.
 func (s store) load() ([]*sandbox, []*container, error) {
 	var sandboxes []*sandbox
 	files, err := filepath.Glob(filepath.Join(s.dir, "sandboxes", "*.json"))
@@ -140,7 +140,7 @@ func (s store) instance() (string, error) {
 	return id, write(path, []byte(id))
 }
 
-// rebooted reports whether the host was started anew since the records were written.
+// rebooted reports whether the host was restarted since the records were written.
 func (s store) rebooted() (bool, error) {
 	now, err := process.Boot()
 	if err != nil {
@@ -161,7 +161,7 @@ func (s store) markBoot() error {
 	return write(filepath.Join(s.dir, "boot"), []byte(now))
 }
 
-// podCIDRs and images are lists of one entry a line.
+// podCIDRs and images are lists with one entry on each line.
 func (s store) podCIDRs() []string { return s.list("pod-cidrs") }
 func (s store) images() []string   { return s.list("images") }
 
@@ -198,7 +198,7 @@ func read[T any](path string, fields *T, config proto.Message) error {
 	return proto.Unmarshal(r.Config, config)
 }
 
-// mkdir makes a directory for this user alone.
+// mkdir creates a directory that only this user can access.
 func mkdir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making a directory: %w", err)
@@ -206,7 +206,7 @@ func mkdir(dir string) error {
 	return nil
 }
 
-// write replaces a file as a whole, so that a crash leaves the old or the new one.
+// write replaces a file as a whole: after a crash it holds either the old or the new content.
 func write(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("writing a record: %w", err)

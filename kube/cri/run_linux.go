@@ -18,11 +18,11 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/process"
 )
 
-// outputWait is how long to read on after a process has ended, in case that something it started still holds its
+// outputWait is how long to keep reading after a process has ended, in case something that it started still holds its
 // output.
 const outputWait = time.Second
 
-// start starts a container that was created.
+// start starts a created container.
 func (s *Server) start(c *container) error {
 	c.op.Lock()
 	defer c.op.Unlock()
@@ -59,7 +59,7 @@ func (s *Server) start(c *container) error {
 	return nil
 }
 
-// startHollow makes a container look as if it ran, or as if it had done its work. It closes the log.
+// startHollow makes a container appear to run, or to have completed. It closes the log.
 func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error {
 	line := "This container is hollow: on this host only control plane components run, " + c.Image + " does not."
 	if err := errors.Join(log.Line(logfile.Stdout, line), log.Close()); err != nil {
@@ -87,8 +87,8 @@ func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error 
 	return nil
 }
 
-// startComponent starts the process of a component. Its supervisor closes the log; where there is no process, this
-// does.
+// startComponent starts the process of a component. The process's supervisor closes the log; without a process,
+// startComponent does.
 func (s *Server) startComponent(c *container, image component.Image, log *logfile.Log) error {
 	started := false
 	defer func() {
@@ -133,7 +133,7 @@ func (s *Server) startComponent(c *container, image component.Image, log *logfil
 	c.StartedAt = time.Now().UnixNano()
 	c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
 	s.supervise(c, out.streams())
-	// When this fails the kubelet tries to start the container again, is told that it was started, and finds it running.
+	// If this fails, the kubelet tries to start the container again, learns that it was started, and finds it running.
 	if err := s.store.saveContainer(c); err != nil {
 		return err
 	}
@@ -141,14 +141,15 @@ func (s *Server) startComponent(c *container, image component.Image, log *logfil
 	return nil
 }
 
-// supervise copies the output of a container's process to its log and records its end, in the background, until Close.
+// supervise copies the output of a container's process to its log and records its end. It works in the background until
+// Close.
 func (s *Server) supervise(c *container, streams []stream) {
 	p, log := c.process, c.log
 	c.ended = make(chan struct{})
 	copied := make(chan struct{}, len(streams))
 	for _, out := range streams {
 		s.supervisors.Go(func() {
-			log.Copy(out.name, out.from) // what can't be logged is lost; the container goes on
+			log.Copy(out.name, out.from) // the container goes on even if its output can't be logged
 			copied <- struct{}{}
 		})
 	}
@@ -168,7 +169,7 @@ func (s *Server) supervise(c *container, streams []stream) {
 		case <-s.closing:
 		}
 		for _, out := range streams {
-			out.from.Close() // ends the copying
+			out.from.Close() // stops the copying
 		}
 		log.Close()
 		if exited {
@@ -201,7 +202,7 @@ func (s *Server) exited(c *container, exit process.Exit) {
 	s.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, s.sandboxes[c.Sandbox])
 }
 
-// reasonOf is the reason that the kubelet expects for an exit code.
+// reasonOf returns the reason that the kubelet expects for an exit code.
 func reasonOf(code int32) string {
 	if code != 0 {
 		return "Error"
@@ -209,7 +210,7 @@ func reasonOf(code int32) string {
 	return "Completed"
 }
 
-// stop ends a container and returns when its end is recorded.
+// stop stops a container and returns once its end is recorded.
 func (s *Server) stop(c *container, grace time.Duration) error {
 	c.op.Lock()
 	defer c.op.Unlock()
@@ -225,7 +226,7 @@ func (s *Server) stop(c *container, grace time.Duration) error {
 			return err
 		}
 		select {
-		case <-ended: // the supervisor needs at most outputWait
+		case <-ended: // the supervisor needs outputWait at most
 			return nil
 		case <-s.closing:
 			return status.Error(codes.Unavailable, "the server is closing")
@@ -252,7 +253,7 @@ func (s *Server) stop(c *container, grace time.Duration) error {
 	return nil
 }
 
-// remove forgets a container that was stopped, and removes its files except for its log, which is the kubelet's.
+// remove forgets a stopped container and removes its files, except for the log, which belongs to the kubelet.
 func (s *Server) remove(c *container) error {
 	c.op.Lock()
 	defer c.op.Unlock()

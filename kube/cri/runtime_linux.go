@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// The runtime's name and version, as Nodes show them.
+// The runtime's name and version, as shown by Nodes.
 const (
 	runtimeName    = mode.RuntimeName
 	runtimeVersion = "1.0.0"
@@ -19,15 +19,15 @@ const (
 // Version reports the runtime's name and version.
 func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{
-		Version:           "0.1.0", // of the kubelet's part, as other runtimes say
+		Version:           "0.1.0", // of the kubelet's API, as other runtimes report it
 		RuntimeName:       runtimeName,
 		RuntimeVersion:    runtimeVersion,
 		RuntimeApiVersion: apiVersion,
 	}, nil
 }
 
-// Status reports whether runtime and network are ready: hollow pods need no network, real ones need the Node's range.
-// If asked to be verbose it says what containers are here, which the kubelet wants to know (package mode).
+// Status reports whether runtime and network are ready: hollow pods need no network, real ones need the Node's range. A
+// verbose status also says what kind of containers run here, for the kubelet (package mode).
 func (s *Server) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	features := &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: !hollow(ctx)}
 	var info map[string]string
@@ -47,7 +47,7 @@ func (s *Server) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*ru
 	}, nil
 }
 
-// RuntimeConfig reports a cgroup driver, because kubelet and kubeadm ask for one.
+// RuntimeConfig reports a cgroup driver because kubelet and kubeadm require one.
 func (s *Server) RuntimeConfig(context.Context,
 	*runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
 	return &runtimeapi.RuntimeConfigResponse{

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RunPodSandbox makes a sandbox: a record and, without the host's network, an address.
+// RunPodSandbox creates a sandbox: a record and, unless it uses the host's network, an address.
 func (s *Server) RunPodSandbox(
 	ctx context.Context, req *runtimeapi.RunPodSandboxRequest,
 ) (*runtimeapi.RunPodSandboxResponse, error) {
@@ -41,7 +41,7 @@ func (s *Server) RunPodSandbox(
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.ID}, nil
 }
 
-// addSandbox records a sandbox and, if it is hollow and without the host's network, gives it an address.
+// addSandbox records a sandbox. If it is hollow and does not use the host's network, addSandbox gives it an address.
 func (s *Server) addSandbox(sb *sandbox) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *Server) addSandbox(sb *sandbox) error {
 	return nil
 }
 
-// StopPodSandbox ends all containers of a sandbox, without grace, and the sandbox. It may be called again, and for one
-// that is gone.
+// StopPodSandbox stops all containers of a sandbox, without grace, and then the sandbox. It may be called again, and
+// for a sandbox that is gone.
 func (s *Server) StopPodSandbox(_ context.Context,
 	req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	for _, c := range s.containersOf(req.PodSandboxId) {
@@ -72,7 +72,7 @@ func (s *Server) StopPodSandbox(_ context.Context,
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-// closeSandbox makes a sandbox one that is stopped; its containers have ended.
+// closeSandbox marks a sandbox as stopped; its containers have ended.
 func (s *Server) closeSandbox(id string) error {
 	s.mu.Lock()
 	sb := s.sandboxes[id]
@@ -122,7 +122,7 @@ func (s *Server) RemovePodSandbox(ctx context.Context,
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
-// PodSandboxStatus reports a sandbox.
+// PodSandboxStatus returns the status of a sandbox.
 func (s *Server) PodSandboxStatus(_ context.Context,
 	req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	s.mu.RLock()
@@ -172,7 +172,7 @@ func (s *Server) UpdatePodSandboxResources(context.Context,
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// sandboxStatus reports a sandbox; the caller holds the server's lock.
+// sandboxStatus returns the status of a sandbox. The caller holds the server's lock.
 func sandboxStatus(sb *sandbox) *runtimeapi.PodSandboxStatus {
 	st := &runtimeapi.PodSandboxStatus{
 		Id:             sb.ID,
@@ -216,7 +216,7 @@ func (s *Server) containersOf(sandbox string) []*container {
 	return all
 }
 
-// selects reports whether labels have all that the selector asks for.
+// selects reports whether labels match the selector.
 func selects(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if labels[key] != value {
@@ -226,7 +226,7 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// find returns a container.
+// find returns a container by its id.
 func (s *Server) find(id string) (*container, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

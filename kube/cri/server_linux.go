@@ -1,12 +1,12 @@
 // Package cri is a small server of the Container Runtime Interface for local hosts.
 //
-// It needs no images, no cgroups and no privileges. Containers of control plane components (package component) are
-// real: processes of a bundle's binary, in the host's own filesystem and network, with logs, exit codes, stop signals,
-// exec and port-forward. All other containers are hollow: reported as running, or as completed where they are meant to
-// end, with no process behind them.
+// Containers of control plane components (package component) are real: processes of a bundle's binary, in the host's
+// own filesystem and network, with logs, exit codes, stop signals, exec and port-forward. They need no images, no
+// cgroups and no privileges. At a hollow endpoint all other containers are hollow: reported as running, or as completed
+// if they are meant to exit, without a process. At other endpoints they run from images (Options.Images).
 //
-// All state is on disk before it is reported. Processes outlive the server: a new one adopts what still runs and
-// reports what ended meanwhile.
+// All state is on disk before it is reported. Processes outlive the server: a new server adopts those that still run
+// and reports those that have ended.
 package cri
 
 import (
@@ -32,32 +32,32 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// Options say where a server works. State and Bundles are required.
+// Options configure a server. State and Bundles are required.
 type Options struct {
-	// State is the server's directory; it is made when missing, and used by one server at a time.
+	// State is the server's directory. New creates it if missing; only one server at a time may use it.
 	State string
-	// Bundles finds binaries.
+	// Bundles locates the binaries of components.
 	Bundles Bundles
-	// Env is environment for components by name, beside what their containers ask for (which wins), as NAME=value.
+	// Env holds environment variables (NAME=value) for components, by name. A container's own variables take precedence.
 	Env map[string][]string
-	// Images is where containers that are no components have their images from. They are hollow when it is nil, and
-	// in pods that were made at a hollow endpoint.
+	// Images is the source of images for containers other than components. If it is nil, or a pod was created at a hollow
+	// endpoint, these containers are hollow.
 	Images Images
 	// Runner is the path of capstan-run; only Images needs it.
 	Runner string
-	// Groups are the control groups that limit real containers; nothing does when it is nil.
+	// Groups are the control groups that limit real containers; nil means no limits.
 	Groups *cgroup.Tree
-	// Unable is why this host can't run containers from images, nil if it can. All that is asked at an endpoint that
-	// is not hollow is refused with it.
+	// Unable is the reason why this host can't run containers from images, or nil. Every request at an endpoint that is
+	// not hollow fails with it.
 	Unable error
-	// Log is where the server reports; slog.Default when nil.
+	// Log receives the server's messages; nil means slog.Default.
 	Log *slog.Logger
-	// Step, which may be nil, is called between the steps by which pods are made and unmade, with the name of what
-	// follows. Tests end the server there.
+	// Step, which may be nil, is called between the steps that create and remove pods, with the name of the next step.
+	// Tests stop the server there.
 	Step func(name string)
 }
 
-// Server implements the services of the CRI. Make one with New, run it with Serve.
+// Server implements the services of the CRI. Create one with New, run it with Serve.
 type Server struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
@@ -67,12 +67,12 @@ type Server struct {
 	store    store
 	lock     *os.File
 	instance string // prefix of process tokens
-	ownProc  bool   // /proc counts processes as this process does
+	ownProc  bool   // /proc shows this process's own PID namespace
 	streams  *streams
 	events   events
 	uses     uses
 
-	mu         sync.RWMutex // guards all below, fields of sandboxes and containers included
+	mu         sync.RWMutex // guards everything below, including fields of sandboxes and containers
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	images     map[string]string // reference by id
@@ -85,7 +85,7 @@ type Server struct {
 	closing     chan struct{}
 }
 
-// New opens the state directory and adopts what runs. Close the server when it is no longer served.
+// New opens the state directory and adopts running processes. The caller must close the server after serving.
 func New(opts Options) (*Server, error) {
 	s := &Server{
 		opts:       opts,
@@ -131,7 +131,7 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Close ends streams and supervision and lets go of all processes, which run on.
+// Close ends streams and supervision and releases all processes, which keep running.
 func (s *Server) Close() error {
 	select {
 	case <-s.closing:
@@ -159,8 +159,8 @@ func (s *Server) Close() error {
 	return s.lock.Close()
 }
 
-// restore reads the state directory. Processes that still run are adopted; containers whose process is gone, or all
-// after a reboot of the host, have exited.
+// restore reads the state directory and adopts processes that still run. Containers without a process have exited;
+// after a reboot of the host, all have.
 func (s *Server) restore() error {
 	var err error
 	if s.instance, err = s.store.instance(); err != nil {
@@ -274,7 +274,7 @@ func (s *Server) adopt(c *container, pid int) error {
 	}
 	log, err := logfile.Open(c.LogPath)
 	if err != nil {
-		// A component without a log is better than none.
+		// Better to have a component without a log than none.
 		s.log.Warn("adopting a process without its log", "container", c.ID, "error", err)
 		if log, err = logfile.Open(""); err != nil {
 			return err
@@ -298,7 +298,7 @@ func (s *Server) adopt(c *container, pid int) error {
 	return nil
 }
 
-// killStray ends a process of a container that was removed.
+// killStray kills the process of a removed container.
 func (s *Server) killStray(token string, pid int) error {
 	p, err := process.Adopt(token, pid)
 	if err != nil {
@@ -309,17 +309,18 @@ func (s *Server) killStray(token string, pid int) error {
 	return p.Stop(unix.SIGKILL, 0)
 }
 
-// token names the process of a container. Other hosts' processes can be visible, so ours are told apart.
+// token returns the token of a container's process. The prefix distinguishes our processes from other hosts', which may
+// be visible.
 func (s *Server) token(container string) string { return s.instance + "/" + container }
 
-// newID returns a random id as other runtimes make them: 64 hexadecimal digits.
+// newID returns a random id of 64 hexadecimal digits, as in other runtimes.
 func newID() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
-// removeIfExists removes a file or directory tree; one that isn't there is fine.
+// removeIfExists removes a file or directory tree if it exists.
 func removeIfExists(path string) error {
 	if err := os.RemoveAll(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

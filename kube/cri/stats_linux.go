@@ -16,13 +16,13 @@ import (
 // tick is the unit of processor time in /proc/PID/stat.
 const tick = 10 * time.Millisecond
 
-// usage is what a process uses; zero for hollow containers.
+// usage is a process's use of resources; zero for hollow containers.
 type usage struct {
 	cpu    time.Duration // since its start
 	memory uint64        // resident bytes
 }
 
-// ContainerStats reports what one container uses.
+// ContainerStats returns the resource usage of one container.
 func (s *Server) ContainerStats(_ context.Context,
 	req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
 	s.mu.RLock()
@@ -34,7 +34,7 @@ func (s *Server) ContainerStats(_ context.Context,
 	return &runtimeapi.ContainerStatsResponse{Stats: s.containerStats(c)}, nil
 }
 
-// ListContainerStats reports what the running containers use.
+// ListContainerStats returns the resource usage of the running containers.
 func (s *Server) ListContainerStats(_ context.Context,
 	req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
 	s.mu.RLock()
@@ -52,7 +52,7 @@ func (s *Server) ListContainerStats(_ context.Context,
 	return resp, nil
 }
 
-// PodSandboxStats reports what the containers of one pod use.
+// PodSandboxStats returns the resource usage of one pod's containers.
 func (s *Server) PodSandboxStats(_ context.Context,
 	req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
 	s.mu.RLock()
@@ -64,7 +64,7 @@ func (s *Server) PodSandboxStats(_ context.Context,
 	return &runtimeapi.PodSandboxStatsResponse{Stats: s.sandboxStats(sb)}, nil
 }
 
-// ListPodSandboxStats reports what the containers of running pods use.
+// ListPodSandboxStats returns the resource usage of running pods' containers.
 func (s *Server) ListPodSandboxStats(_ context.Context,
 	req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	s.mu.RLock()
@@ -138,7 +138,8 @@ func memoryUsage(now int64, u usage) *runtimeapi.MemoryUsage {
 	}
 }
 
-// usage reads what the process of a container uses; nothing when it has none, or when /proc counts processes otherwise.
+// usage reads the resource usage of a container's process. It is zero without a process, or if /proc shows another PID
+// namespace.
 func (s *Server) usage(c *container) usage {
 	if c.process == nil || !s.ownProc {
 		return usage{}
@@ -153,25 +154,25 @@ func (s *Server) usage(c *container) usage {
 	return parseUsage(string(stat))
 }
 
-// parseEnded reads the time of children that were waited for (fields 16 and 17) of /proc/PID/stat.
+// parseEnded reads the processor time of reaped children (fields 16 and 17) from /proc/PID/stat.
 func parseEnded(stat string) time.Duration {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 15 {
 		return 0
 	}
-	user, _ := strconv.ParseInt(fields[13], 10, 64) // the kernel writes numbers
+	user, _ := strconv.ParseInt(fields[13], 10, 64) // the kernel always writes numbers
 	system, _ := strconv.ParseInt(fields[14], 10, 64)
 	return time.Duration(user+system) * tick
 }
 
-// parseUsage reads user and system time (fields 14 and 15) and resident pages (field 24) of /proc/PID/stat.
+// parseUsage reads user and system time (fields 14 and 15) and resident pages (field 24) from /proc/PID/stat.
 func parseUsage(stat string) usage {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 22 {
 		return usage{}
 	}
 	number := func(i int) uint64 {
-		n, _ := strconv.ParseUint(fields[i-3], 10, 64) // the kernel writes numbers
+		n, _ := strconv.ParseUint(fields[i-3], 10, 64) // the kernel always writes numbers
 		return n
 	}
 	return usage{

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// stored reports whether an image comes from the image store: all but those of components, of add-ons, and those that
-// kubeadm has pulled for itself. annotations are the pod's, where the kubelet asks for one; kubeadm has none.
+// stored reports whether an image comes from the image store: all do except those of components, of add-ons, and those
+// that kubeadm pulled for itself. annotations are those of the pod if the kubelet asks for one; kubeadm sends none.
 func (s *Server) stored(ctx context.Context, ref string, annotations map[string]string) bool {
 	if s.source(ctx) == nil || ref == "" {
 		return false
@@ -32,13 +32,13 @@ func (s *Server) stored(ctx context.Context, ref string, annotations map[string]
 	return s.reference(ref) == ""
 }
 
-// forKubeadm reports whether a pull is kubeadm's, before there are pods, of what the bundle has.
+// forKubeadm reports whether a pull is kubeadm's own, before there are pods, of an image that the bundle replaces.
 func forKubeadm(req *runtimeapi.PullImageRequest) bool {
 	_, known := req.GetImage().GetAnnotations()[component.SourceAnnotation]
 	return !known && req.SandboxConfig == nil && component.Bundled(req.GetImage().GetImage())
 }
 
-// fromImage decides whether a container is real, and finds its image then.
+// fromImage decides whether a container is real and, if so, finds its image.
 func (s *Server) fromImage(ctx context.Context, c *container, spec *runtimeapi.ImageSpec) error {
 	s.mu.RLock()
 	sb := s.sandboxes[c.Sandbox]
@@ -61,7 +61,7 @@ func (s *Server) fromImage(ctx context.Context, c *container, spec *runtimeapi.I
 	return nil
 }
 
-// storedStatus reports an image of the store; one that is not there is no error.
+// storedStatus returns the status of an image in the store. An image that does not exist is not an error.
 func (s *Server) storedStatus(ctx context.Context, ref string) (*runtimeapi.ImageStatusResponse, error) {
 	img, err := s.opts.Images.Status(ctx, ref)
 	if errors.Is(err, images.ErrNotFound) {
@@ -73,7 +73,7 @@ func (s *Server) storedStatus(ctx context.Context, ref string) (*runtimeapi.Imag
 	return &runtimeapi.ImageStatusResponse{Image: storedImage(img)}, nil
 }
 
-// pullStored gets an image, with the credential of who asks.
+// pullStored pulls an image with the caller's credential.
 func (s *Server) pullStored(ctx context.Context, ref string,
 	auth *runtimeapi.AuthConfig) (*runtimeapi.PullImageResponse, error) {
 	var credential *images.Auth
@@ -90,7 +90,7 @@ func (s *Server) pullStored(ctx context.Context, ref string,
 	return &runtimeapi.PullImageResponse{ImageRef: img.ID}, nil
 }
 
-// removeStored forgets an image that no container has.
+// removeStored removes an image that no container uses.
 func (s *Server) removeStored(ctx context.Context, ref string) (*runtimeapi.RemoveImageResponse, error) {
 	img, err := s.opts.Images.Status(ctx, ref)
 	if errors.Is(err, images.ErrNotFound) {
@@ -114,7 +114,7 @@ func (s *Server) removeStored(ctx context.Context, ref string) (*runtimeapi.Remo
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
-// storedImages lists the images of the store, or the one that is asked for.
+// storedImages lists the images of the store, or only the requested one.
 func (s *Server) storedImages(ctx context.Context, want string) ([]*runtimeapi.Image, error) {
 	if s.source(ctx) == nil {
 		return nil, nil
@@ -132,10 +132,10 @@ func (s *Server) storedImages(ctx context.Context, want string) ([]*runtimeapi.I
 	return list, nil
 }
 
-// storedImage describes an image. Its user decides whether a pod that must not run as root may have it.
+// storedImage describes an image. Its user decides whether a pod that must not run as root may use it.
 func storedImage(img *images.Image) *runtimeapi.Image {
 	out := &runtimeapi.Image{
-		Id: img.ID, RepoTags: img.Names, RepoDigests: img.Digests, Size: uint64(max(img.Size, 1)), // it must not be 0
+		Id: img.ID, RepoTags: img.Names, RepoDigests: img.Digests, Size: uint64(max(img.Size, 1)), // the size must not be 0
 		Spec: &runtimeapi.ImageSpec{Image: img.ID},
 	}
 	user, _, _ := strings.Cut(img.Config.Config.User, ":")
@@ -151,16 +151,16 @@ func storedImage(img *images.Image) *runtimeapi.Image {
 	return out
 }
 
-// storeCodes are codes of gRPC by those of the store. The kubelet shows the message whatever the code is; tools tell
-// what is worth another try by it.
+// storeCodes maps the store's codes to those of gRPC. The kubelet shows the message whatever the code; tools use the
+// code to decide whether to retry.
 var storeCodes = map[string]codes.Code{
 	"Invalid": codes.InvalidArgument, "Denied": codes.PermissionDenied, "NotFound": codes.NotFound,
 	"InUse": codes.FailedPrecondition, "Busy": codes.Unavailable, "Failed": codes.Internal,
 	"Unavailable": codes.Unavailable, "NoSpace": codes.ResourceExhausted,
 }
 
-// storeError gives an error of the image store a code. One without an answer of the store is worth another try, unless
-// who asks has given up.
+// storeError adds a gRPC code to an error of the image store. An error without an answer from the store can be retried,
+// unless the caller has given up.
 func storeError(err error) error {
 	code := codes.Unavailable
 	var refusal *images.Error

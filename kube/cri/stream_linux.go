@@ -26,14 +26,14 @@ const (
 	dialTimeout   = 10 * time.Second
 )
 
-// streams serves exec, attach and port-forward: the kubelet asks for a URL by gRPC (with a random token, for one use)
-// and connects to it. It listens on a loopback port of the host.
+// streams serves exec, attach and port-forward: the kubelet requests a URL by gRPC (with a random token, for one use)
+// and connects to it. The server listens on a loopback port of the host.
 type streams struct {
 	lib  streamServer
 	http *http.Server
 	done chan struct{}
 
-	ctx    context.Context // of everything that is executed or forwarded
+	ctx    context.Context // of everything executed or forwarded
 	cancel context.CancelFunc
 	active sync.WaitGroup
 }
@@ -80,7 +80,7 @@ func (st *streams) begin(request context.Context) (context.Context, func()) {
 	}
 }
 
-// Exec prepares the execution of a command in a component's container.
+// Exec prepares the execution of a command in a container.
 func (s *Server) Exec(_ context.Context, req *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	if _, err := s.real(req.ContainerId); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *Server) Exec(_ context.Context, req *runtimeapi.ExecRequest) (*runtimea
 	return s.streams.lib.GetExec(req)
 }
 
-// Attach prepares following a component's output.
+// Attach prepares a connection to a container's output and input.
 func (s *Server) Attach(_ context.Context, req *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
 	if _, err := s.real(req.ContainerId); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *Server) Attach(_ context.Context, req *runtimeapi.AttachRequest) (*runt
 	return s.streams.lib.GetAttach(req)
 }
 
-// PortForward prepares connections to a port of a pod, which must be real or have the host's network.
+// PortForward prepares connections to a port of a pod, which must be real or use the host's network.
 func (s *Server) PortForward(_ context.Context,
 	req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	s.mu.RLock()
@@ -128,7 +128,7 @@ func (s *Server) real(id string) (*container, error) {
 	return c, nil
 }
 
-// streamRuntime is what the streaming library calls.
+// streamRuntime implements what the streaming library calls.
 type streamRuntime struct {
 	server  *Server
 	streams *streams
@@ -155,7 +155,7 @@ func (r *streamRuntime) Exec(ctx context.Context, id string, command []string, i
 	return runOnPipes(cmd, in, out, errOut)
 }
 
-// Attach follows the output of a container from now on, and sends its input. Components read none.
+// Attach streams the output of a container from now on, and feeds its input. Components read no input.
 func (r *streamRuntime) Attach(
 	ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan terminalSize,
 ) error {
@@ -169,14 +169,14 @@ func (r *streamRuntime) Attach(
 	log, terminal := c.log, c.terminal
 	r.server.mu.RUnlock()
 	if log == nil {
-		return nil // it ended just now
+		return nil // it has just ended
 	}
 	if c.Real && c.config.Stdin && in != nil {
 		input, err := r.server.input(c, terminal)
 		if err != nil {
 			return err
 		}
-		go input.copy(in) // until the client leaves: then the stream fails
+		go input.copy(in) // until the client leaves and the stream fails
 	}
 	if terminal != nil && resize != nil {
 		go func() {
@@ -209,7 +209,7 @@ func (r *streamRuntime) Attach(
 	}
 }
 
-// PortForward connects the stream with a port of the loopback interface: the pod's, or the host's.
+// PortForward connects the stream to a port on the loopback interface of the pod or of the host.
 func (r *streamRuntime) PortForward(ctx context.Context, id string, port int32, stream io.ReadWriteCloser) error {
 	ctx, end := r.streams.begin(ctx)
 	defer end()

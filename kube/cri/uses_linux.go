@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// usesAge is how old what was read of all processes may be. Asking for many containers reads them once.
+// usesAge is how long figures of all processes are reused, so that a request for many containers reads them once.
 const usesAge = time.Second
 
-// uses are what the processes of real containers use. Those of one container are found by its mount namespace, which
-// no other has.
+// uses holds the resource usage of real containers' processes. A container's processes are recognized by their mount
+// namespace, which no other container shares.
 type uses struct {
 	mu     sync.Mutex
 	at     time.Time
 	mounts map[string]usage // by mount namespace
 }
 
-// of returns what all processes of a container use, given one of them.
+// of returns the usage of all processes of a container, given one of them.
 func (u *uses) of(pid int) usage {
 	mounts, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt")
 	if err != nil {
@@ -39,12 +39,12 @@ func readUses() map[string]usage {
 		return all
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what could be read
+	names, _ := dir.Readdirnames(-1) // use what could be read
 	for _, name := range names {
 		if _, err := strconv.Atoi(name); err != nil {
 			continue
 		}
-		// A process may end at any moment.
+		// Skip processes that have just ended.
 		mounts, err := os.Readlink("/proc/" + name + "/ns/mnt")
 		if err != nil {
 			continue
@@ -54,7 +54,7 @@ func readUses() map[string]usage {
 			continue
 		}
 		one, sum := parseUsage(string(stat)), all[mounts]
-		// With what its children used that have ended, or the sum would fall.
+		// Include reaped children, or the sum would fall when one ends.
 		sum.cpu += one.cpu + parseEnded(string(stat))
 		sum.memory += one.memory
 		all[mounts] = sum

@@ -1,11 +1,11 @@
 // Package kubelet is Kubernetes' kubelet for local hosts: the real one, with its flags, configuration file, TLS
-// bootstrap, API, pod lifecycle and probes, but without cgroups and cAdvisor, so that it runs in a few namespaces,
-// rootless and many times on one machine.
+// bootstrap, API, pod lifecycle and probes, but without cgroups and cAdvisor. So it runs in a few namespaces, without
+// root, and many times on one machine.
 //
-// The stock command can't be injected into, so this package reads flags and file the way that command does (flags win),
-// fits the settings to such a host (settings.go), takes the stock dependencies and replaces some (dependencies.go), and
-// hands over to the stock Run. Whether containers are hollow is a property of the CRI endpoint that it is given
-// (mode.go). Where they are, it mounts nothing, and pods are rewritten on their way in (pods.go).
+// The stock command has no place for other dependencies. So this package reads flags and file as that command does
+// (flags win), adapts the settings to such a host (settings.go), replaces some of the stock dependencies
+// (dependencies.go), and calls the stock Run. The CRI endpoint determines whether containers are hollow (mode.go). If
+// they are, the kubelet mounts nothing and changes pods on their way in (pods.go).
 package kubelet
 
 import (
@@ -32,7 +32,7 @@ import (
 	"k8s.io/kubernetes/pkg/util/filesystem"
 )
 
-// NewCommand returns the kubelet's command. It takes the flags of the stock kubelet; --config-dir alone is refused.
+// NewCommand returns the kubelet's command. It accepts the flags of the stock kubelet, except --config-dir.
 func NewCommand() *cobra.Command {
 	var flagSet *pflag.FlagSet
 	flags := options.NewKubeletFlags()
@@ -40,7 +40,7 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubelet",
 		Short: "The kubelet of a local host",
-		// Flags are parsed twice, before and after the configuration file, because they win over it.
+		// Flags are parsed before and after the configuration file, because they take precedence over it.
 		DisableFlagParsing: true,
 		SilenceUsage:       true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +60,7 @@ func NewCommand() *cobra.Command {
 			return run(genericapiserver.SetupSignalContext(), flags, config, args)
 		},
 	}
-	// The set is not the command's own, as cobra would add global flags to its help.
+	// A set of its own: cobra would add global flags to the help of the command's set.
 	flagSet = pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	flagSet.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	flags.AddFlags(flagSet)
@@ -75,7 +75,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// run runs the kubelet until ctx ends. config holds the flags' values so far; args are parsed again over the
+// run runs the kubelet until ctx ends. config holds the values of the flags so far; run parses args again after the
 // configuration file.
 func run(ctx context.Context, flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration,
 	args []string) error {
@@ -124,7 +124,7 @@ func run(ctx context.Context, flags *options.KubeletFlags, config *kubeletconfig
 	return app.Run(ctx, server, deps, utilfeature.DefaultFeatureGate)
 }
 
-// load reads a configuration file, with the defaults of its API version applied.
+// load reads a configuration file and applies the defaults of its API version.
 func load(ctx context.Context, name string) (*kubeletconfig.KubeletConfiguration, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
@@ -141,8 +141,8 @@ func load(ctx context.Context, name string) (*kubeletconfig.KubeletConfiguration
 	return config, nil
 }
 
-// overlay parses args once more, this time over the values of the configuration file. Flags that are not part of the
-// configuration go to throw-away values, because some of them add up when they are parsed twice.
+// overlay parses args again, now over the values of the configuration file. Flags outside the configuration go to
+// throw-away values, because some of them accumulate when parsed twice.
 func overlay(config *kubeletconfig.KubeletConfiguration, args []string) error {
 	globals := pflag.NewFlagSet("", pflag.ContinueOnError)
 	globals.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
@@ -153,7 +153,7 @@ func overlay(config *kubeletconfig.KubeletConfiguration, args []string) error {
 	globals.VisitAll(func(f *pflag.Flag) { fs.VarP(cliflag.NoOp{}, f.Name, f.Shorthand, f.Usage) })
 	options.NewKubeletFlags().AddFlags(fs)
 	options.AddKubeletConfigFlags(fs, config)
-	fs.SetOutput(io.Discard) // deprecation warnings were printed the first time
+	fs.SetOutput(io.Discard) // the first parse printed deprecation warnings
 
 	fromFile := config.FeatureGates
 	if err := fs.Parse(args); err != nil {

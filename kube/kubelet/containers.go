@@ -12,8 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// containers is a container manager without cgroups: the kubelet's own stub, with a capacity of ephemeral storage that
-// is true. It also learns at its start how to ask for the Node, which tells when pods of the API may be accepted.
+// containers is a container manager without cgroups: the kubelet's own stub, but with the true capacity of ephemeral
+// storage. At its start it also receives a function that returns the Node, which tells when to accept pods of the API.
 type containers struct {
 	cm.ContainerManager
 	machine *machine
@@ -48,7 +48,7 @@ func (c *containers) GetCapacity(localStorage bool) v1.ResourceList {
 	return cadvisor.EphemeralStorageCapacityFromFsInfo(fs)
 }
 
-// GetPodCgroupRoot returns the machine's root, whose figures stand for those of all pods.
+// GetPodCgroupRoot returns the machine's root, whose figures are used for all pods together.
 func (c *containers) GetPodCgroupRoot() string { return "/" }
 
 // NewPodContainerManager returns a manager of pods without cgroups.
@@ -56,16 +56,16 @@ func (c *containers) NewPodContainerManager() cm.PodContainerManager {
 	return podContainers{c.ContainerManager.NewPodContainerManager()}
 }
 
-// podContainers is the kubelet's stub, except that it has an answer to what is asked for each status of a pod.
+// podContainers is the kubelet's stub, but answers the call made for each status of a pod.
 type podContainers struct{ cm.PodContainerManager }
 
-// GetPodCgroupConfig returns no configuration: there is none.
+// GetPodCgroupConfig returns no configuration, because none exists.
 func (podContainers) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
 	return nil, nil
 }
 
-// nodeSynced reports whether the kubelet has the Node as the API server has it. Pods must not be admitted before, as a
-// Node without the labels that others gave it would turn pods away.
+// nodeSynced reports whether the kubelet has received the Node from the API server. Until then it must not admit pods:
+// a Node without the labels that others added would turn pods away.
 func (c *containers) nodeSynced(ctx context.Context) bool {
 	c.mu.Lock()
 	getNode := c.getNode
@@ -74,6 +74,6 @@ func (c *containers) nodeSynced(ctx context.Context) bool {
 		return false
 	}
 	node, err := askNode(ctx, getNode)
-	// Until its informer has the Node the kubelet makes one up, which has no resource version.
+	// Until its informer has the Node, the kubelet uses a made-up one without a resource version.
 	return err == nil && node.ResourceVersion != ""
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// nodePoll is how often to look whether the Node is known, before pods of the API are accepted.
+// nodePoll is the interval at which to check whether the Node is known, before accepting pods of the API.
 const nodePoll = 100 * time.Millisecond
 
-// dependencies returns what the kubelet is made of: the stock parts but for those that need cgroups or a machine of its
-// own, where containers are hollow mounts, and with one id owners of files.
+// dependencies returns the kubelet's dependencies. It replaces the stock parts that need cgroups or their own machine;
+// also mounts if containers are hollow, and owners of files if the host has one id.
 func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mode) (*upstream.Dependencies, error) {
 	deps, err := app.UnsecuredDependencies(ctx, server, utilfeature.DefaultFeatureGate)
 	if err != nil {
@@ -54,7 +54,7 @@ func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mo
 	if err != nil {
 		return nil, fmt.Errorf("finding the Node's name: %w", err)
 	}
-	// Run adjusts its own OOM score when the clients and the event recorder exist and before the kubelet itself is made.
+	// Run adjusts its own OOM score after creating the clients and the event recorder and before creating the kubelet.
 	// That is the only moment at which the sources of pods can be put in place.
 	deps.OOMAdjuster = &oom.OOMAdjuster{
 		ApplyOOMScoreAdj: func(int, int) error {
@@ -69,7 +69,7 @@ func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mo
 }
 
 // connect makes the clients patient and puts the sources of pods in place: static pods and pods of the API, both
-// changed on their way.
+// modified on their way.
 func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.Dependencies, manager *containers,
 	node types.NodeName, change rewriter,
 ) {

@@ -3,7 +3,7 @@ package main
 import (
 	"io"
 	"os"
-	_ "time/tzdata" // time zones of CronJobs, on machines that have no zoneinfo
+	_ "time/tzdata" // time zones of CronJobs, for machines without zoneinfo
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/etcdutl/v3/etcdutl"
@@ -28,10 +28,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/tool"
 )
 
-// An applet is one program: it gets its arguments without its name and returns its exit code.
+// An applet is one program. It receives its arguments without its name, and returns its exit code.
 type applet func(args []string, stdout, stderr io.Writer) int
 
-// applets are the programs by name. It is filled by init because "versions" lists it.
+// applets maps names to programs. init fills it because "versions" lists it.
 var applets map[string]applet
 
 func init() {
@@ -53,7 +53,7 @@ func init() {
 	}
 }
 
-// component is an applet that is a cobra command of a Kubernetes component.
+// component returns an applet that runs the cobra command of a Kubernetes component.
 func component(command func() *cobra.Command) applet {
 	return func([]string, io.Writer, io.Writer) int { return cli.Run(command()) }
 }
@@ -70,7 +70,7 @@ func runEtcd([]string, io.Writer, io.Writer) int {
 	return 0
 }
 
-// newEtcdutl is the part of etcd's offline tool that restores a snapshot; nothing here needs the rest.
+// newEtcdutl returns the part of etcd's offline tool that restores a snapshot; nothing here needs the rest.
 func newEtcdutl() *cobra.Command {
 	cmd := &cobra.Command{Use: "etcdutl", Short: "Work on the files of etcd"}
 	cmd.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple",

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/coredns"
 )
 
-func init() { applets["coredns"] = runCoreDNS } // after that of applets.go
+func init() { applets["coredns"] = runCoreDNS } // runs after applets.go's
 
 func runCoreDNS([]string, io.Writer, io.Writer) int {
 	coredns.Main()

@@ -1,9 +1,8 @@
 // Command capstan-kube is one bundle: the programs of one Kubernetes release in one static binary.
 //
-// The program (the applet) is chosen by the name the binary is called by, so that a link named kubelet is a kubelet,
-// and else by the first argument: "capstan-kube kubelet --help". Everything is the real thing except what a host
-// without a container runtime can't have: the kubelet applet runs without cgroups, and the cri applet runs only the
-// components of a control plane as processes.
+// The name by which the binary is called selects the program (the applet), so a link named kubelet is a kubelet.
+// Otherwise the first argument does: "capstan-kube kubelet --help". The programs are upstream's, with two exceptions:
+// the kubelet applet runs without cgroups, and the cri applet is a small CRI server of our own.
 package main
 
 import (
@@ -15,14 +14,13 @@ import (
 	"strings"
 )
 
-// binaryName is the name under which the first argument picks the applet.
+// binaryName is the name under which the first argument selects the applet.
 const binaryName = "capstan-kube"
 
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
-// run picks the applet for args and returns its exit code: 2 when there is none.
-// Applets read os.Args themselves, as the programs they come from do, so run makes os.Args look as if they were called
-// by their own name.
+// run selects the applet for args and returns its exit code, or 2 if there is none. Applets read os.Args themselves, as
+// the original programs do, so run makes os.Args look as if each was called by its own name.
 func run(args []string, stdout, stderr io.Writer) int {
 	name, rest := pick(args)
 	a, ok := applets[name]
@@ -34,8 +32,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return a(rest[1:], stdout, stderr)
 }
 
-// pick returns the applet's name and the command line it shall see. Unknown names fall through to the first argument,
-// so that a copy of the binary under any other name still works.
+// pick returns the applet's name and its command line. Under an unknown name the first argument counts, so that a copy
+// of the binary under any other name still works.
 func pick(args []string) (name string, rest []string) {
 	if len(args) == 0 {
 		return "", nil

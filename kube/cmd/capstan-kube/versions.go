@@ -10,7 +10,7 @@ import (
 	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app/constants"
 )
 
-// versions is what this bundle consists of, as "capstan-kube versions" prints it (JSON).
+// versions lists what this bundle consists of, as "capstan-kube versions" prints it (JSON).
 type versions struct {
 	// Kubernetes is the release of every Kubernetes component in the bundle, such as v1.36.3.
 	Kubernetes string `json:"kubernetes"`

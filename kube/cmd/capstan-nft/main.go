@@ -1,4 +1,4 @@
-// Command capstan-nft is the nft command for kube-proxy, and for nobody else. See package nft.
+// Command capstan-nft is the nft command for kube-proxy only. See package nft.
 package main
 
 import (

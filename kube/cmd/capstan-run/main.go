@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// The first thread is the one that becomes a program.
+// The main thread is the one that becomes a program.
 func init() { runtime.LockOSThread() }
 
 func main() { os.Exit(run.Main(os.Args)) }

@@ -1,8 +1,8 @@
-// Package images asks for images at a socket: that of the dock's image store, or of anything that speaks its
-// protocol. It is HTTP with JSON: POST /v1/status and /v1/pull with {"image": ..., "auth": {...}} answer an image,
-// POST /v1/remove forgets one, GET /v1/images lists them, GET /v1/fs reports how full the store is. An answer other
-// than 200 is {"code", "message", "advice"}. The layers of an image are names of directories below Store.Layers,
-// lowest first; they are read-only for whoever asks.
+// Package images requests images at the socket of the dock's image store, or of anything else with the same protocol:
+// HTTP with JSON. POST /v1/status and /v1/pull with {"image": ..., "auth": {...}} return an image. POST /v1/remove
+// removes one, GET /v1/images lists them, and GET /v1/fs returns the store's disk usage. An answer other than 200 is
+// {"code", "message", "advice"}. The layers of an image are names of directories below Store.Layers, lowest first,
+// read-only for clients.
 package images
 
 import (
@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// Bounds of what is asked.
+// Bounds of requests.
 const (
 	dialLimit = 5 * time.Second
 	askLimit  = 30 * time.Second
 	maxAnswer = 8 << 20 // bytes
 )
 
-// Where a local host finds the store.
+// Paths of the store on a local host.
 const (
 	DefaultSocket = "/opt/capstan/images/images.sock"
 	DefaultLayers = "/opt/capstan/layers"
 )
 
-// ErrNotFound is returned for an image that is not there.
+// ErrNotFound is returned for an image that does not exist.
 var ErrNotFound = errors.New("there is no such image")
 
 // Image is an image whose layers are unpacked.
@@ -43,12 +43,12 @@ type Image struct {
 	Names   []string `json:"names"`
 	Digests []string `json:"digests"`
 	Size    int64    `json:"size"`
-	// Layers are directories, the lowest first; in answers their names.
+	// Layers are directories, lowest first; in answers, their names.
 	Layers []string `json:"layers"`
 	Config Config   `json:"config"`
 }
 
-// Config is what an image asks for, of its configuration (application/vnd.oci.image.config.v1+json).
+// Config is the part of an image's configuration (application/vnd.oci.image.config.v1+json) that says how to run it.
 type Config struct {
 	Architecture string `json:"architecture"`
 	Config       struct {
@@ -71,21 +71,21 @@ type Auth struct {
 	RegistryToken string `json:"registryToken,omitempty"`
 }
 
-// Usage is how full the store is.
+// Usage is the store's disk usage.
 type Usage struct {
 	Path   string `json:"path"`
 	Bytes  uint64 `json:"bytes"`
 	Inodes uint64 `json:"inodes"`
 }
 
-// Error is a refusal of the store.
+// Error is a refusal by the store.
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Advice  string `json:"advice"`
 }
 
-// Error returns the message and what to do.
+// Error returns the message and the advice.
 func (e *Error) Error() string {
 	if e.Advice == "" {
 		return e.Message
@@ -93,7 +93,7 @@ func (e *Error) Error() string {
 	return e.Message + ": " + e.Advice
 }
 
-// Is reports whether the image is not there.
+// Is reports whether the image does not exist, for [ErrNotFound].
 func (e *Error) Is(target error) bool { return target == ErrNotFound && e.Code == "NotFound" }
 
 // Store is a store at a socket. Make one with New.
@@ -102,14 +102,14 @@ type Store struct {
 	client http.Client
 }
 
-// New returns the store at a socket whose layers are below a directory.
+// New returns the store at a socket, with its layers below a directory.
 func New(socket, layers string) *Store {
 	dialer := net.Dialer{Timeout: dialLimit}
 	return &Store{layers: layers, client: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
-		// A quiet server holds no connection.
+		// An idle server holds no connection.
 		IdleConnTimeout: dialLimit, MaxIdleConns: 2,
 	}}}
 }
@@ -122,12 +122,12 @@ type question struct {
 	Auth  *Auth  `json:"auth,omitempty"`
 }
 
-// Status returns an image that is there: by name, name with digest, or id.
+// Status returns an existing image by name, name with digest, or id.
 func (s *Store) Status(ctx context.Context, ref string) (*Image, error) {
 	return s.image(ctx, "/v1/status", question{Image: ref})
 }
 
-// Pull returns an image, and gets it first if need be. It may take as long as ctx allows.
+// Pull returns an image, and gets it first if it is missing. It may take as long as ctx allows.
 func (s *Store) Pull(ctx context.Context, ref string, auth *Auth) (*Image, error) {
 	var img Image
 	if err := s.ask(ctx, http.MethodPost, "/v1/pull", question{ref, auth}, &img); err != nil {
@@ -136,7 +136,7 @@ func (s *Store) Pull(ctx context.Context, ref string, auth *Auth) (*Image, error
 	return &img, s.locate(&img)
 }
 
-// Remove forgets an image. One that is not there is fine.
+// Remove removes an image. An image that does not exist is not an error.
 func (s *Store) Remove(ctx context.Context, ref string) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -147,7 +147,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	return err
 }
 
-// List lists the images that are there, without configurations.
+// List lists the existing images, without configurations.
 func (s *Store) List(ctx context.Context) ([]Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -155,7 +155,7 @@ func (s *Store) List(ctx context.Context) ([]Image, error) {
 	return all, s.ask(ctx, http.MethodGet, "/v1/images", nil, &all)
 }
 
-// Usage reports how full the store is.
+// Usage returns the store's disk usage.
 func (s *Store) Usage(ctx context.Context) (Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -173,7 +173,7 @@ func (s *Store) image(ctx context.Context, path string, q question) (*Image, err
 	return &img, s.locate(&img)
 }
 
-// locate makes names of layers the paths of their directories. A name that leads elsewhere is refused.
+// locate replaces the names of layers by the paths of their directories. It refuses names that lead elsewhere.
 func (s *Store) locate(img *Image) error {
 	for i, name := range img.Layers {
 		if !filepath.IsLocal(name) {
@@ -184,7 +184,7 @@ func (s *Store) locate(img *Image) error {
 	return nil
 }
 
-// ask sends a question and reads the answer into one of the right type.
+// ask sends a request and decodes the answer.
 func (s *Store) ask(ctx context.Context, method, path string, body, answer any) error {
 	var in io.Reader
 	if body != nil {

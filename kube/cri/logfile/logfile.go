@@ -1,6 +1,6 @@
-// Package logfile writes container logs in the format that the kubelet reads (one line per line of output, with time,
-// stream and a tag that says whether the line is whole: "2006-01-02T15:04:05.999999999Z stdout F message"), and reopens
-// the file when the kubelet rotated it.
+// Package logfile writes container logs in the format that the kubelet reads: each line of output becomes a line with
+// time, stream and a tag that says whether it is complete, such as "2006-01-02T15:04:05.999999999Z stdout F message".
+// It reopens the file after the kubelet rotated it.
 package logfile
 
 import (
@@ -24,14 +24,13 @@ const (
 	Stderr Stream = "stderr"
 )
 
-// MaxLine is the length in bytes at which a line is cut into parts, as other runtimes do.
+// MaxLine is the length in bytes at which a line is split, as in other runtimes.
 const MaxLine = 16 << 10
 
 // followBuffer is how many chunks a follower may lag behind before it loses some.
 const followBuffer = 64
 
-// Log is the log of one container. Its methods may be called concurrently. A nil file (empty path) discards what is
-// written.
+// Log is the log of one container. It is safe for concurrent use. Without a file (empty path) it discards everything.
 type Log struct {
 	path string
 	now  func() time.Time
@@ -42,13 +41,13 @@ type Log struct {
 	followers map[chan Chunk]struct{}
 }
 
-// Chunk is output as a follower gets it.
+// Chunk is a piece of output for a follower.
 type Chunk struct {
 	Stream Stream
 	Data   []byte
 }
 
-// Open opens the log at path, making its directory. What is there is kept and appended to. An empty path discards
+// Open opens the log at path and creates its directory. It appends to existing content. An empty path discards
 // everything.
 func Open(path string) (*Log, error) {
 	l := &Log{path: path, now: time.Now, followers: map[chan Chunk]struct{}{}}
@@ -58,7 +57,7 @@ func Open(path string) (*Log, error) {
 	return l, nil
 }
 
-// Reopen opens the path anew, after the file was moved away. On failure the old file stays in use.
+// Reopen reopens the path after the file was moved away. On failure it keeps using the old file.
 func (l *Log) Reopen() error {
 	if l.path == "" {
 		return nil
@@ -83,7 +82,7 @@ func (l *Log) Reopen() error {
 	return nil
 }
 
-// Close closes the file and ends all followers. Later writes are discarded.
+// Close closes the file and the channels of all followers. Later writes are discarded.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +100,8 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// Follow returns what is written from now on, until stop is called or the log is closed, which closes the channel. Who
-// reads too slowly loses chunks, as a container must never wait for a spectator.
+// Follow returns a channel of what is written from now on. Calling stop or closing the log closes the channel. A slow
+// reader loses chunks, because a container must never wait for one.
 func (l *Log) Follow() (chunks <-chan Chunk, stop func()) {
 	f := make(chan Chunk, followBuffer)
 	l.mu.Lock()
@@ -128,7 +127,7 @@ func (l *Log) Line(s Stream, line string) error {
 	return l.write(s, []byte(line), true)
 }
 
-// follow hands output to followers, which may keep it.
+// follow passes output to followers, which may keep it.
 func (l *Log) follow(s Stream, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +139,7 @@ func (l *Log) follow(s Stream, data []byte) {
 	}
 }
 
-// tee shows followers what is read as it comes: a prompt has no end of line.
+// tee passes input to followers as soon as it is read: a prompt has no end of line.
 type tee struct {
 	io.Reader
 	log    *Log
@@ -156,9 +155,9 @@ func (t tee) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Copy reads r to its end and writes what it reads, line by line; lines longer than MaxLine in parts. It reads on when
-// writing fails, as on a full disk, because the container would hang in its own write otherwise; the first such error
-// is returned at the end.
+// Copy reads r to its end and writes it line by line, splitting lines longer than MaxLine. After a failed write, such
+// as on a full disk, it keeps reading, because the container would otherwise block in its own write. Copy returns the
+// first write error at the end.
 func (l *Log) Copy(s Stream, r io.Reader) error {
 	br := bufio.NewReaderSize(tee{r, l, s}, MaxLine)
 	var failed error
@@ -166,7 +165,7 @@ func (l *Log) Copy(s Stream, r io.Reader) error {
 		line, err := br.ReadSlice('\n')
 		if len(line) > 0 {
 			text, whole := bytes.CutSuffix(line, []byte{'\n'})
-			// The last line of all is whole even without an end of line.
+			// The very last line is complete even without an end of line.
 			whole = whole || (err != nil && !errors.Is(err, bufio.ErrBufferFull))
 			if werr := l.write(s, text, whole); failed == nil {
 				failed = werr

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Boot returns a text that names this run of the host: the machine's boot and the start of PID 1 of this PID namespace.
-// The namespace's own number won't do, as the kernel gives it out again.
+// Boot returns a text that identifies this run of the host: the machine's boot and the start time of this PID
+// namespace's PID 1. The namespace's own number would not do, because the kernel reuses it.
 func Boot() (string, error) {
 	machine, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -38,13 +38,13 @@ func Boot() (string, error) {
 	return "", errors.New("finding PID 1 of this host: its entry in /proc can't be read")
 }
 
-// OwnProc reports whether /proc counts processes as this process's PID namespace does, and is not that of an outer one.
+// OwnProc reports whether /proc shows this process's own PID namespace, not an outer one.
 func OwnProc() bool {
 	return len(numbers(readAtMost("/proc/self/status", environmentLimit), "NSpid:")) == 1
 }
 
-// startTime returns the time a process was started, in ticks since the machine's boot: field 22 of /proc/PID/stat. The
-// second field, a name in parentheses, may hold anything.
+// startTime returns the start time of a process, in ticks since the machine's boot: field 22 of /proc/PID/stat. The
+// second field, a name in parentheses, may contain anything.
 func startTime(stat []byte) string {
 	after := strings.LastIndexByte(string(stat), ')')
 	if after < 0 {

@@ -26,12 +26,12 @@ const (
 	reapWait      = time.Second
 )
 
-// exitCode finds out how the adopted process behind a pidfd ended. Until PID 1 has reaped it /proc tells, and then the
-// pidfd does, since Linux 6.15; otherwise it is CodeUnknown.
+// exitCode returns how the adopted process behind a pidfd ended. It reads /proc until PID 1 has reaped the process, and
+// the pidfd after that, which needs Linux 6.15. Otherwise it returns CodeUnknown.
 func exitCode(pid, pidfd int) int32 {
 	if OwnProc() {
 		status, ok := zombieStatus(readAtMost("/proc/"+strconv.Itoa(pid)+"/stat", environmentLimit))
-		// Not reaped after the reading means that the number still was this process's.
+		// If the process is not reaped after reading, the number was still its own.
 		if ok && !reaped(pidfd, 0) {
 			return code(status)
 		}
@@ -45,11 +45,11 @@ func exitCode(pid, pidfd int) int32 {
 	return code(syscall.WaitStatus(info.exitCode))
 }
 
-// reaped waits until the process behind a pidfd was reaped, and reports whether it was.
+// reaped waits until the process behind a pidfd was reaped, and reports whether that happened within limit.
 func reaped(pidfd int, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	for {
-		fds := []unix.PollFd{{Fd: int32(pidfd)}} // no events: POLLHUP alone is reported, for a process that is gone
+		fds := []unix.PollFd{{Fd: int32(pidfd)}} // no events: poll then reports only POLLHUP, for a reaped process
 		n, err := unix.Poll(fds, int(max(time.Until(deadline), 0).Milliseconds()))
 		if err == nil {
 			return n > 0
@@ -60,7 +60,7 @@ func reaped(pidfd int, limit time.Duration) bool {
 	}
 }
 
-// zombieStatus returns the wait status of a process that has ended and was not reaped: field 52 of /proc/PID/stat.
+// zombieStatus returns the wait status of a process that has ended but was not reaped: field 52 of /proc/PID/stat.
 func zombieStatus(stat []byte) (syscall.WaitStatus, bool) {
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 50 || fields[0] != "Z" {

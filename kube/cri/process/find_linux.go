@@ -13,8 +13,8 @@ import (
 // environmentLimit bounds how much of a process's environment is read.
 const environmentLimit = 1 << 20
 
-// Find returns the numbers of all running processes that Start started, by token, as this process's PID namespace
-// counts them. Their children have the token too, but not a session of their own.
+// Find returns the numbers, in this PID namespace, of all running processes that Start started, by token. Their
+// children inherit the token, but don't lead a session.
 func Find() (map[string]int, error) {
 	entries := pids()
 	if len(entries) == 0 {
@@ -22,7 +22,7 @@ func Find() (map[string]int, error) {
 	}
 	found := map[string]int{}
 	for _, entry := range entries {
-		// A process may end at any moment, and others' can't be read: neither is ours.
+		// Skip processes that have just ended and those that we can't read: neither are ours.
 		token := tokenOf(readAtMost("/proc/"+entry+"/environ", environmentLimit))
 		if token == "" {
 			continue
@@ -42,14 +42,14 @@ func pids() []string {
 		return nil
 	}
 	defer dir.Close()
-	entries, _ := dir.Readdirnames(-1) // what could be read
+	entries, _ := dir.Readdirnames(-1) // use what could be read
 	return slices.DeleteFunc(entries, func(entry string) bool {
 		_, err := strconv.Atoi(entry)
 		return err != nil
 	})
 }
 
-// tokenOf finds the token in an environment as /proc/PID/environ gives it.
+// tokenOf returns the token in an environment in the form of /proc/PID/environ.
 func tokenOf(environ []byte) string {
 	for variable := range bytes.SplitSeq(environ, []byte{0}) {
 		if token, ok := bytes.CutPrefix(variable, []byte(TokenVariable+"=")); ok {
@@ -59,9 +59,9 @@ func tokenOf(environ []byte) string {
 	return ""
 }
 
-// innermost returns the last number of a line like NSpid of /proc/PID/status, 0 if there is none. /proc may be that of
-// an outer PID namespace (where an own one can't be mounted); the line then has the number in each namespace down to
-// the process's own.
+// innermost returns the last number of a line such as NSpid in /proc/PID/status, or 0. /proc may be that of an outer
+// PID namespace (where an own one can't be mounted); then the line lists the number in each namespace down to the
+// process's own.
 func innermost(status []byte, field string) int {
 	all := numbers(status, field)
 	if len(all) == 0 {
@@ -74,7 +74,7 @@ func innermost(status []byte, field string) int {
 	return pid
 }
 
-// numbers returns the numbers of a line of /proc/PID/status.
+// numbers returns the numbers in a line of /proc/PID/status.
 func numbers(status []byte, field string) []string {
 	for line := range strings.Lines(string(status)) {
 		if list, ok := strings.CutPrefix(line, field); ok {
@@ -84,7 +84,7 @@ func numbers(status []byte, field string) []string {
 	return nil
 }
 
-// readAtMost reads a file up to limit bytes, nothing when it can't be read.
+// readAtMost reads up to limit bytes of a file. It returns nil if it can't read the file.
 func readAtMost(path string, limit int64) []byte {
 	f, err := os.Open(path)
 	if err != nil {

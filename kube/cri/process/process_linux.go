@@ -1,9 +1,9 @@
 // Package process starts the processes of containers so that they outlive the server that started them, and finds them
 // again.
 //
-// A container's process has a session of its own and carries a token in its environment. A server that starts anew
-// scans for tokens, so it needs no record that could be lost between the start of a process and its writing. Signals
-// and waiting go through a pidfd: a number that was given to another process meanwhile is never hit.
+// A container's process leads its own session and carries a token in its environment. A new server scans for tokens, so
+// it needs no record, which a crash could lose between starting a process and writing it down. Signals and waits use a
+// pidfd, so they never hit another process that got the same number.
 package process
 
 import (
@@ -21,38 +21,38 @@ import (
 // TokenVariable is the environment variable that carries the token.
 const TokenVariable = "CAPSTAN_CONTAINER"
 
-// ErrGone is returned for a process that has ended.
+// ErrGone reports that a process has ended.
 var ErrGone = errors.New("process has ended")
 
-// Spec says what to start.
+// Spec describes the process to start.
 type Spec struct {
-	// Token names the process in TokenVariable; it must be unique on the machine.
+	// Token identifies the process in TokenVariable; it must be unique on the machine.
 	Token string
-	// Path is the binary; Args is the whole command line, the name it is called by included.
+	// Path is the binary. Args is the whole command line, including the name.
 	Path string
 	Args []string
 	// Env is the environment, without TokenVariable.
 	Env []string
-	// Dir is the working directory, "/" when empty.
+	// Dir is the working directory; "" means "/".
 	Dir string
-	// Stdout and Stderr are inherited; they stay open here.
+	// Stdout and Stderr are inherited; the caller keeps them open.
 	Stdout, Stderr *os.File
-	// Files are further files, from descriptor 3 on; they stay open here.
+	// Files are further files, from descriptor 3 on; the caller keeps them open.
 	Files []*os.File
 }
 
-// Exit tells how a process ended.
+// Exit says how a process ended.
 type Exit struct {
-	// Code is the exit code, 128 + N when signal N ended it, and CodeUnknown when nobody can tell.
+	// Code is the exit code, 128 + N if signal N killed the process, or CodeUnknown.
 	Code int32
-	// At is when the end was seen.
+	// At is the time at which the end was noticed.
 	At time.Time
 }
 
-// CodeUnknown is the exit code of an adopted process whose kernel doesn't tell it.
+// CodeUnknown is the exit code of an adopted process if the kernel does not report it.
 const CodeUnknown = 255
 
-// Process is a running or ended process. Its methods may be called concurrently.
+// Process is a running or ended process. It is safe for concurrent use.
 type Process struct {
 	pid  int
 	done chan struct{}
@@ -60,10 +60,10 @@ type Process struct {
 
 	mu     sync.Mutex // guards pidfd against use after close
 	pidfd  int        // -1 when closed
-	wakeup int        // eventfd that ends the watching of an adopted process, -1 for a child
+	wakeup int        // eventfd that stops the watching of an adopted process; -1 for a child
 }
 
-// Start starts a process. The caller must read Done, and call Close at the end.
+// Start starts a process. The caller must receive from Done, and finally call Close.
 func Start(spec Spec) (*Process, error) {
 	cmd := &exec.Cmd{
 		Path:        spec.Path,
@@ -82,7 +82,7 @@ func Start(spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: %w", spec.Path, err)
 	}
 	p := &Process{pid: cmd.Process.Pid, done: make(chan struct{}), wakeup: -1}
-	// The number is ours until the process is waited for, below.
+	// The number stays ours until the process is waited for, below.
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
 		cmd.Process.Kill()
@@ -91,14 +91,15 @@ func Start(spec Spec) (*Process, error) {
 	}
 	p.pidfd = fd
 	go func() {
-		cmd.Wait() // its error says no more than the state
+		cmd.Wait() // its error adds nothing to the state
 		p.exit = Exit{Code: code(cmd.ProcessState.Sys().(syscall.WaitStatus)), At: time.Now()}
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// Adopt takes over the process with the token and number that Find returned. ErrGone if it has ended since.
+// Adopt takes over the process with the token and number that Find returned. It returns ErrGone if the process has
+// ended since.
 func Adopt(token string, pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -107,7 +108,7 @@ func Adopt(token string, pid int) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a pidfd of process %d: %w", pid, err)
 	}
-	// The pidfd now stands for one process for good: is it still the one that was found?
+	// From now on the pidfd refers to one process. Check that it is the one that was found.
 	found, err := Find()
 	if err != nil || found[token] != pid {
 		unix.Close(fd)
@@ -123,16 +124,16 @@ func Adopt(token string, pid int) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the process's number.
+// PID returns the process id.
 func (p *Process) PID() int { return p.pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit returns how the process ended; it is valid after Done.
+// Exit returns how the process ended. It is valid once Done is closed.
 func (p *Process) Exit() Exit { return p.exit }
 
-// Signal sends a signal; ErrGone if the process has ended.
+// Signal sends a signal. It returns ErrGone if the process has ended.
 func (p *Process) Signal(s unix.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +150,7 @@ func (p *Process) Signal(s unix.Signal) error {
 	return nil
 }
 
-// Stop asks the process to end by the signal, and kills it when it has not ended after grace. It returns when the
-// process has ended.
+// Stop sends the process the signal, kills it if it has not ended after grace, and waits for its end.
 func (p *Process) Stop(s unix.Signal, grace time.Duration) error {
 	if grace > 0 {
 		if err := p.Signal(s); err != nil && !errors.Is(err, ErrGone) {
@@ -178,8 +178,7 @@ func (p *Process) Stop(s unix.Signal, grace time.Duration) error {
 // killWait bounds the wait for a killed process to end.
 const killWait = 30 * time.Second
 
-// Close lets go of the process without ending it. The wait for a child that runs goes on until it ends, that for an
-// adopted process ends.
+// Close releases the process without stopping it. A running child is still waited for; an adopted process is not.
 func (p *Process) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +194,7 @@ func (p *Process) Close() {
 	p.pidfd = -1
 }
 
-// watch waits for the end of an adopted process, or for Close.
+// watch waits until an adopted process ends or Close is called.
 func (p *Process) watch() {
 	defer func() {
 		p.mu.Lock()
@@ -220,7 +219,7 @@ func (p *Process) watch() {
 	}
 }
 
-// code translates a wait status.
+// code converts a wait status to an exit code.
 func code(ws syscall.WaitStatus) int32 {
 	if ws.Signaled() {
 		return 128 + int32(ws.Signal())

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SignalOne sends a signal to the process with a number that was started at a time (in ticks since the machine's
-// boot, as /proc/PID/stat has it). ErrGone if that one has ended, also when another has the number now. /proc must
-// count as this process does.
+// SignalOne sends a signal to the process with this number and start time (in ticks since the machine's boot, as in
+// /proc/PID/stat). It returns ErrGone if that process has ended, even if another one has the number now. /proc must
+// show this process's own PID namespace.
 func SignalOne(pid int, started string, s unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -20,7 +20,7 @@ func SignalOne(pid int, started string, s unix.Signal) error {
 		return fmt.Errorf("opening a pidfd of process %d: %w", pid, err)
 	}
 	defer unix.Close(fd)
-	// The pidfd now stands for one process for good: is it still the one that was meant?
+	// From now on the pidfd refers to one process. Check that it is the intended one.
 	if startTime(readAtMost("/proc/"+strconv.Itoa(pid)+"/stat", environmentLimit)) != started {
 		return ErrGone
 	}

@@ -1,8 +1,8 @@
-// Package seccomp makes filters for the system calls of containers.
+// Package seccomp builds the system call filters of containers.
 //
-// The profile called RuntimeDefault is the one that Moby publishes (module github.com/moby/profiles/seccomp), which
-// containerd and others ship too; elastic/go-seccomp-bpf assembles it. The filter is a program of the kernel's packet
-// filter for this machine's own architecture: system calls of another one get the profile's default, EPERM.
+// The RuntimeDefault profile is the one that Moby publishes (module github.com/moby/profiles/seccomp) and containerd
+// and others ship too; elastic/go-seccomp-bpf assembles it. The filter is a BPF program for this machine's own
+// architecture. System calls of another architecture get the profile's default, EPERM.
 package seccomp
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 // RuntimeDefault returns the filter of the default profile for a container with these capabilities, named like
-// CAP_CHOWN: a few system calls are allowed only with the capability that they need.
+// CAP_CHOWN. The profile allows some system calls only with the capability that they need.
 func RuntimeDefault(capabilities []string) ([]byte, error) {
 	profile, err := profiles.GetDefaultProfile(withCapabilities(capabilities))
 	if err != nil {
@@ -30,7 +30,7 @@ func RuntimeDefault(capabilities []string) ([]byte, error) {
 	return assemble(profile)
 }
 
-// Profile returns the filter of a profile in JSON, as a node's administrator writes it.
+// Profile returns the filter of a JSON profile, as a node's administrator writes it.
 func Profile(text []byte, capabilities []string) ([]byte, error) {
 	if !json.Valid(text) {
 		return nil, errors.New("the seccomp profile is not JSON")
@@ -49,7 +49,7 @@ func withCapabilities(capabilities []string) *specs.Spec {
 	return &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: capabilities}}}
 }
 
-// assemble translates a profile whose conditions on capabilities, kernel and architecture are decided already.
+// assemble translates a profile whose conditions on capabilities, kernel and architecture are already resolved.
 func assemble(profile *specs.LinuxSeccomp) ([]byte, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
@@ -91,14 +91,15 @@ func assemble(profile *specs.LinuxSeccomp) ([]byte, error) {
 	return encode(raw), nil
 }
 
-// goOn is the answer of a group's program for what it says nothing about. No profile may have it as an action.
+// goOn is the result of a group's program for calls that it does not cover. No profile may use it as an action.
 const goOn = bpf.ActionTrace
 
-// assembleGroup assembles the program of one group of rules, which goes on behind its end with what it has no answer
-// for.
+// assembleGroup assembles the program of one group of rules. For calls that the group does not cover, execution
+// continues after the program's end.
 //
-// The library can assemble many groups at once. But one whose conditions don't hold leaves an argument where the next
-// one looks for the number of the system call (v1.6.0), so each is a program that loads the number itself.
+// The library can assemble many groups at once. But after a group whose conditions don't hold, an argument is left
+// where the next group expects the system call number (v1.6.0). So each group becomes a program that loads the number
+// itself.
 func assembleGroup(group bpf.SyscallGroup) ([]rawbpf.Instruction, error) {
 	policy := bpf.Policy{DefaultAction: goOn, Syscalls: []bpf.SyscallGroup{group}}
 	part, err := policy.Assemble()
@@ -113,8 +114,8 @@ func assembleGroup(group bpf.SyscallGroup) ([]rawbpf.Instruction, error) {
 	return part, nil
 }
 
-// rules translates one rule: a group for all system calls without conditions, and one for each with some. System
-// calls that this architecture does not have are left out, as every runtime does.
+// rules translates one rule: into one group for all system calls without conditions, and one group for each with
+// conditions. Like other runtimes, it skips system calls that this architecture lacks.
 func rules(info *arch.Info, call specs.LinuxSyscall) (groups []bpf.SyscallGroup, err error) {
 	answer, err := action(call.Action, call.ErrnoRet)
 	if err != nil {
@@ -142,7 +143,7 @@ func rules(info *arch.Info, call specs.LinuxSyscall) (groups []bpf.SyscallGroup,
 	return groups, nil
 }
 
-// action translates an action; an errno belongs to ActErrno, EPERM when it is nil.
+// action translates an action. errno belongs to ActErrno; nil means EPERM.
 func action(name specs.LinuxSeccompAction, errno *uint) (bpf.Action, error) {
 	switch name {
 	case specs.ActAllow:
@@ -165,7 +166,7 @@ func action(name specs.LinuxSeccompAction, errno *uint) (bpf.Action, error) {
 	return 0, fmt.Errorf("the seccomp action %s is not supported", name)
 }
 
-// operations are those that both know. A masked comparison is another matter.
+// operations are those that both sides know. Masked comparisons are handled separately.
 var operations = map[specs.LinuxSeccompOperator]bpf.Operation{
 	specs.OpEqualTo: bpf.Equal, specs.OpNotEqual: bpf.NotEqual,
 	specs.OpGreaterThan: bpf.GreaterThan, specs.OpGreaterEqual: bpf.GreaterOrEqual,
@@ -187,7 +188,7 @@ func conditions(args []specs.LinuxSeccompArg) (bpf.ArgumentConditions, error) {
 	return list, nil
 }
 
-// encode writes the program as the kernel wants it: an array of struct sock_filter.
+// encode returns the program in the kernel's format: an array of struct sock_filter.
 func encode(raw []rawbpf.RawInstruction) []byte {
 	out := make([]byte, 0, 8*len(raw))
 	for _, i := range raw {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const groupsVariable = "CAPSTAN_HOST_GROUPS" // why there are none, or the directory with them
+const groupsVariable = "CAPSTAN_HOST_GROUPS" // the directory with the control groups, or why there are none
 
-// GroupsIfAny returns the directory with the host's part of the control groups, as a dock gives it to its hosts, or one
-// that is not there.
+// GroupsIfAny returns the directory with the host's part of the control groups, as a dock provides it to its hosts, or
+// a path that does not exist.
 func GroupsIfAny() string {
 	if dir := os.Getenv(groupsVariable); filepath.IsAbs(dir) {
 		return dir
@@ -32,8 +32,8 @@ func NeedGroups(t testing.TB) {
 	}
 }
 
-// makeGroups makes control groups of version 1 below those of this process and gives them to a host, whose root is
-// owner. It returns a directory with links to them, or why there are none.
+// makeGroups creates control groups of version 1 below those of this process and gives them to a host whose root is
+// owner. It returns a directory with links to them, or the reason why there are none.
 func makeGroups(temp string, owner int) (dir string, remove func()) {
 	dir = filepath.Join(temp, "cgroup")
 	var made []string

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package hosttest runs the tests of a package once for each number of ids that a local host may have, in namespaces
-// that nothing leaves: as root of 65,536 ids, and as root of one. Only tests import it.
+// Package hosttest runs a package's tests once for each number of ids that a local host may have, in isolated
+// namespaces: as root of 65,536 ids, and as root of one. Only tests import it.
 package hosttest
 
 import (
@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	levelVariable  = "CAPSTAN_HOST_IDS"    // the number; unset outside
-	reasonVariable = "CAPSTAN_HOST_REASON" // why this level can't be had here
+	levelVariable  = "CAPSTAN_HOST_IDS"    // the number of ids; unset outside
+	reasonVariable = "CAPSTAN_HOST_REASON" // why this level is impossible here
 	toolsVariable  = "CAPSTAN_HOST_TOOLS"  // the directory with the programs; built when unset
-	firstID        = 1 << 24               // outside, where the test is root
+	firstID        = 1 << 24               // outside, if the test runs as root
 	limit          = 20 * time.Second
 )
 
-// Main is a package's TestMain: it builds programs (package directory by name) and runs all tests at each level. It
-// returns the exit code.
+// Main is a package's TestMain: it builds programs (a map from name to package directory) and runs all tests at each
+// level. It returns the exit code.
 func Main(m *testing.M, programs map[string]string) int {
 	if os.Getenv(levelVariable) == "" {
 		return runLevels(programs)
@@ -43,7 +43,7 @@ func Main(m *testing.M, programs map[string]string) int {
 	return m.Run()
 }
 
-// Need skips a test at a level that this machine can't have, with the reason.
+// Need skips a test, with the reason, at a level that is impossible on this machine.
 func Need(t testing.TB) {
 	t.Helper()
 	if reason := os.Getenv(reasonVariable); reason != "" {
@@ -51,14 +51,14 @@ func Need(t testing.TB) {
 	}
 }
 
-// OneID reports whether the host has one id only.
+// OneID reports whether the host has only one id.
 func OneID() bool { return os.Getenv(levelVariable) == "1" }
 
-// Tool returns the path of a program that was built.
+// Tool returns the path of a program that Main built.
 func Tool(name string) string { return filepath.Join(os.Getenv(toolsVariable), name) }
 
 func runLevels(programs map[string]string) int {
-	if tools := os.Getenv(toolsVariable); tools != "" { // for a user who has no Go
+	if tools := os.Getenv(toolsVariable); tools != "" { // for a user without Go
 		return max(runLevel(tools, 65536), runLevel(tools, 1))
 	}
 	tools, err := os.MkdirTemp("", "capstan-tools-")
@@ -82,7 +82,7 @@ func runLevels(programs map[string]string) int {
 	return max(runLevel(tools, 65536), runLevel(tools, 1))
 }
 
-// runLevel runs all tests in a host with so many ids.
+// runLevel runs all tests in a host with this number of ids.
 func runLevel(tools string, size int) int {
 	temp, err := os.MkdirTemp("", "capstan-host-")
 	if err != nil {
@@ -106,7 +106,7 @@ func runLevel(tools string, size int) int {
 		c.SysProcAttr = attributes(first, size)
 		return c
 	}
-	// Found by trying: a process in such namespaces that does nothing.
+	// Find out by trying: start a process in such namespaces that does nothing.
 	reason := ""
 	try := self("-test.run=^$")
 	try.Env = append(try.Env, reasonVariable+"=trying")
@@ -118,7 +118,7 @@ func runLevel(tools string, size int) int {
 			return 1
 		}
 	}
-	// The go command's own files are not the host's.
+	// The go command's own files are not for the host.
 	inside := self(slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
 		return strings.HasPrefix(arg, "-test.testlogfile")
 	})...)
@@ -146,7 +146,7 @@ func attributes(first, size int) *syscall.SysProcAttr {
 	}
 }
 
-// prepare makes this process, the first of its PID namespace, that of a host.
+// prepare turns this process, the first of its PID namespace, into PID 1 of a host.
 func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -154,7 +154,7 @@ func prepare() error {
 	return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// CheckClean makes the test fail if at its end mounts or processes are there that were not before.
+// CheckClean makes the test fail if it leaves mounts or processes behind.
 func CheckClean(t testing.TB) {
 	t.Helper()
 	before := mounts(t)
@@ -175,7 +175,7 @@ func mounts(t testing.TB) string {
 	return string(data)
 }
 
-// processes lists all others. This is PID 1 of the host, so all that was left behind is its child.
+// processes lists all other processes. This is PID 1 of the host, so every leftover process is its child.
 func processes() string {
 	for {
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
@@ -195,7 +195,7 @@ func processes() string {
 	return left
 }
 
-// WaitFor waits for a condition, with a limit; state says what there is instead.
+// WaitFor waits for a condition, with a limit; state describes the actual state for the failure message.
 func WaitFor(t testing.TB, what string, done func() bool, state func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); !done(); time.Sleep(2 * time.Millisecond) {
