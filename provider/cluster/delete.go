@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// heldByUs stops a deletion in which we have no part, or no more.
+// heldByUs stops if the object is being deleted without our finalizer.
 func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) {
 	if !controllerutil.ContainsFinalizer(s.capstan, infrav1.ClusterFinalizer) {
 		s.silent = true
@@ -24,8 +24,8 @@ func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) 
 	return step.Next(), nil
 }
 
-// machinesGone waits until no machine of the cluster is left: Cluster API deletes machines first, and they need the
-// endpoint to leave in order. An object without owner is not waited for (IC-53).
+// machinesGone waits until no machine of the cluster is left. Cluster API deletes machines first, and they need the
+// endpoint to leave the cluster cleanly. If the object has no owner, there is nothing to wait for (IC-53).
 func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.name.Name == "" {
 		return step.Next(), nil
@@ -49,15 +49,15 @@ func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, e
 	return step.Next(), nil
 }
 
-// leftToUs reports whether core has deleted everything of a Cluster but its infrastructure. Machines that are still
-// there then are deleted by nobody else: core leaves those of a control plane to the control plane's object, which is
-// gone, and never was theirs.
+// leftToUs reports whether Cluster API has deleted everything of a Cluster except its infrastructure. Nobody else
+// deletes the machines that still exist then: Cluster API leaves control plane machines to the control plane object,
+// which is gone and did not own these.
 func leftToUs(cluster *clusterv1.Cluster) bool {
 	return cluster != nil && !cluster.DeletionTimestamp.IsZero() && conditions.GetReason(
 		cluster, clusterv1.ClusterDeletingCondition) == clusterv1.ClusterDeletingWaitingForInfrastructureDeletionReason
 }
 
-// deleteLeft deletes the Machines of what is left, and what has no Machine.
+// deleteLeft deletes the Machines of the given CapstanMachines, and those CapstanMachines that have no Machine.
 func (r *Reconciler) deleteLeft(ctx context.Context, s *scope, left []infrav1.CapstanMachine) error {
 	for i := range left {
 		capstan := &left[i]
@@ -85,7 +85,8 @@ func (r *Reconciler) deleteLeft(ctx context.Context, s *scope, left []infrav1.Ca
 	return nil
 }
 
-// deleteBalancer removes the balancer (IC-53). Without an owner there is none to name, and none to remove.
+// deleteBalancer removes the balancer (IC-53). Without an owner there is no balancer, because it is named after the
+// owner.
 func (r *Reconciler) deleteBalancer(ctx context.Context, s *scope) (step.Answer, error) {
 	if !local(s.capstan) || s.name.Name == "" || r.Backends.Balancer == nil {
 		return step.Next(), nil
@@ -97,7 +98,7 @@ func (r *Reconciler) deleteBalancer(ctx context.Context, s *scope) (step.Answer,
 	return step.Next(), nil
 }
 
-// removeFinalizer lets the object go (IC-55, IC-56).
+// removeFinalizer removes our finalizer, so that the object can be deleted (IC-55, IC-56).
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.capstan.DeepCopy()
 	controllerutil.RemoveFinalizer(s.capstan, infrav1.ClusterFinalizer)

@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// maxDomains is the limit of the contract (IC-19).
+// maxDomains is the contract's limit of failure domains (IC-19).
 const maxDomains = 100
 
-// failureDomains finds the zones that the inventory really has (IC-19).
+// failureDomains computes the failure domains from the zones of the inventory (IC-19).
 func (r *Reconciler) failureDomains(ctx context.Context, s *scope) (step.Answer, error) {
-	r.promises.mu.Lock() // two clusters made at once don't get the same host
+	r.promises.mu.Lock() // two clusters created at once must not be promised the same host
 	defer r.promises.mu.Unlock()
 	p, err := r.look(ctx, s.capstan.Namespace)
 	if err != nil {
@@ -29,14 +29,14 @@ func (r *Reconciler) failureDomains(ctx context.Context, s *scope) (step.Answer,
 	return step.Next(), nil
 }
 
-// domains returns the failure domains of a cluster, sorted by name. A zone can carry one more control plane machine of
-// the cluster while it has a host for it: a machine that is bound to a zone waits there, even if others have hosts to
-// spare. If all are taken, no zone is offered, and the next machine is bound to none: it gets the first host that comes
-// free, wherever that is.
+// domains returns the failure domains of a cluster, sorted by name. A zone is offered to control plane machines only
+// while it has a host to spare, because a machine that is bound to a zone waits for a host there even if other zones
+// have free hosts. If no zone has one, none is offered. The next machine is then bound to no zone and gets the first
+// free host.
 //
-// A cluster without a control plane machine is offered the one zone that it is promised, and others leave the host to
-// it. The control plane's controller picks any zone that is offered, and does so before anybody sees its machine: with
-// more than one zone offered, all clusters of a moment could pick the same.
+// A cluster without a control plane machine is offered only the zone in which it is promised a host; other clusters
+// can't use that host. The control plane's controller picks any offered zone before anybody can see its machine. If
+// several zones were offered, all clusters created at the same time could pick the same one.
 func (p picture) domains(cluster string) []clusterv1.FailureDomain {
 	promised, waits := p.promised[cluster]
 	var domains []clusterv1.FailureDomain
@@ -55,13 +55,13 @@ func (p picture) domains(cluster string) []clusterv1.FailureDomain {
 	return domains
 }
 
-// look finds out what the failure domains of a namespace's clusters depend on. The caller holds the lock of the
+// look collects what the failure domains of a namespace's clusters depend on. The caller must hold the lock of the
 // promises.
 func (r *Reconciler) look(ctx context.Context, namespace string) (picture, error) {
 	hosts, machines := &infrav1.CapstanHostList{}, &clusterv1.MachineList{}
 	clusters := &infrav1.CapstanClusterList{}
 	for what, list := range map[string]client.ObjectList{"hosts": hosts, "machines": machines, "clusters": clusters} {
-		// Every change of a host asks for this: the objects are only looked at, and not copied.
+		// Every change of a host leads here, so the objects are read-only and not copied.
 		if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return picture{}, fmt.Errorf("listing %s: %w", what, err)
 		}
@@ -83,7 +83,8 @@ func (r *Reconciler) look(ctx context.Context, namespace string) (picture, error
 	return p, nil
 }
 
-// provisioned lets the status say so (IC-50), with the failure domains in the same patch (IC-51): see setStatus.
+// provisioned makes writeStatus report the cluster as provisioned (IC-50), in the same patch as its failure domains
+// (IC-51).
 func (r *Reconciler) provisioned(_ context.Context, s *scope) (step.Answer, error) {
 	s.done = true
 	return step.Stop(), nil

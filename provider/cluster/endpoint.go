@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// endpoint makes sure that the control plane endpoint is known: from the balancer for type Local (IC-49), else from the
-// user, who sets it here or on the Cluster (IC-18).
+// endpoint makes sure that the control plane endpoint is known. For type Local, it comes from the balancer (IC-49),
+// otherwise from the user, who sets it here or on the Cluster (IC-18).
 func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error) {
 	if !local(s.capstan) {
 		for _, e := range []clusterv1.APIEndpoint{s.capstan.Spec.ControlPlaneEndpoint, s.cluster.Spec.ControlPlaneEndpoint} {
@@ -58,8 +58,8 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), patch.Object(ctx, r.Client, before, s.capstan, patch.Unlocked)
 }
 
-// hostProblem says what is wrong with the host of an endpoint, or nothing. Machines and this controller connect to it,
-// so what leads each of them to itself, or everybody at once, is no endpoint. Pure.
+// hostProblem returns what is wrong with the host of an endpoint, or "". Machines and this controller connect to it, so
+// it must not be a loopback, multicast or similar address. hostProblem is pure.
 func hostProblem(host string) string {
 	if host == "" {
 		return ""
@@ -78,7 +78,7 @@ func hostProblem(host string) string {
 	return ""
 }
 
-// backends makes the balancer's backends follow the control plane machines (IM-51, IM-58).
+// backends updates the balancer's backends to match the control plane machines (IM-51, IM-58).
 func (r *Reconciler) backends(ctx context.Context, s *scope) (step.Answer, error) {
 	if !local(s.capstan) {
 		return step.Next(), nil
@@ -90,7 +90,7 @@ func (r *Reconciler) backends(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// endpointFailed is the obstacle of a balancer that can't be made, changed or removed; it is tried again.
+// endpointFailed returns the obstacle for a balancer that can't be created, changed or removed.
 func endpointFailed(s *scope, err error) *step.Obstacle {
 	const reason = infrav1.EndpointFailedReason
 	has := conditions.Get(s.capstan, infrav1.EndpointReadyCondition)

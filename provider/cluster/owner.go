@@ -18,9 +18,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// owned stops while no Cluster owns the object (IC-46). It comes after pause: an object with the annotation is paused
-// before it has an owner. A Cluster that is not in the cache yet may be paused, so nothing is said of an object that
-// has just been made.
+// owned stops while no Cluster owns the object (IC-46). It comes after pause, because the annotation pauses an object
+// even before it has an owner. It writes no status for an object that is Fresh, because its Cluster may be paused and
+// not in the cache yet.
 func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.cluster == nil {
 		if step.Fresh(s.capstan, r.Clock.Now()) {
@@ -36,7 +36,7 @@ func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// owner finds the Cluster that owns the object, if there is one, and its name even if it is gone.
+// owner finds the Cluster that owns the object. It sets the name even if the Cluster no longer exists.
 func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
 	s.name = types.NamespacedName{Namespace: s.capstan.Namespace, Name: ownerName(s.capstan)}
 	if s.name.Name == "" {
@@ -72,7 +72,7 @@ func (r *Reconciler) pause(_ context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// finalizer makes sure that our finalizer is there before a balancer is made (IC-47).
+// finalizer adds our finalizer before a balancer is created (IC-47).
 func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.capstan.DeepCopy()
 	controllerutil.AddFinalizer(s.capstan, infrav1.ClusterFinalizer)

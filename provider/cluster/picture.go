@@ -11,16 +11,16 @@ import (
 	"github.com/capstan-dev/capstan/provider/placement"
 )
 
-// picture is what the failure domains of the clusters of a namespace depend on.
+// picture holds what the failure domains of a namespace's clusters depend on.
 type picture struct {
-	// zones are those of the hosts that stay, and of those that carry a machine.
+	// zones holds the zones of hosts that have a machine or are not being deleted, and of Machines.
 	zones map[string]*zone
-	// claimed are the CapstanMachines that have a host.
+	// claimed holds the names of the CapstanMachines that have a host.
 	claimed map[string]bool
-	// started are the clusters, by name, that have a control plane machine.
+	// started holds the names of the clusters that have a control plane machine.
 	started map[string]bool
-	// promised has the zone in which each cluster without a control plane machine is promised a host, by the cluster's
-	// name. Empty: there was none left.
+	// promised maps the names of clusters without a control plane machine to the zone in which each is promised a host; ""
+	// means that no host was left.
 	promised map[string]string
 }
 
@@ -28,11 +28,11 @@ type picture struct {
 type zone struct {
 	// free counts the hosts that some machine could take now.
 	free int
-	// bound counts the machines that wait for a host of this zone, and can have no other.
+	// bound counts the waiting machines that are bound to this zone.
 	bound int
-	// attributes are what the operator says of the zone. Nil: nothing.
+	// attributes holds the zone's attributes, which operators set with labels of hosts. Nil if there are none.
 	attributes map[string]string
-	// disputed are attributes of which hosts say different things: they are left out.
+	// disputed holds attributes with different values on different hosts. They are left out of attributes.
 	disputed map[string]bool
 }
 
@@ -42,7 +42,8 @@ func newPicture() picture {
 	}
 }
 
-// addHost adds the zone of a host that stays, or that carries a machine while it goes. Hosts come before machines.
+// addHost adds the zone of a host, unless the host is being deleted and has no machine. Add all hosts before any
+// machine.
 func (p picture) addHost(host *infrav1.CapstanHost) {
 	if host.Spec.Claim != nil {
 		p.claimed[host.Spec.Claim.Machine] = true
@@ -60,8 +61,8 @@ func (p picture) addHost(host *infrav1.CapstanHost) {
 	}
 }
 
-// addMachine counts a Machine that waits for a host of its zone. A zone that holds a machine stays, also when its host
-// was given up. Machines come before clusters.
+// addMachine counts a Machine that waits for a host of its zone. It also keeps the zone of a Machine whose host was
+// given up. Add all machines before any cluster.
 func (p picture) addMachine(machine *clusterv1.Machine) {
 	if machine.Spec.InfrastructureRef.APIGroup != infrav1.GroupVersion.Group {
 		return
@@ -80,7 +81,7 @@ func (p picture) addMachine(machine *clusterv1.Machine) {
 	}
 }
 
-// addCluster adds what a cluster without a control plane machine is promised.
+// addCluster adds the promise of a cluster without a control plane machine.
 func (p picture) addCluster(c *infrav1.CapstanCluster, promises *promises) {
 	name := ownerName(c)
 	if name == "" || p.started[name] || !c.DeletionTimestamp.IsZero() {
@@ -93,7 +94,8 @@ func (p picture) addCluster(c *infrav1.CapstanCluster, promises *promises) {
 	}
 }
 
-// offered returns the zone that a cluster was promised by the process before this one: the only one that it is offered.
+// offered returns the zone that an earlier process promised a cluster: the only offered one. It returns "" if not
+// exactly one zone is offered.
 func offered(domains []clusterv1.FailureDomain) string {
 	found := ""
 	for _, d := range domains {
@@ -108,7 +110,7 @@ func offered(domains []clusterv1.FailureDomain) string {
 	return found
 }
 
-// room returns how many hosts of a zone are neither waited for nor promised.
+// room returns how many free hosts of a zone are neither needed by a waiting machine nor promised.
 func (p picture) room(name string) int {
 	z := p.zones[name]
 	room := z.free - z.bound
@@ -127,7 +129,7 @@ func (p picture) zone(name string) *zone {
 	return p.zones[name]
 }
 
-// say notes what a host's label says of its zone.
+// say records an attribute of the zone from a host's label.
 func (z *zone) say(key, value string) {
 	if has, known := z.attributes[key]; z.disputed[key] || known && has != value {
 		z.disputed[key] = true

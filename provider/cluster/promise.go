@@ -9,22 +9,22 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// promises remember in which zone each cluster without a control plane machine was promised a host. The cache shows a
-// promise late, as the failure domains of the CapstanCluster; after a restart that is where promises are found again.
-// The zero value has none.
+// promises records in which zone each cluster without a control plane machine is promised a host. The cache shows a
+// promise only later, in the failure domains of the CapstanCluster; after a restart, promises are restored from there.
+// The zero value is ready to use.
 type promises struct {
 	mu    sync.Mutex
-	zones map[types.NamespacedName]string // by Cluster; empty: there was no host left
+	zones map[types.NamespacedName]string // by Cluster; "" if no host was left
 }
 
-// of returns the zone that a cluster was promised by this process; false: it has not been asked for.
+// of returns the zone that this process promised a cluster. It reports false if it made no promise.
 func (s *promises) of(namespace, cluster string) (string, bool) {
 	where, known := s.zones[types.NamespacedName{Namespace: namespace, Name: cluster}]
 	return where, known
 }
 
-// commit returns the failure domains of a cluster, makes the promise that they are, and forgets what clusters of the
-// namespace were promised that need it no more. The caller holds the lock since the picture was made.
+// commit returns the failure domains of a cluster and records the promise in them. It drops promises to clusters of the
+// namespace that no longer need theirs. The caller must have held the lock since it created the picture.
 func (s *promises) commit(p picture, cluster types.NamespacedName) []clusterv1.FailureDomain {
 	p.promise(cluster.Name)
 	maps.DeleteFunc(s.zones, func(key types.NamespacedName, _ string) bool {
@@ -40,15 +40,15 @@ func (s *promises) commit(p picture, cluster types.NamespacedName) []clusterv1.F
 	return p.domains(cluster.Name)
 }
 
-// wanted returns what the failure domains of a cluster would be now, and promises nothing.
+// wanted returns what the failure domains of a cluster would be now, without making a promise.
 func (p picture) wanted(cluster string) []clusterv1.FailureDomain {
 	p.promised = maps.Clone(p.promised)
 	p.promise(cluster)
 	return p.domains(cluster)
 }
 
-// promise brings the promise of a cluster up to date. It keeps its zone while there is a host, and else gets the zone
-// with the most room.
+// promise updates the promise to a cluster. The zone stays the same while it has a host to spare; otherwise it becomes
+// the zone with the most room.
 func (p picture) promise(cluster string) {
 	if p.started[cluster] {
 		return

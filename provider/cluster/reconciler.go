@@ -1,6 +1,8 @@
-// Package cluster reconciles CapstanClusters: the control plane endpoint and the failure domains of a Cluster.
+// Package cluster reconciles CapstanClusters, which provide the control plane endpoint and the failure domains of a
+// Cluster.
 //
-// The normal steps follow IC-44 to IC-52, the deletion steps IC-53 to IC-56.
+// Ids such as IC-44 name rules of Cluster API's contract for infrastructure clusters. The normal steps follow IC-44 to
+// IC-52, the deletion steps IC-53 to IC-56.
 package cluster
 
 import (
@@ -24,57 +26,56 @@ import (
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
-// Reconciler reconciles CapstanClusters. All fields are required, but Filter.
+// Reconciler reconciles CapstanClusters. All fields are required except Filter.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Recorder records events of CapstanClusters.
+	// Recorder records Events about CapstanClusters.
 	Recorder events.EventRecorder
-	// Backends makes balancers and sets their backends.
+	// Backends creates balancers and sets their backends.
 	Backends *backend.Keeper
-	// Clock tells how old a CapstanCluster is.
+	// Clock is the source of time.
 	Clock clock.PassiveClock
-	// Filter limits the CapstanClusters and CapstanHosts that this reconciler works on.
+	// Filter limits the CapstanClusters and CapstanHosts that this reconciler handles. Empty means no limit.
 	Filter watchfilter.Filter
 
-	// failures knows which clusters can't be brought further, and since when.
+	// failures records which clusters fail to reconcile, and since when.
 	failures failure.Streaks
-	// promises knows in which zone each new cluster has a host.
+	// promises records in which zone each new cluster is promised a host.
 	promises promises
 }
 
 // scope holds what one pass over one CapstanCluster has found out.
 type scope struct {
-	// capstan is the object itself, as new as the last write of this pass.
+	// capstan is the object itself, including the last write of this pass.
 	capstan *infrav1.CapstanCluster
-	// cluster is the owner; set by owner. Nil in a deletion: the owner is gone.
+	// cluster is the owner; set by owner. Nil if it does not exist, for example late in a deletion.
 	cluster *clusterv1.Cluster
-	// name of the Cluster; set by owner. The balancer is known by it.
+	// name is the name of the Cluster, after which the balancer is named; set by owner.
 	name types.NamespacedName
-	// paused says why nothing is done. It begins with what the object's own annotation says; set by pause. Empty: not
-	// paused.
+	// paused says why the object is paused; "" if it is not. At first it only reflects the object's own annotation; pause
+	// adds the Cluster.
 	paused string
-	// running is true when it is known that nothing is paused; set by pause.
+	// running is true once pause has found that neither the Cluster nor the object is paused.
 	running bool
-	// obstacle says why the endpoint isn't there.
+	// obstacle says why there is no endpoint yet.
 	obstacle *step.Obstacle
 	// domains are the failure domains; set by failureDomains.
 	domains []clusterv1.FailureDomain
-	// done is true when endpoint and failure domains are known.
+	// done is true once the endpoint and the failure domains are known.
 	done bool
 	// waiting says what a deletion waits for; set by machinesGone.
 	waiting string
-	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
+	// failed is the condition Reconciled of a failed pass, or nil; set after the steps.
 	failed *metav1.Condition
-	// silent is true when there is no status to write: our finalizer is removed, or the object is so young that a wait
-	// isn't worth a note.
+	// silent is true if there is no status to write: our finalizer is removed, or the object is too new to report a wait.
 	silent bool
 }
 
 // leaving reports whether the cluster is being deleted.
 func leaving(s *scope) bool { return !s.capstan.DeletionTimestamp.IsZero() }
 
-// RB-01 and RB-02 ask for more on the provider's own types than is used.
+// The contract rules RB-01 and RB-02 require more rights to the provider's own types than it uses.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts;capstanmachines,verbs=get;list;watch
@@ -82,14 +83,14 @@ func leaving(s *scope) bool { return !s.capstan.DeletionTimestamp.IsZero() }
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings one CapstanCluster a step further.
+// Reconcile makes one pass over a CapstanCluster.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	c := &infrav1.CapstanCluster{}
 	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
 		r.failures.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	// What was ours before somebody else took it over is cleaned up by us: our finalizer is on it, and the balancer is
+	// If somebody else took over a cluster that was ours, we still clean it up: it has our finalizer, and the balancer is
 	// ours.
 	s := &scope{capstan: c, paused: pause.Why(nil, c)}
 	ours := leaving(s) && controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer)
@@ -99,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	result, err := step.Run(ctx, s, []step.Step[*scope]{
 		{Name: "held by us", Run: r.heldByUs, When: leaving},
 		{Name: "owner", Run: r.owner},
-		{Name: "pause", Run: r.pause}, // IC-42; before anything is deleted: D-39
+		{Name: "pause", Run: r.pause}, // IC-42; comes before anything is deleted
 
 		{Name: "machines", Run: r.machinesGone, When: leaving},
 		{Name: "delete the balancer", Run: r.deleteBalancer, When: leaving},   // IC-53, IC-54
@@ -115,9 +116,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return step.Finish(result, err, r.writeStatus(ctx, s, err))
 }
 
-// externallyManaged reports whether somebody else fills in the object. The annotation is what core looks at, the label
-// is what the contract's text says: both count (D-03). Nothing of such an object is changed, not even its status
-// (IC-34, IC-35, IC-45).
+// externallyManaged reports whether somebody else manages the object. Cluster API checks the annotation, while the text
+// of the contract names a label, so both count. We change nothing in such an object, not even its status (IC-34, IC-35,
+// IC-45).
 func externallyManaged(c *infrav1.CapstanCluster) bool {
 	_, label := c.Labels[clusterv1.ManagedByAnnotation]
 	return label || annotations.IsExternallyManaged(c)

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/readyevent"
 )
 
-// writeStatus writes the whole status once, in one patch, if it differs (IC-52). err is the error of the steps; it is
-// shown once it has lasted.
+// writeStatus writes the whole status in one patch if it differs (IC-52). err is the error of the steps; the status
+// shows it once it has lasted.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error {
 	if s.silent {
 		r.failures.Forget(client.ObjectKeyFromObject(s.capstan))
@@ -24,7 +24,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 	}
 	before := s.capstan.DeepCopy()
 	if s.obstacle != nil {
-		err = nil // the step that failed has said why, in words of its own
+		err = nil // the failed step has already described the error
 	}
 	failed, write := r.failures.Judge(r.Clock, s.capstan, err)
 	s.failed = failed
@@ -45,7 +45,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 	return nil
 }
 
-// setStatus brings the status up to what the pass found out. Provisioned stays true once it is (IC-23).
+// setStatus updates the status with what the pass found out. Provisioned stays true once it is (IC-23).
 func setStatus(s *scope) {
 	status := &s.capstan.Status
 	if s.running {
@@ -61,8 +61,8 @@ func setStatus(s *scope) {
 	}
 }
 
-// decide returns EndpointReady, and Ready, which says the same until the deletion starts (IC-28). What is not among
-// them stays as it is.
+// decide returns conditions EndpointReady and Ready, which agree until the deletion starts (IC-28). Conditions that it
+// does not return stay unchanged.
 func decide(s *scope) []metav1.Condition {
 	var endpoint []metav1.Condition
 	switch {
@@ -76,7 +76,7 @@ func decide(s *scope) []metav1.Condition {
 	return append(endpoint, ready(s, endpoint)...)
 }
 
-// ready returns Ready. A failed pass changes it only until the cluster is provisioned: the endpoint works on without
+// ready returns condition Ready. A failed pass does not change it once it is True, because the endpoint works without
 // its controller.
 func ready(s *scope, endpoint []metav1.Condition) []metav1.Condition {
 	switch {
@@ -93,7 +93,7 @@ func ready(s *scope, endpoint []metav1.Condition) []metav1.Condition {
 	}
 }
 
-// deletingMessage says what a deletion waits for.
+// deletingMessage returns what a deletion waits for.
 func deletingMessage(s *scope) string {
 	switch {
 	case s.obstacle != nil:

@@ -43,7 +43,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager, options contro
 		Complete(r)
 }
 
-// leftNow passes the moment from which on a deletion waits for us alone.
+// leftNow passes the update with which the deletion of a Cluster begins to wait for us alone.
 func leftNow() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -63,8 +63,8 @@ func (r *Reconciler) clusterOfMachine(ctx context.Context, machine client.Object
 		func(c *infrav1.CapstanCluster) bool { return name != "" && ownerName(c) == name })
 }
 
-// clusterOfControlPlane returns the cluster of a control plane machine. With its first one, it is offered all zones
-// that have room.
+// clusterOfControlPlane returns the cluster of a control plane machine. Once it has its first one, it is offered all
+// zones that have room.
 func (r *Reconciler) clusterOfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
 	machine, ok := object.(*clusterv1.Machine)
 	if !ok || !util.IsControlPlaneMachine(machine) {
@@ -75,8 +75,8 @@ func (r *Reconciler) clusterOfControlPlane(ctx context.Context, object client.Ob
 	})
 }
 
-// clustersOfHost returns the cluster whose control plane the host carries, and those whose failure domains are not the
-// inventory's any more: a host may bring a zone or take one away, open it to control planes or fill it.
+// clustersOfHost returns the cluster of the control plane machine on the host, and the clusters whose failure domains
+// are outdated: the host may add or remove a zone, or change whether the zone has a host to spare.
 func (r *Reconciler) clustersOfHost(ctx context.Context, object client.Object) []reconcile.Request {
 	host, ok := object.(*infrav1.CapstanHost)
 	if !ok {
@@ -88,12 +88,13 @@ func (r *Reconciler) clustersOfHost(ctx context.Context, object client.Object) [
 	})
 }
 
-// clustersBeside returns the clusters that can have what a cluster that is gone was promised.
+// clustersBeside returns the clusters that may use the host that was promised to a deleted cluster.
 func (r *Reconciler) clustersBeside(ctx context.Context, gone client.Object) []reconcile.Request {
 	return r.requests(ctx, gone.GetNamespace(), r.outdated(ctx, gone.GetNamespace()))
 }
 
-// outdated reports whether the failure domains of a cluster of the namespace are others than its status says.
+// outdated returns a function that reports whether the status of a cluster of the namespace has outdated failure
+// domains. If they can't be computed, it reports true for every cluster.
 func (r *Reconciler) outdated(ctx context.Context, namespace string) func(*infrav1.CapstanCluster) bool {
 	r.promises.mu.Lock()
 	p, err := r.look(ctx, namespace)

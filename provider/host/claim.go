@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// baseline writes into the claim what the agent saw before the machine came, once. The agent waits for that: a machine
-// that is root on the host can exchange the agent's own copy, and what it has reported.
+// baseline copies the baseline that the agent recorded before the machine ran from its report to the claim, once. The
+// agent waits for this: a machine with root access to the host could replace the agent's own copy and its report.
 func (r *Reconciler) baseline(ctx context.Context, s *scope) (step.Answer, error) {
 	c, report := s.host.Spec.Claim, claim.Bootstrap(s.host)
 	if c == nil || c.Released || c.Proof != infrav1.ProofCompare || c.Baseline != "" || report == nil ||
@@ -34,8 +34,9 @@ func (r *Reconciler) baseline(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// endClaim clears a released claim as soon as the host is clean: a supplied host when it is destroyed, an owned one
-// when its agent has proved it as the claim asks for (see claim.Judge), or somebody has accepted it.
+// endClaim clears a released claim as soon as the host is clean. A supplied host is clean when it is destroyed. An
+// owned one is clean when its agent has given the proof that the claim requires (see claim.Judge), or somebody has
+// accepted the host as clean.
 func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || !c.Released {
@@ -48,7 +49,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	switch {
 	case s.host.Spec.Supplier == "":
 		if claim.Judge(s.host) != claim.Clean {
-			return step.Next(), nil // its status changes when there is more to know
+			return step.Next(), nil // a change of its status starts the next pass
 		}
 	case !r.supplies(s.host):
 		s.obstacle = r.noSupplier(s.host)
@@ -67,7 +68,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	}
 	why := proved(s.host)
 	before := s.host.DeepCopy()
-	if claim.Accepted(s.host) { // the agent may be away, and finds it later
+	if claim.Accepted(s.host) { // the agent may be offline and sees the annotation later
 		metav1.SetMetaDataAnnotation(&s.host.ObjectMeta, infrav1.AcceptedAnnotation, c.ProviderID)
 	}
 	s.host.Spec.Claim = nil
@@ -88,10 +89,10 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 		c.Machine,
 		why,
 	)
-	return r.epoch(ctx, s) // at once: the agent of an owned host asks for a token of the new epoch now
+	return r.epoch(ctx, s) // at once, because the agent of an owned host now requests a token of the new epoch
 }
 
-// proved says what is known about a host whose claim ends, and no more.
+// proved describes exactly what is known about the host at the end of its claim.
 func proved(host *infrav1.CapstanHost) string {
 	switch c := host.Spec.Claim; {
 	case host.Spec.Supplier != "":
@@ -105,8 +106,8 @@ func proved(host *infrav1.CapstanHost) string {
 	}
 }
 
-// handover makes sure that the host is marked as its claim, and what its agent reports about an offer, ask for. A claim
-// marks the host in the same write; what is left to see is whether the agent has accepted an offer.
+// handover updates the label and annotations that move the host with its cluster, to match its claim and its agent's
+// report about an offer. The write of a claim already does this, so usually only an accepted offer changes something.
 func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.host.DeepCopy()
 	handover.Mark(s.host)
@@ -116,9 +117,9 @@ func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// claimant finds out whether the machine that claims the host exists; another one of its name is not that. A claim
-// without machine is not released by us: the machine may be on its way here, when objects move from another management
-// cluster, and cleaning can't be undone.
+// claimant finds out whether the machine that claims the host exists; another machine of the same name does not count.
+// If it does not exist, we don't release the claim: the machine may still arrive from another management cluster, and
+// cleaning can't be undone.
 func (r *Reconciler) claimant(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || c.Released {

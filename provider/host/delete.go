@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// finalizer makes sure that our finalizer is there before the host gets an identity, and stops a deletion in which we
-// have no part any more.
+// finalizer adds our finalizer before the host gets an identity. It stops if the host is being deleted without our
+// finalizer.
 func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	if !s.host.DeletionTimestamp.IsZero() {
 		if !controllerutil.ContainsFinalizer(s.host, infrav1.HostFinalizer) {
@@ -28,9 +28,9 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, erro
 	return step.Next(), patch.Object(ctx, r.Client, before, s.host, patch.Locked)
 }
 
-// delete lets a host go that is being deleted and has no claim, or one that was given up: what the supplier made is
-// destroyed by then, so identity and finalizer are left. A computer whose host was given up and deleted has no identity
-// any more: it has to be set up and enrolled again.
+// delete removes the identity and the finalizer of a host that is being deleted, once its claim is cleared or given up.
+// A supplied host is already destroyed by then. A computer whose host was given up and deleted has no identity: it must
+// be set up and enrolled again.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host.DeletionTimestamp.IsZero() || s.host.Spec.Claim != nil && !claim.Abandoned(s.host) {
 		return step.Next(), nil
@@ -48,8 +48,8 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) 
 		return step.Answer{}, err
 	}
 	s.gone = true
-	// That it is off is known until the object is seen to be gone: a pass over an old copy must not destroy it again, for
-	// its number may have a host in another namespace by then.
+	// Its power record stays until the object is gone from the cache. A pass over an old copy must not destroy the host
+	// again, because its number may belong to a host in another namespace by then.
 	r.beats.forget(client.ObjectKeyFromObject(s.host))
 	return step.Stop(), nil
 }

@@ -19,16 +19,16 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// redrain is how often a drain is looked at: Machines don't start passes of hosts.
+// redrain is how often a drain is checked, because changes of Machines don't start passes over hosts.
 const redrain = 5 * time.Second
 
-// Conditions of control plane Machines in which the control plane's provider says how a member is. A provider that
-// doesn't write them says nothing.
+// memberConditions are the conditions in which a control plane provider reports the health of a member. Not all
+// providers write them.
 var memberConditions = []string{"EtcdMemberHealthy", "APIServerPodHealthy"}
 
-// drain lets the machine on the host go if spec asks for it: it deletes the Machine, and Cluster API does the rest, by
-// the Machine's own rules: drains the node, waits for hooks, volumes and budgets of disruption, and deletes the
-// CapstanMachine, which releases the host. Whoever owns the Machine replaces it elsewhere.
+// drain deletes the Machine on the host if the host's spec asks for it. Cluster API does the rest according to the
+// Machine's own settings: it drains the node, waits for hooks, volumes and disruption budgets, and deletes the
+// CapstanMachine, which releases the host. The owner of the Machine creates a replacement on another host.
 func (r *Reconciler) drain(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if !s.host.Spec.Drains() || c == nil || c.Released {
@@ -48,7 +48,7 @@ func (r *Reconciler) drain(ctx context.Context, s *scope) (step.Answer, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, fmt.Errorf("reading Cluster %s: %w", machine.Spec.ClusterName, err)
 	}
-	// One after the other, and not by the cache: two passes must not take two members of one control plane.
+	// One pass at a time, and without the cache: two passes must not delete two members of one control plane.
 	r.draining.Lock()
 	defer r.draining.Unlock()
 	var members []clusterv1.Machine
@@ -67,7 +67,7 @@ func (r *Reconciler) drain(ctx context.Context, s *scope) (step.Answer, error) {
 	}
 	err = r.Client.Delete(ctx, machine, client.Preconditions{UID: &machine.UID, ResourceVersion: &machine.ResourceVersion})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // looked at again in a moment
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next pass checks again
 	case err != nil:
 		return step.Answer{}, fmt.Errorf("deleting Machine %s: %w", machine.Name, err)
 	default:
@@ -79,7 +79,7 @@ func (r *Reconciler) drain(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// machineOn returns the Machine of the CapstanMachine that has the host; nil: there is none.
+// machineOn returns the Machine of the CapstanMachine that has the host, or nil if there is none.
 func (r *Reconciler) machineOn(ctx context.Context, host *infrav1.CapstanHost) (*clusterv1.Machine, error) {
 	capstan := &infrav1.CapstanMachine{}
 	key := types.NamespacedName{Namespace: host.Namespace, Name: host.Spec.Claim.Machine}
@@ -99,8 +99,8 @@ func (r *Reconciler) machineOn(ctx context.Context, host *infrav1.CapstanHost) (
 	return machine, nil
 }
 
-// mayGo says what keeps a Machine from being deleted for a drain, or what its deletion waits for; nil: nothing. members
-// are the Machines of its control plane. Pure.
+// mayGo returns what prevents the deletion of a Machine for a drain, or what its deletion waits for, or nil. members
+// are the Machines of its control plane. mayGo is pure.
 func mayGo(machine *clusterv1.Machine, paused bool, members []clusterv1.Machine) *step.Obstacle {
 	switch {
 	case !machine.DeletionTimestamp.IsZero():
@@ -139,7 +139,7 @@ func mayGo(machine *clusterv1.Machine, paused bool, members []clusterv1.Machine)
 	return nil
 }
 
-// isHealthy reports whether a Machine of a control plane has a node, and its provider says nothing bad of it.
+// isHealthy reports whether a control plane Machine has a Node and none of its memberConditions is other than True.
 func isHealthy(m *clusterv1.Machine) bool {
 	if !m.Status.NodeRef.IsDefined() {
 		return false

@@ -10,9 +10,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// epoch makes sure that the agent can get a token of the host's present epoch, and ends the tokens of the epoch before
-// when the agent says that it has one. Until that is done nobody can claim the host: the pass fails, or Ready is False.
-// So no epoch but the one before can have tokens.
+// epoch makes sure that the agent can get a token of the host's current epoch. Once the agent reports such a token,
+// epoch invalidates those of the previous epoch. Until then the host can't be claimed, because the pass fails or Ready
+// is False. So apart from the current epoch, only the previous one can have valid tokens.
 func (r *Reconciler) epoch(ctx context.Context, s *scope) (step.Answer, error) {
 	if !needsIdentity(s.host) || s.taken {
 		return step.Next(), nil
@@ -36,8 +36,8 @@ func (r *Reconciler) epoch(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// beginEpoch makes sure that the Secret of the host's present epoch is there: once in each process, and again when the
-// agent is silent, for somebody may have deleted the Secret to end its tokens.
+// beginEpoch makes sure that the Secret of the host's current epoch exists. It checks once per process, and again while
+// the agent is silent, because somebody may have deleted the Secret to invalidate the tokens.
 func (r *Reconciler) beginEpoch(ctx context.Context, host *infrav1.CapstanHost) error {
 	silent := conditions.GetReason(host, infrav1.HostOnlineCondition) == infrav1.HostOfflineReason
 	known := r.identityOf(host)
@@ -51,13 +51,13 @@ func (r *Reconciler) beginEpoch(ctx context.Context, host *infrav1.CapstanHost) 
 	return nil
 }
 
-// reportsEpoch reports whether the agent says that it has a token of the present epoch.
+// reportsEpoch reports whether the agent says that it has a token of the current epoch.
 func reportsEpoch(host *infrav1.CapstanHost) bool {
 	agent := host.Status.Agent
 	return agent != nil && agent.Epoch != nil && *agent.Epoch == host.Spec.Epoch
 }
 
-// endEpochs ends all tokens of a host that goes away.
+// endEpochs invalidates all tokens of a host that is being deleted.
 func (r *Reconciler) endEpochs(ctx context.Context, host *infrav1.CapstanHost) error {
 	for n := max(0, host.Spec.Epoch-1); n <= host.Spec.Epoch; n++ {
 		if err := epoch.End(ctx, r.Reader, r.Client, host, n); err != nil {

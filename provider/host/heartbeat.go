@@ -16,25 +16,25 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// Clock tells the time.
+// Clock is a source of time.
 type Clock = clock.PassiveClock
 
-// DefaultHeartbeatTimeout is four heartbeats of the agent.
+// DefaultHeartbeatTimeout is the time of four heartbeats of the agent.
 const DefaultHeartbeatTimeout = 40 * time.Second
 
-// liveness of a host.
+// liveness is what is known about whether a host is alive.
 type liveness int
 
 const (
-	// unseen: nothing is known yet; what was concluded before holds.
+	// unseen: nothing is known yet; the condition from before stays.
 	unseen liveness = iota
 	alive
 	silent
 )
 
-// heartbeats tells from the changes of Leases which hosts live. Only that a Lease changes counts, and when this process
-// saw it, so no clock of a host is trusted. A process that has just started sees no change at first, and then knows
-// nothing for one timeout at most.
+// heartbeats decides from changes of Leases which hosts are alive. Only the fact that a Lease changed counts, and when
+// this process saw it, so the clocks of hosts need not be trusted. A process that has just started has seen no changes,
+// so hosts may be unseen for up to one timeout.
 type heartbeats struct {
 	clock   Clock
 	timeout time.Duration
@@ -44,16 +44,16 @@ type heartbeats struct {
 }
 
 type beat struct {
-	renewed time.Time // what the Lease says
+	renewed time.Time // according to the Lease
 	at      time.Time // when we saw it
-	changed bool      // it differed from what we saw before
+	changed bool      // renewed differed from what we saw before
 }
 
 func newHeartbeats(clock Clock, timeout time.Duration) *heartbeats {
 	return &heartbeats{clock: clock, timeout: timeout, last: map[types.NamespacedName]beat{}}
 }
 
-// observe takes note of a host's Lease, and reports whether the host lives now and did not before.
+// observe records the renew time of a host's Lease. It reports whether the host is alive now and was not before.
 func (h *heartbeats) observe(host types.NamespacedName, renewed *metav1.MicroTime) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *heartbeats) observe(host types.NamespacedName, renewed *metav1.MicroTim
 	return was != alive
 }
 
-// of tells whether the host lives, and in what time that can change without a heartbeat; 0: not at all.
+// of returns the liveness of a host, and after what time it can change without a heartbeat; 0 means that it can't.
 func (h *heartbeats) of(host types.NamespacedName) (liveness, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +97,7 @@ func (h *heartbeats) judge(b beat, now time.Time) (liveness, time.Duration) {
 	}
 }
 
-// reset starts over with a host: what its Lease says now is old.
+// reset starts over with a host: the present state of its Lease is no sign of life.
 func (h *heartbeats) reset(host types.NamespacedName, renewed *metav1.MicroTime) {
 	h.forget(host)
 	h.observe(host, renewed)
@@ -110,10 +110,10 @@ func (h *heartbeats) forget(host types.NamespacedName) {
 	delete(h.last, host)
 }
 
-// slack is added to the time after which a host is looked at again, so that its time is really over then.
+// slack is added to the time until the next check of a host, so that its timeout has really passed by then.
 const slack = 500 * time.Millisecond
 
-// heartbeat finds out whether the host lives. A supplied host without claim is off, and needs none.
+// heartbeat finds out whether the host is alive. It skips supplied hosts without a claim, which are off.
 func (r *Reconciler) heartbeat(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host.Spec.Supplier != "" && s.host.Spec.Claim == nil {
 		return step.Next(), nil
@@ -124,7 +124,7 @@ func (r *Reconciler) heartbeat(ctx context.Context, s *scope) (step.Answer, erro
 		return step.Answer{}, fmt.Errorf("reading the Lease: %w", err)
 	}
 	if c := s.host.Spec.Claim; c != nil && s.host.Spec.Supplier != "" && r.lastPower(s.host).providerID != c.ProviderID {
-		// It is about to be powered on: whatever beat before was another host of that name.
+		// It is about to be powered on: earlier heartbeats came from a previous host of the same name.
 		r.beats.reset(key, lease.Spec.RenewTime)
 	}
 	r.beats.observe(key, lease.Spec.RenewTime)
@@ -139,7 +139,7 @@ func (r *Reconciler) heartbeat(ctx context.Context, s *scope) (step.Answer, erro
 	return step.Next(), nil
 }
 
-// hostOf returns the host whose heartbeat a Lease is.
+// hostOf returns the host that a Lease belongs to. It reports false if it belongs to none.
 func hostOf(lease client.Object) (types.NamespacedName, bool) {
 	if lease.GetLabels()[identity.Label] != lease.GetName() {
 		return types.NamespacedName{}, false

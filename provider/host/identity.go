@@ -16,13 +16,13 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// takenPause is how long the controller waits before it looks again whether a name that a host needs is free.
+// takenPause is how long the controller waits before it checks again whether a taken name is free.
 const takenPause = 15 * time.Second
 
-// identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A
-// supplied host gets it when it is claimed: before, it has no agent. It is applied once by each process, and again when
-// a token can't be had. A host whose objects can't be made, because others have their names, gets none of them and is
-// not ready. A Lease that got lost is made again.
+// identity makes sure that the host's agent has an account with the rights of an agent, limited to its own host. A
+// supplied host gets the account when it is claimed, because it has no agent before. Each process applies the objects
+// once, and again if it can't get a token. It recreates a lost Lease. If the name of an object is taken, the host gets
+// none of the objects and is not ready.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
 	if !needsIdentity(s.host) {
 		return step.Next(), nil
@@ -49,7 +49,7 @@ func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// leaseAmong returns the Lease among the objects of an identity, if it was lost: the others are there.
+// leaseAmong returns only the Lease among the objects of an identity if it was lost, and nothing otherwise.
 func leaseAmong(all []runtime.ApplyConfiguration, lost bool) []runtime.ApplyConfiguration {
 	return slices.DeleteFunc(all, func(object runtime.ApplyConfiguration) bool {
 		_, isLease := object.(*coordinationv1ac.LeaseApplyConfiguration)
@@ -57,15 +57,15 @@ func leaseAmong(all []runtime.ApplyConfiguration, lost bool) []runtime.ApplyConf
 	})
 }
 
-// noteLease notes that the Lease of a host is to be made again.
+// noteLease records that the Lease of a host must be recreated.
 func (r *Reconciler) noteLease(host types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lostLeases[host] = true
 }
 
-// takeLostLease reports whether the Lease of a host was noted as lost, and forgets that before it is made: it may get
-// lost again.
+// takeLostLease reports whether the Lease of a host was recorded as lost, and drops the record. It does so before the
+// Lease is recreated, because the Lease may get lost again.
 func (r *Reconciler) takeLostLease(host types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,14 +74,14 @@ func (r *Reconciler) takeLostLease(host types.NamespacedName) bool {
 	return lost
 }
 
-// forgetLease drops what noteLease has noted: there is no such host.
+// forgetLease drops the record of noteLease for a host that no longer exists.
 func (r *Reconciler) forgetLease(host types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.lostLeases, host)
 }
 
-// intact reports whether a Lease is known to be that of a host, and is deleted with it and not before.
+// intact reports whether a Lease still has the label and the owner reference of its host.
 func intact(lease client.Object) bool {
 	host, ours := hostOf(lease)
 	return ours && slices.ContainsFunc(lease.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
@@ -89,7 +89,7 @@ func intact(lease client.Object) bool {
 	})
 }
 
-// takes reports whether an error says that somebody else has a name that the host needs, and notes that if it does.
+// takes reports whether err is an identity.TakenError. If so, it sets s.taken and the obstacle.
 func (s *scope) takes(err error) bool {
 	taken := identity.Taken(err)
 	if taken == nil {
@@ -100,7 +100,7 @@ func (s *scope) takes(err error) bool {
 	return true
 }
 
-// needsIdentity reports whether the host has an agent, or will have one in a moment.
+// needsIdentity reports whether the host has an agent or will have one soon.
 func needsIdentity(host *infrav1.CapstanHost) bool {
 	c := host.Spec.Claim
 	if host.Spec.Supplier != "" {
@@ -109,11 +109,12 @@ func needsIdentity(host *infrav1.CapstanHost) bool {
 	return host.DeletionTimestamp.IsZero()
 }
 
-// identityState is what this process knows to be true of a host's identity. The zero value: nothing.
+// identityState is what this process knows about a host's identity. The zero value means nothing.
 type identityState struct {
-	// applied: account, role, binding and Lease are there.
+	// applied is true if the account, role, role binding and Lease exist.
 	applied bool
-	// begun and ended: the Secret of begunEpoch is there, and those of all epochs before endedEpoch are not.
+	// begun is true if the Secret of begunEpoch exists. ended is true if the Secrets of all epochs before endedEpoch are
+	// gone.
 	begun, ended           bool
 	begunEpoch, endedEpoch int64
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// DefaultUnlinkedTimeout is longer than the move of a large cluster takes.
+// DefaultUnlinkedTimeout is longer than moving a large cluster takes.
 const DefaultUnlinkedTimeout = time.Hour
 
-// relink is how often a claim without a Cluster is looked at: a silent host starts no pass by itself.
+// relink is how often a claim without a Cluster is checked, because a silent host starts no passes.
 const relink = time.Minute
 
-// unlinked is a claim that belongs to no Cluster.
+// unlinked describes a claim whose machine or Cluster is missing.
 type unlinked struct {
-	what   string    // is missing
+	what   string    // what is missing
 	wayOut string    // what an administrator can do
 	since  time.Time // when it was first seen to be missing
-	left   bool      // that is too long ago
+	left   bool      // since is longer ago than the timeout
 }
 
-// link finds out whether the claim belongs to a Cluster, and for how long it hasn't (SG-05). Such a claim is marked,
-// and never released by us: what is missing may be on its way here, and cleaning can't be undone. The time starts over
-// when the host is moved to another management cluster, which drops its status.
+// link finds out whether the claim belongs to a Cluster, and if not, since when (contract rule SG-05). We mark such a
+// claim but never release it: what is missing may still arrive, and cleaning can't be undone. The time starts over when
+// the host moves to another management cluster, because a move drops its status.
 func (r *Reconciler) link(ctx context.Context, s *scope) (step.Answer, error) {
 	found, err := r.missing(ctx, s)
 	if err != nil || found == nil {
@@ -53,8 +53,8 @@ func (r *Reconciler) link(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// missing says what the claim lacks of Machine and Cluster; nil: nothing, or it is not known, because the machine is
-// paused.
+// missing returns which of its CapstanMachine, Machine and Cluster the claim lacks. It returns nil if it lacks none, or
+// if that is unknown because the machine is paused.
 func (r *Reconciler) missing(ctx context.Context, s *scope) (*unlinked, error) {
 	c := s.host.Spec.Claim
 	if c == nil || c.Released {
@@ -94,7 +94,7 @@ func (r *Reconciler) missing(ctx context.Context, s *scope) (*unlinked, error) {
 	return nil, nil
 }
 
-// judgeLink returns condition Linked of a claim without a Cluster. Its time is when the Cluster was first missed.
+// judgeLink returns condition Linked for a claim without a Cluster. Its transition time is when that was first seen.
 func judgeLink(u *unlinked, timeout time.Duration) metav1.Condition {
 	c := no(infrav1.LinkedCondition, infrav1.UnlinkedReason, u.what)
 	c.LastTransitionTime = metav1.NewTime(u.since)

@@ -24,26 +24,26 @@ import (
 )
 
 const (
-	// supplyTimeout bounds one call of the supplier.
+	// supplyTimeout bounds the calls to the supplier for one power-on or destruction.
 	supplyTimeout = time.Minute
-	// tokenLifetime is how long a new host has for its agent to get a token of its own.
+	// tokenLifetime is how long the agent of a new host has to get its own token.
 	tokenLifetime = time.Hour
 )
 
-// power is what was done last with a supplied host.
+// power records the last power operation on a supplied host.
 type power struct {
 	// off is true if the host is known to be destroyed.
 	off bool
-	// providerID of the claim that the host was powered on for; empty: it is off, or nothing is known.
+	// providerID is that of the claim that the host was powered on for. Empty if the host is off, or nothing is known.
 	providerID string
-	// at is when.
+	// at is the time of the operation.
 	at time.Time
 	// host is the name of the CapstanHost.
 	host types.NamespacedName
 }
 
-// power powers a supplied host on while it is claimed, and makes sure once that one without claim doesn't run. A host
-// that has been silent for too long is powered on again: where it still runs, its agent gets a new token.
+// power powers on a supplied host that is claimed, and destroys one without a claim once per process. A claimed host
+// that has been silent for too long is powered on again; if it still runs, its agent gets a new token.
 func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if s.host.Spec.Supplier == "" || c != nil && c.Released {
@@ -74,7 +74,7 @@ func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// paced returns how long an operation on the host has to wait, and lets the host say so.
+// paced returns how long an operation on the host must wait. If it must, paced sets the obstacle.
 func (r *Reconciler) paced(s *scope, operation pace.Operation) time.Duration {
 	wait := r.Pace.Ask(operation, s.host.UID)
 	if wait > 0 {
@@ -109,7 +109,7 @@ func (r *Reconciler) powerOn(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// token asks for a token of the host's account.
+// token requests a token of the host's account.
 func (r *Reconciler) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
 	account := &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name},
@@ -117,14 +117,14 @@ func (r *Reconciler) token(ctx context.Context, host *infrav1.CapstanHost) (stri
 	request := epoch.TokenRequest(host, tokenLifetime)
 	if err := r.Client.SubResource("token").Create(ctx, account, request); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forgetIdentity(host) // somebody deleted the account or the Secret: the next pass makes it again
+			r.forgetIdentity(host) // somebody deleted the account or the Secret: the next pass recreates it
 		}
 		return "", fmt.Errorf("requesting a token for ServiceAccount %s: %w", account.Name, err)
 	}
 	return request.Status.Token, nil
 }
 
-// destroy makes sure that nothing of the host is left: the supplier says so, and doesn't know the host any more.
+// destroy destroys the host, and checks that the supplier no longer lists it.
 func (r *Reconciler) destroy(ctx context.Context, s *scope) (err error) {
 	defer func() {
 		if err != nil {
@@ -148,14 +148,14 @@ func (r *Reconciler) destroy(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
-// triedAgain is the obstacle of a supplier that can't do something.
+// triedAgain returns the obstacle for a failed call to the supplier.
 func triedAgain(s *scope, reason, doing string, err error) *step.Obstacle {
 	has := conditions.Get(s.host, infrav1.ReadyCondition)
 	message := doing + " failed and is tried again: " + failure.Text(err)
 	return &step.Obstacle{Reason: reason, Message: failure.Same(has, reason, message)}
 }
 
-// lastPower returns what this process did last with the host's power; the zero value: nothing yet.
+// lastPower returns the last power operation of this process on the host, or the zero value if there was none.
 func (r *Reconciler) lastPower(host *infrav1.CapstanHost) power {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +169,7 @@ func (r *Reconciler) setPower(host *infrav1.CapstanHost, p power) {
 	r.powered[host.UID] = p
 }
 
-// forgetPower forgets what was done with a host that doesn't exist any more.
+// forgetPower drops the record of a host that no longer exists.
 func (r *Reconciler) forgetPower(host types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

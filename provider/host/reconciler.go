@@ -1,5 +1,5 @@
-// Package host reconciles CapstanHosts: it gives each host's agent an identity, powers supplied hosts on and destroys
-// them, clears claims once the host is proved clean, and watches heartbeats.
+// Package host reconciles CapstanHosts. It gives each host's agent an identity, powers on and destroys supplied hosts,
+// clears claims once the host is proved clean, and watches heartbeats.
 package host
 
 import (
@@ -23,56 +23,57 @@ import (
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
-// Reconciler reconciles CapstanHosts. Make it with New.
+// Reconciler reconciles CapstanHosts. Create it with New.
 type Reconciler struct {
 	Options
 	beats *heartbeats
-	// failures knows which hosts can't be brought further, and since when.
+	// failures records which hosts fail to reconcile, and since when.
 	failures failure.Streaks
 
-	// draining is held while a Machine is judged and deleted for a drain.
+	// draining is held while a pass decides on and deletes a Machine for a drain.
 	draining sync.Mutex
 
 	mu sync.Mutex
-	// identities holds what this process knows of each host's identity, by uid of the host.
+	// identities holds what this process knows about each host's identity, by uid of the host.
 	identities map[types.UID]identityState
-	// lostLeases are the hosts whose Lease is to be made again.
+	// lostLeases holds the hosts whose Lease must be recreated.
 	lostLeases map[types.NamespacedName]bool
-	// powered holds what this process did last with the power of supplied hosts. What is not in it is unknown: found out,
-	// or done again.
+	// powered holds the last power operation of this process on each supplied host, by uid of the host. For a host without
+	// a record, the operation is repeated.
 	powered map[types.UID]power
 }
 
-// Options are what a Reconciler needs. All are required, but Supplier, SupplyNamespace and Agents (no supplied hosts),
-// Metrics, Pace and Filter.
+// Options configures a Reconciler. All fields are required except Metrics, Pace, Filter, and those for supplied hosts:
+// Supplier, SupplyNamespace and Agents.
 type Options struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Reader reads the objects of hosts from the API server, without a cache.
+	// Reader reads objects from the API server, without a cache.
 	Reader client.Reader
-	// Recorder records events of CapstanHosts.
+	// Recorder records Events about CapstanHosts.
 	Recorder events.EventRecorder
 	// Clock measures the time between heartbeats. It should be monotonic; it is never compared with a host's clock.
 	Clock Clock
-	// HeartbeatTimeout is how long a host may be silent.
+	// HeartbeatTimeout is how long a host may go without a heartbeat before it counts as offline.
 	HeartbeatTimeout time.Duration
-	// UnlinkedTimeout is how long a claim may belong to no Cluster before it counts as left behind.
+	// UnlinkedTimeout is how long the machine or the Cluster of a claim may be missing before the host counts as left
+	// behind.
 	UnlinkedTimeout time.Duration
-	// Metrics measures what happens to hosts. Nil: nothing is measured.
+	// Metrics measures what happens to hosts. If nil, nothing is measured.
 	Metrics *metrics.Recorder
-	// Pace limits how often hosts are powered on and destroyed. Nil: no limit.
+	// Pace limits how often hosts are powered on and destroyed. Nil means no limit.
 	Pace *pace.Pacer
-	// Filter limits the CapstanHosts that this reconciler works on.
+	// Filter limits the CapstanHosts that this reconciler handles. Empty means no limit.
 	Filter watchfilter.Filter
-	// Supplier makes the hosts that have spec.supplier. Nil: there are none here.
+	// Supplier creates the hosts that have spec.supplier. If nil, such hosts never become ready.
 	Supplier supply.Supplier
-	// SupplyNamespace says in which namespace a supplied host is.
+	// SupplyNamespace returns the namespace of a supplied host.
 	SupplyNamespace supply.NamespaceOf
-	// Agents is where the agents of supplied hosts reach the API server.
+	// Agents is how the agents of supplied hosts reach the API server.
 	Agents supply.AgentServer
 }
 
-// New returns a reconciler.
+// New returns a Reconciler.
 func New(options Options) *Reconciler {
 	return &Reconciler{
 		Options:    options,
@@ -85,39 +86,40 @@ func New(options Options) *Reconciler {
 
 // scope holds what one pass over one CapstanHost has found out.
 type scope struct {
-	// host is the object itself, as new as the last write of this pass.
+	// host is the object itself, including the last write of this pass.
 	host *infrav1.CapstanHost
-	// paused says why nothing is done. Empty: not paused.
+	// paused says why the host is paused; "" if it is not.
 	paused string
-	// live tells whether heartbeats arrive; set by heartbeat.
+	// live says whether heartbeats arrive; set by heartbeat.
 	live liveness
-	// again is when liveness can change without an event; set by heartbeat.
+	// again is when the next pass must follow at the latest, for example because liveness can change without an event; 0
+	// means that none is needed.
 	again time.Duration
-	// obstacle says why a supplied host can't be powered on or destroyed; it goes into condition Ready.
+	// obstacle says why the host can't be powered on or destroyed, or get its identity; it goes into condition Ready.
 	obstacle *step.Obstacle
-	// taken is true if others have names that the host needs; set by identity.
+	// taken is true if somebody else's objects have names that the host needs; set by identity and epoch.
 	taken bool
-	// orphaned is true if the machine that claims the host doesn't exist.
+	// orphaned is true if the machine that claims the host doesn't exist; set by claimant.
 	orphaned bool
-	// unlinked is set if the claim belongs to no Cluster; set by link.
+	// unlinked is not nil if the claim belongs to no Cluster; set by link.
 	unlinked *unlinked
-	// drain is what the drain of the host waits for; set by drain. Nil: there is nothing to drain.
+	// drain is what the drain of the host waits for, or nil if there is nothing to drain; set by drain.
 	drain *step.Obstacle
-	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
+	// failed is the condition Reconciled of a failed pass, or nil; set after the steps.
 	failed *metav1.Condition
-	// gone is true when our finalizer is removed: there is no status to write any more.
+	// gone is true once our finalizer is removed: there is no status left to write.
 	gone bool
 }
 
-// sooner asks for another pass in d at the latest.
+// sooner requests another pass after d at the latest.
 func (s *scope) sooner(d time.Duration) {
 	if s.again == 0 || d < s.again {
 		s.again = d
 	}
 }
 
-// The agents' roles grant what stands here for own objects, and nobody can grant what he may not do himself: that is
-// why there are rights here that the controller itself does not use.
+// The controller grants agents rights to their own objects, and RBAC only lets it grant rights that it has. So the list
+// below includes rights that the controller itself does not use.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/claim;capstanhosts/handover,verbs=assign
@@ -131,7 +133,7 @@ func (s *scope) sooner(d time.Duration) {
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings one CapstanHost a step further.
+// Reconcile makes one pass over a CapstanHost.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	h := &infrav1.CapstanHost{}
 	if err := r.Client.Get(ctx, request.NamespacedName, h); err != nil {
@@ -147,7 +149,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 	s := &scope{host: h}
-	// The steps are the same for a host that is being deleted: it is worked for until its claim is cleared.
+	// A host that is being deleted goes through the same steps: its machine needs it until the claim is cleared.
 	result, err := step.Run(ctx, s, []step.Step[*scope]{
 		{Name: "pause", Run: r.pause},
 		{Name: "finalizer", Run: r.finalizer},

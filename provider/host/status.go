@@ -20,24 +20,24 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// facts are what a pass found out beside the host itself.
+// facts holds what a pass found out besides the host itself.
 type facts struct {
 	live     liveness
 	orphaned bool
-	// unlinked is set if the claim belongs to no Cluster.
+	// unlinked is not nil if the claim belongs to no Cluster.
 	unlinked *unlinked
 	obstacle *step.Obstacle
 	// drain is what a drain waits for.
 	drain *step.Obstacle
-	// versions that the supplier offers.
+	// versions are the Kubernetes versions that the supplier offers.
 	versions []string
 	timeout  time.Duration
 	// unlinkedTimeout is how long a claim may belong to no Cluster.
 	unlinkedTimeout time.Duration
 }
 
-// writeStatus writes what this controller decides, in one patch, if it differs. err is the error of the steps; it is
-// shown once it has lasted.
+// writeStatus writes this controller's part of the status in one patch if it differs. err is the error of the steps;
+// the status shows it once it has lasted.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error {
 	if s.gone {
 		r.failures.Forget(client.ObjectKeyFromObject(s.host))
@@ -45,7 +45,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 	}
 	before := s.host.DeepCopy()
 	if s.obstacle != nil {
-		err = nil // the step that failed has said why, in words of its own
+		err = nil // the failed step has already described the error
 	}
 	failed, write := r.failures.Judge(r.Clock, s.host, err)
 	s.failed = failed
@@ -71,7 +71,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 	return nil
 }
 
-// setFailed shows a pass that failed. It does not know enough to decide anything else; Ready says why it isn't True.
+// setFailed sets the conditions after a failed pass. The pass does not know enough for any others. If Ready isn't True,
+// it gets the reason of the failure.
 func setFailed(s *scope) {
 	failure.Set(s.host, s.failed)
 	if !conditions.IsTrue(s.host, infrav1.ReadyCondition) {
@@ -93,9 +94,9 @@ func (r *Reconciler) facts(s *scope) facts {
 // maxVersions is the limit of status.kubernetesVersions.
 const maxVersions = 64
 
-// setStatus writes into the host's status what this controller decides: phase, versions, conditions HostOnline, Clean,
-// Linked, Drained, Ready. A pure function of the host and the facts. What the agent of a supplied host said is dropped
-// when the host is off: that computer is gone.
+// setStatus sets this controller's part of the host's status: the phase, the versions, and conditions HostOnline,
+// Clean, Linked, Drained and Ready. The result depends only on the host and the facts. When a supplied host is off,
+// setStatus drops the report of its agent, because that computer no longer exists.
 func setStatus(host *infrav1.CapstanHost, f facts) {
 	off := host.Spec.Supplier != "" && host.Spec.Claim == nil
 	if off {
@@ -185,7 +186,8 @@ func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
 	return no(infrav1.CleanCondition, infrav1.CleaningReason, fmt.Sprintf("being cleaned after machine %s", c.Machine))
 }
 
-// judgeOwned says what an owned host waits for that its agent has looked at; false: there is nothing to say.
+// judgeOwned returns condition Clean for an owned host if the verdict after its cleaning is that somebody must act. It
+// reports false in all other cases.
 func judgeOwned(host *infrav1.CapstanHost) (metav1.Condition, bool) {
 	if host.Spec.Supplier != "" {
 		return metav1.Condition{}, false
@@ -219,7 +221,7 @@ func judgeOwned(host *infrav1.CapstanHost) (metav1.Condition, bool) {
 	return metav1.Condition{}, false
 }
 
-// shorten names the first leftovers and counts the others.
+// shorten lists the first leftovers and counts the others.
 func shorten(leftovers []string) string {
 	const most = 5
 	if len(leftovers) <= most {
@@ -228,7 +230,7 @@ func shorten(leftovers []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(leftovers[:most], ", "), len(leftovers)-most)
 }
 
-// judgeReady returns the phase, and Ready with the reason for it.
+// judgeReady returns the phase and condition Ready.
 func judgeReady(
 	host *infrav1.CapstanHost,
 	off bool,

@@ -9,7 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/claim"
 )
 
-// judgeCarried returns condition Clean of a host without claim whose agent still has a machine to clean up after.
+// judgeCarried returns condition Clean for a host without a claim whose agent still has to clean up after a machine. It
+// reports false if there is no such machine.
 func judgeCarried(host *infrav1.CapstanHost) (metav1.Condition, bool) {
 	carried := claim.Carried(host)
 	if carried == "" {

@@ -8,8 +8,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// judgeEpoch returns the condition Ready of an owned host whose agent has not said that its token is of the present
-// epoch; nil if it has. Until then somebody who has had the host may have a token that still works.
+// judgeEpoch returns condition Ready for an owned host whose agent has not yet reported a token of the current epoch,
+// or nil if it has. Until then, a previous user of the host may have a token that still works.
 func judgeEpoch(host *infrav1.CapstanHost) *metav1.Condition {
 	if host.Spec.Supplier != "" || reportsEpoch(host) {
 		return nil
@@ -28,11 +28,12 @@ func judgeEpoch(host *infrav1.CapstanHost) *metav1.Condition {
 	return &c
 }
 
-// outdated is what to do about an agent that does not know epochs, or could not get a token of one.
+// outdated is the advice about an agent that does not support epochs, or could not get a token for one.
 const outdated = "the agent has no token of the host's epoch: update capstan-agent on the host; " +
 	"if it is of this version, see its log"
 
-// inUseAdvice is added to the message of a host in use whose agent must be updated: it can't renew its token.
+// inUseAdvice returns an addition to the message of a host in use whose agent can't renew its token and must be
+// updated.
 func inUseAdvice(host *infrav1.CapstanHost) string {
 	if host.Spec.Supplier != "" || host.Status.Agent == nil || host.Status.Agent.Epoch != nil {
 		return ""

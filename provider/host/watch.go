@@ -51,8 +51,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, options controller.Options) error {
 		Complete(r)
 }
 
-// onLease takes note of a heartbeat. Only one that tells something new starts a pass: a thousand hosts beat a hundred
-// times a second.
+// onLease records a heartbeat. It starts a pass only if the heartbeat changes the liveness of the host, because a
+// thousand hosts send a hundred heartbeats a second.
 func (r *Reconciler) onLease(object client.Object, queue requests) {
 	lease, ok := object.(*coordinationv1.Lease)
 	if !ok {
@@ -63,7 +63,7 @@ func (r *Reconciler) onLease(object client.Object, queue requests) {
 	}
 }
 
-// onLostLease starts a pass that makes the Lease of a host again: it was deleted, or is not what we made any more.
+// onLostLease starts a pass that recreates the Lease of a host, which was deleted or changed by somebody.
 func (r *Reconciler) onLostLease(lease client.Object, queue requests) {
 	if host, ours := hostOf(lease); ours {
 		r.noteLease(host)

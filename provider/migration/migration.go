@@ -1,6 +1,6 @@
-// Package migration rewrites stored objects after an upgrade, so that all of them are stored in the version that the
-// CustomResourceDefinitions name, and older versions can go one day. The work is done by Cluster API's controller for
-// this, which acts when a definition has changed.
+// Package migration rewrites stored objects after an upgrade, so that all of them are stored in the current storage
+// version and older API versions can be removed one day. Cluster API's controller for this purpose does the work when a
+// CustomResourceDefinition has changed.
 package migration
 
 import (
@@ -20,8 +20,8 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=capstanclusters.infrastructure.capstan.dev;capstanclustertemplates.infrastructure.capstan.dev;capstanhosts.infrastructure.capstan.dev;capstanmachines.infrastructure.capstan.dev;capstanmachinetemplates.infrastructure.capstan.dev,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclustertemplates;capstanmachinetemplates,verbs=get;list;patch
 
-// Kinds are our kinds and how their objects are rewritten. Those with a status are rewritten there, where no admission
-// webhook stands in the way.
+// Kinds returns our kinds and how to rewrite their objects. Objects with a status are rewritten through the status
+// subresource, where no admission webhook of ours interferes.
 func Kinds() map[client.Object]crdmigrator.ByObjectConfig {
 	byStatus, bySpec := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}, crdmigrator.ByObjectConfig{}
 	return map[client.Object]crdmigrator.ByObjectConfig{
@@ -33,11 +33,11 @@ func Kinds() map[client.Object]crdmigrator.ByObjectConfig {
 	}
 }
 
-// Setup adds the controller for our kinds alone to the manager. Where Cluster API's own kinds are rewritten by the same
-// process, give Kinds to that controller instead: there can be one of its name.
+// Setup adds the controller to the manager, for our kinds only. If the same process also migrates Cluster API's own
+// kinds, pass Kinds to that controller instead, because there can be only one controller of this name.
 func Setup(ctx context.Context, mgr ctrl.Manager) error {
 	err := (&crdmigrator.CRDMigrator{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Config: Kinds()}).
-		// see the provider's options
+		// for why the queue is off, see the provider's options
 		SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1, UsePriorityQueue: ptr.To(false)})
 	if err != nil {
 		return fmt.Errorf("adding the migration of stored objects: %w", err)

@@ -6,11 +6,11 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// maxConditions is how many conditions the API takes of each of our types.
+// maxConditions is how many conditions the API accepts in each of our types.
 const maxConditions = 32
 
-// MakeRoom drops conditions whose type is none of own, the last first, until the API takes the rest. Others may add
-// conditions to our objects; if they fill the list, the controller's own must still get in.
+// MakeRoom drops conditions whose types are not in own, the last first, until the API accepts the rest. Others may add
+// conditions to our objects; even if they fill the list, the controller's own must fit.
 func MakeRoom(object conditions.Setter, own ...string) {
 	all := slices.Clone(object.GetConditions())
 	for i := len(all) - 1; i >= 0 && len(all) > maxConditions; i-- {

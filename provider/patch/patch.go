@@ -1,9 +1,8 @@
-// Package patch writes the difference between two states of an object as one merge patch, and nothing if they are
-// equal.
+// Package patch writes the difference between two states of an object as one merge patch, or nothing if they are equal.
 //
-// Writing differences leaves the fields of others alone (IM-56). One patch for a whole status, conditions included,
-// keeps together what must become visible together (IC-51, IM-53), and a locked patch fails with a conflict when it
-// was computed from an object that is no longer the newest.
+// Writing only differences leaves the fields of others alone (contract rule IM-56). One patch for a whole status,
+// including conditions, makes changes that belong together visible together (IC-51 and IM-53). A locked patch fails
+// with a conflict if the object has changed since it was read.
 package patch
 
 import (
@@ -13,18 +12,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Lock says whether a patch demands that the object is still the one that was read.
+// Lock says whether a patch requires that the object is unchanged since it was read.
 type Lock bool
 
 // Locks.
 const (
-	// Unlocked: the patch sets fields that nobody else writes.
+	// Unlocked is for patches that set fields which nobody else writes.
 	Unlocked Lock = false
-	// Locked: the patch fails with a conflict if the object changed in between. Needed for lists and for decisions.
+	// Locked makes the patch fail with a conflict if the object changed in between. Use it for lists, and for decisions
+	// based on the object.
 	Locked Lock = true
 )
 
-// Object writes what differs outside of status. after is brought up to date by the answer, status included.
+// Object writes differences outside of status. It updates after with the answer, including its status.
 func Object(ctx context.Context, c client.Client, before, after client.Object, lock Lock) error {
 	patch, changed, err := diff(before, after, lock)
 	if err != nil || !changed {
@@ -33,7 +33,7 @@ func Object(ctx context.Context, c client.Client, before, after client.Object, l
 	return c.Patch(ctx, after, patch)
 }
 
-// Status writes what differs in status. after is brought up to date by the answer.
+// Status writes differences in status. It updates after with the answer.
 func Status(ctx context.Context, c client.Client, before, after client.Object, lock Lock) error {
 	patch, changed, err := diff(before, after, lock)
 	if err != nil || !changed {

@@ -1,9 +1,10 @@
 package step
 
-// Obstacle is what keeps an object from going on: the reason and the message of a condition.
+// Obstacle says why an object can't proceed: the reason and the message of a condition.
 type Obstacle struct {
-	// Reason is a CamelCase word of package api, Message a sentence with the next action.
+	// Reason is one of the reasons in package api. Message is a sentence that includes the next action.
 	Reason, Message string
-	// Brief marks what usually takes a moment only. It is not written down while the object is Fresh.
+	// Brief marks an obstacle that usually goes away within moments. The status does not report it while the object is
+	// Fresh.
 	Brief bool
 }

@@ -1,7 +1,7 @@
 // Package step runs a reconcile as a list of named steps.
 //
-// A step answers with Next (go on), Stop (nothing more to do until an event arrives) or StopFor (look again after a
-// while), or with an error (try again with backoff).
+// A step returns Next (continue), Stop (nothing to do until an event arrives), StopFor (check again after a while), or
+// an error (try again with backoff).
 package step
 
 import (
@@ -17,19 +17,19 @@ import (
 // conflictPause is how long Finish waits after an update conflict: long enough for the cache to see the newer object.
 const conflictPause = 20 * time.Millisecond
 
-// Answer tells how to go on after a step. The zero value is Next.
+// Answer says how to continue after a step. The zero value is Next.
 type Answer struct {
 	stop  bool
 	after time.Duration
 }
 
-// Next goes on with the next step.
+// Next continues with the next step.
 func Next() Answer { return Answer{} }
 
 // Stop ends this pass; a watched event starts the next one.
 func Stop() Answer { return Answer{stop: true} }
 
-// StopFor ends this pass and asks for another one after d, at the latest.
+// StopFor ends this pass and requests another one after d at the latest.
 func StopFor(d time.Duration) Answer { return Answer{stop: true, after: d} }
 
 // Stopped reports whether the answer ends the pass.
@@ -37,11 +37,11 @@ func (a Answer) Stopped() bool { return a.stop }
 
 // Step is one named part of a reconcile over the scope S.
 type Step[S any] struct {
-	// Name is said in errors, for example "claim a host".
+	// Name appears in errors, for example "claim a host".
 	Name string
-	// When reports whether the step applies. Nil: it always does.
+	// When reports whether the step applies. If nil, it always does.
 	When func(S) bool
-	// Run does the step. It must be safe to run again at any time.
+	// Run performs the step. It must be safe to repeat at any time.
 	Run func(context.Context, S) (Answer, error)
 }
 
@@ -62,10 +62,10 @@ func Run[S any](ctx context.Context, scope S, steps []Step[S]) (reconcile.Result
 	return reconcile.Result{}, nil
 }
 
-// Finish returns how a pass ended, from the result and error of its steps and the error of writing the status.
+// Finish returns the result of a pass, from the result and error of its steps and the error of writing the status.
 //
-// An update conflict becomes a short pause: the object was changed in between, and the next pass works with the newer
-// one. When a step failed, a conflict of the status changes nothing: the step's error decides when to try again.
+// An update conflict becomes a short pause, because the object has changed and the next pass uses its newer state. If a
+// step failed, a conflict of the status write is ignored: the step's error decides when to try again.
 func Finish(result reconcile.Result, err, statusErr error) (reconcile.Result, error) {
 	if statusErr != nil && (err == nil || !apierrors.IsConflict(statusErr)) {
 		err = errors.Join(err, fmt.Errorf("write status: %w", statusErr))
@@ -80,7 +80,7 @@ func Finish(result reconcile.Result, err, statusErr error) (reconcile.Result, er
 	}
 }
 
-// Sooner returns the result that asks for another pass earlier.
+// Sooner returns result, changed to request the next pass after the given time at the latest. 0 changes nothing.
 func Sooner(result reconcile.Result, after time.Duration) reconcile.Result {
 	if after > 0 && (result.RequeueAfter == 0 || after < result.RequeueAfter) {
 		result.RequeueAfter = after

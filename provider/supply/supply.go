@@ -1,5 +1,5 @@
-// Package supply has the border between hosts and whoever makes them: a Supplier powers a host on when it is claimed,
-// and destroys it when it is released.
+// Package supply defines Supplier, through which the provider creates hosts: a Supplier powers on a host when it is
+// claimed and destroys it when it is released.
 package supply
 
 import (
@@ -9,40 +9,42 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Supplier makes and destroys hosts. Every call may come again after it succeeded, and must then change nothing; no
-// call may outlive its context. A host is named by its CapstanHost.
+// Supplier creates and destroys hosts. All calls must be idempotent, and must return when their context ends. The name
+// of a host is that of its CapstanHost.
 type Supplier interface {
-	// Versions returns the versions of Kubernetes that new hosts can install, newest first, for example v1.36.3. Empty:
-	// any.
+	// Versions returns the versions of Kubernetes that new hosts can install, newest first, for example v1.36.3. An empty
+	// result means any version.
 	Versions() []string
 
-	// PowerOn makes sure that the host exists and runs. agentConfig becomes /etc/capstan/agent.yaml, at the latest when
-	// the host starts the next time. It returns the host's IP address.
+	// PowerOn makes sure that the host exists and runs, and returns its IP address. agentConfig becomes the host's
+	// /etc/capstan/agent.yaml, at the latest when the host starts the next time.
 	PowerOn(ctx context.Context, host string, agentConfig []byte) (address string, err error)
 
-	// Destroy removes the host and all that it stored. When it returns nil, no process, mount or file of the host is left.
+	// Destroy removes the host and everything that it stored. When it returns nil, no process, mount or file of the host
+	// is left.
 	Destroy(ctx context.Context, host string) error
 
 	// List returns the hosts that exist, running or not.
 	List(ctx context.Context) ([]string, error)
 }
 
-// NamespaceOf returns the namespace of the CapstanHost that a supplier makes a host for, "" if there is none. A
-// Supplier knows hosts by name alone: a CapstanHost with the same name in another namespace is not supplied.
+// NamespaceOf returns the namespace of the CapstanHost that a supplied host is for, or "" if there is none. A Supplier
+// knows hosts only by name, so a CapstanHost of the same name in another namespace is not supplied.
 type NamespaceOf func(host string) string
 
-// In says that all supplied hosts are in one namespace.
+// In returns a NamespaceOf for hosts that are all in one namespace.
 func In(namespace string) NamespaceOf { return func(string) string { return namespace } }
 
-// AgentServer is where agents reach the API server of the management cluster.
+// AgentServer is how agents reach the API server of the management cluster.
 type AgentServer struct {
-	// URL, for example https://10.231.0.1:6443.
+	// URL is the server's URL, for example https://10.231.0.1:6443.
 	URL string
-	// CAData is the PEM of the certificate authorities that sign the server's certificate.
+	// CAData holds the certificate authorities of the server's certificate, as PEM.
 	CAData []byte
 }
 
-// agentConfig is the configuration file of an agent on a supplied host. CAData is base64 of PEM, as in a kubeconfig.
+// agentConfig is the configuration file of an agent on a supplied host. In the file, caData is base64 of PEM, as in a
+// kubeconfig.
 type agentConfig struct {
 	Server    string `json:"server"`
 	CAData    []byte `json:"caData"`
@@ -52,7 +54,8 @@ type agentConfig struct {
 	Local     bool   `json:"local"`
 }
 
-// AgentConfig returns the configuration file of the agent on a supplied host. It holds the token: it is a secret.
+// AgentConfig returns the configuration file of the agent on a supplied host. The file is secret, because it contains
+// the token.
 func AgentConfig(server AgentServer, namespace, host, token string) ([]byte, error) {
 	data, err := yaml.Marshal(agentConfig{
 		Server: server.URL, CAData: server.CAData, Namespace: namespace, Host: host, Token: token, Local: true,

@@ -1,5 +1,5 @@
-// Package workload changes what belongs to a machine in its workload cluster, with the kubeconfig that Cluster API
-// keeps for that cluster in the Secret <cluster>-kubeconfig.
+// Package workload changes a machine's objects in its workload cluster. It uses the kubeconfig that Cluster API keeps
+// for the cluster in the Secret <cluster>-kubeconfig.
 package workload
 
 import (
@@ -23,13 +23,13 @@ const timeout = 5 * time.Second
 type Nodes struct {
 	// Reader reads Secrets from the API server of the management cluster. Required.
 	Reader client.Reader
-	// Config returns how to reach the API server of a kubeconfig, whose text must not be trusted: whoever may write
-	// Secrets in the namespace of a cluster has written it. Required.
+	// Config turns a kubeconfig into a client configuration. It must not trust the text: anybody who may write Secrets in
+	// the namespace of the cluster can write it. Required.
 	Config func(kubeconfig []byte) (*rest.Config, error)
 }
 
-// Delete deletes a Node of a cluster if it is that of the instance with a provider id. It returns nil if there is no
-// such Node, or no kubeconfig with which it could be found.
+// Delete deletes the named Node of a cluster if it has this provider id. It returns nil if there is no such Node, or no
+// kubeconfig for the cluster.
 func (n *Nodes) Delete(ctx context.Context, cluster client.ObjectKey, name, providerID string) error {
 	nodes, err := n.of(ctx, cluster)
 	if err != nil || nodes == nil {
@@ -44,7 +44,7 @@ func (n *Nodes) Delete(ctx context.Context, cluster client.ObjectKey, name, prov
 	case err != nil:
 		return fmt.Errorf("reading Node %s of cluster %s: %w", name, cluster, err)
 	case node.Spec.ProviderID != providerID:
-		return nil // of another machine of that name
+		return nil // belongs to another machine of the same name
 	}
 	err = nodes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(node.UID))})
 	if client.IgnoreNotFound(err) != nil {
@@ -53,7 +53,7 @@ func (n *Nodes) Delete(ctx context.Context, cluster client.ObjectKey, name, prov
 	return nil
 }
 
-// of returns the Nodes of a cluster; nil if it has no kubeconfig.
+// of returns a client for the Nodes of a cluster, or nil if the cluster has no kubeconfig.
 func (n *Nodes) of(ctx context.Context, cluster client.ObjectKey) (corev1client.NodeInterface, error) {
 	s := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
