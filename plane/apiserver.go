@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
-// admissionOff are admission plugins that are on by default and judge Pods, volumes, Ingresses and the like, which
-// nothing runs in a management plane. Each would watch types that are never used.
+// admissionOff lists admission plugins that are enabled by default but judge Pods, volumes, Ingresses and the like,
+// which a management plane does not run. Each would watch types that are never used.
 var admissionOff = []string{
 	"DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "LimitRanger", "PersistentVolumeClaimResize",
 	"PodSecurity",
@@ -26,7 +26,7 @@ func (p *plane) apiServer() process.Process {
 		"--bind-address=" + p.opts.Bind,
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(p.Ports.APIServer),
-		// No Service leads to this API server: nothing runs in its cluster.
+		// No Service leads to this API server, because nothing runs in its cluster.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.231.240.0/24",
 		"--etcd-servers=https://" + loopback(p.Ports.Etcd),
@@ -49,10 +49,11 @@ func (p *plane) apiServer() process.Process {
 	}
 	args = append(args, p.audit()...)
 	proc := p.child("apiserver", "kube-apiserver", args...)
-	// Its heap is mostly schemas and caches: half the garbage costs a little time and saves a third of its memory.
+	// Its heap is mostly schemas and caches: collecting twice as often costs little time and saves a third of its
+	// memory.
 	proc.Env = append(proc.Env, "GOGC=50")
-	// It would wait for the watches of agents, which end with it. It has no state of its own, and our own clients have
-	// ended before.
+	// It would wait for the agents' watches, which end only when it does. It has no state of its own, and our own
+	// clients have already stopped.
 	proc.Grace = time.Second
 	proc.Probe = probe(p.Server+"/livez/ping", keys.CA, keys.Admin)
 	return proc

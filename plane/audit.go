@@ -13,23 +13,23 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// The audit log is a file of auditMegabytes at most, and auditBackups older ones beside it.
+// The audit log consists of a file of at most auditMegabytes, and auditBackups older ones beside it.
 const (
 	auditMegabytes = 20
 	auditBackups   = 4
-	// fullAuditMegabytes is the size of a log of each request, which only tests and developers ask for.
+	// fullAuditMegabytes is the size of a log of all requests, which only tests and developers request.
 	fullAuditMegabytes = 100
 )
 
-// auditPolicyFile is the name of the audit policy in the plane's folder.
+// auditPolicyFile is the name of the audit policy in the plane's directory.
 const auditPolicyFile = "audit-policy.yaml"
 
-// auditPolicy records who read or changed what matters for security, when, and whether it was allowed.
+// auditPolicy records who read or changed security-relevant data, when, and whether it was allowed.
 //
 //go:embed audit-policy.yaml
 var auditPolicy []byte
 
-// fullAuditPolicy records who asked for what when, and not what was in it.
+// fullAuditPolicy records who made which request and when, but not its contents.
 const fullAuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -37,10 +37,10 @@ rules:
   - level: Metadata
 `
 
-// auditLog returns the path of the audit log in the plane's folder.
+// auditLog returns the path of the audit log in the plane's directory.
 func auditLog(dir string) string { return filepath.Join(dir, "audit", "audit.log") }
 
-// audit returns the arguments of the API server that make it write an audit log.
+// audit returns the API server's arguments for the audit log.
 func (p *plane) audit() []string {
 	size, backups := auditMegabytes, auditBackups
 	if p.opts.Audit != "" {
@@ -54,7 +54,7 @@ func (p *plane) audit() []string {
 	}
 }
 
-// writeAuditPolicy writes the audit policy, and makes the folder of the log.
+// writeAuditPolicy writes the audit policy and creates the directory of the log.
 func (p *plane) writeAuditPolicy() error {
 	policy := auditPolicy
 	if p.opts.Audit != "" {

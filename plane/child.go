@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/providers"
 )
 
-// childGrace is how long a child may take to end by itself.
+// childGrace is how long a child may take to exit when asked to.
 const childGrace = 5 * time.Second
 
 // child returns a process of the plane that runs an applet of the bundle.
@@ -29,13 +29,14 @@ func (p *plane) child(name, applet string, args ...string) process.Process {
 		Env:  childEnv(os.Environ()),
 		Dir:  p.Dir,
 		Log:  filepath.Join(p.Logs, name+".log"),
-		// The lock of the plane is free when the last of them is gone.
+		// The plane's lock becomes free once the last child is gone.
 		Files: []*os.File{p.lock},
 		Grace: childGrace,
 	}
 }
 
-// childEnv returns the part of an environment that children get. Not all: etcd takes settings from its environment.
+// childEnv returns the part of an environment that children inherit. It is not all of it, because etcd reads settings
+// from its environment.
 func childEnv(environ []string) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TZ"} {
@@ -48,7 +49,7 @@ func childEnv(environ []string) []string {
 	return slices.Clip(env)
 }
 
-// children returns the processes that the caller adds, with what it left out.
+// children returns the processes added by the caller, with empty fields filled in.
 func (p *plane) children() []process.Process {
 	if p.opts.Children == nil {
 		return nil
@@ -70,7 +71,7 @@ func (p *plane) children() []process.Process {
 	return children
 }
 
-// runtimeClient makes the client of runtime extensions.
+// runtimeClient creates the client for runtime extensions.
 func (p *plane) runtimeClient(ctx context.Context, mgr ctrl.Manager) (runtimeclient.Client, error) {
 	return p.opts.RuntimeClient(ctx, mgr, p.Info)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
-// kubeControllers are those controllers of kube-controller-manager that an API without nodes needs: deletion of
-// dependents and of namespaces, service accounts, and roles that are put together from others by label.
+// kubeControllers are the controllers of kube-controller-manager that an API without nodes needs: deletion of
+// dependents and of namespaces, service accounts, and roles aggregated by label.
 var kubeControllers = []string{
 	"garbage-collector-controller",
 	"namespace-controller",
@@ -26,9 +26,9 @@ func (p *plane) controllerManager() process.Process {
 	proc := p.child("controller-manager", "kube-controller-manager",
 		"--kubeconfig="+conf,
 		"--controllers="+strings.Join(kubeControllers, ","),
-		// There is one, and no other can take over.
+		// There is only one, so no other can take over.
 		"--leader-elect=false",
-		// It serves nothing that somebody asks for.
+		// Nobody uses what it would serve.
 		"--secure-port=0",
 		"--root-ca-file="+keys.CA.CertFile,
 		"--service-account-private-key-file="+keys.ServiceAccounts.KeyFile,

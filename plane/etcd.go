@@ -20,7 +20,7 @@ import (
 // EtcdMember is the name of the plane's only etcd member.
 const EtcdMember = "plane"
 
-// etcd returns the plane's only etcd member. It listens on loopback, for the API server's certificate alone.
+// etcd returns the plane's only etcd member. It listens on loopback and accepts only the API server's certificate.
 func (p *plane) etcd() process.Process {
 	client, peer := "https://"+loopback(p.Ports.Etcd), "https://"+loopback(p.Ports.EtcdPeer)
 	keys := p.PKI
@@ -41,13 +41,13 @@ func (p *plane) etcd() process.Process {
 		"--peer-cert-file="+keys.Etcd.CertFile,
 		"--peer-key-file="+keys.Etcd.KeyFile,
 		"--tls-min-version=TLS1.2",
-		// The API server's watch caches learn by these messages how fresh they are.
+		// These messages tell the API server's watch caches how fresh they are.
 		"--watch-progress-notify-interval=5s",
-		// One member never elects: it waits a whole election time-out at each start in vain.
+		// A single member has nobody to elect, but waits a whole election timeout at each start.
 		"--heartbeat-interval=50",
 		"--election-timeout=250",
 		"--snapshot-count=10000",
-		// What it may take; the plane's upkeep keeps it below, and warns when it can't.
+		// This limits the size. The plane's upkeep keeps the size below, and warns if it can't.
 		"--quota-backend-bytes="+strconv.FormatInt(p.opts.EtcdQuota, 10),
 		"--log-level=warn",
 	)
@@ -55,7 +55,7 @@ func (p *plane) etcd() process.Process {
 	return proc
 }
 
-// probe returns a function that reports nil when a GET of url is answered with status 200.
+// probe returns a function that returns nil if a GET of url returns status 200.
 func probe(url string, ca, client pki.Pair) func(context.Context) error {
 	return func(ctx context.Context) error {
 		cert, err := client.Current()

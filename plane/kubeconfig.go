@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// Names of the files and folders in the plane's folder.
+// Names of the files and directories in the plane's directory.
 const (
 	pkiDir              = "pki"
 	etcdDir             = "etcd"
@@ -25,8 +25,8 @@ const (
 	kcmKubeconfig       = "controller-manager.kubeconfig"
 )
 
-// UserKubeconfig returns the kubeconfig of the plane's administrator. dir is the plane's folder, where a plane must
-// have been started once; server is the URL by which the user reaches the API server, such as https://127.0.0.1:40123.
+// UserKubeconfig returns the kubeconfig of the plane's administrator. dir is the plane's directory, where a plane must
+// have been started once. server is the URL at which the user reaches the API server, such as https://127.0.0.1:40123.
 func UserKubeconfig(dir, server string) ([]byte, error) {
 	keys, err := pki.Load(pki.Folder{Path: filepath.Join(dir, pkiDir)})
 	if err != nil {
@@ -51,8 +51,8 @@ func kubeconfig(server, name string, ca pki.Pair, client *clientcmdapi.AuthInfo)
 	return data, nil
 }
 
-// writeKubeconfigs writes the kubeconfigs of the plane's own processes. They name the files of certificates, which
-// clients read again when they have been renewed.
+// writeKubeconfigs writes the kubeconfigs of the plane's own processes. They refer to certificate files, which clients
+// read again after a renewal.
 func writeKubeconfigs(info Info) error {
 	for name, client := range map[string]pki.Pair{
 		managerKubeconfig:   info.PKI.Manager,
@@ -72,7 +72,8 @@ func writeKubeconfigs(info Info) error {
 	return nil
 }
 
-// restConfig reaches the API server as client, whose certificate is read again when it has been renewed.
+// restConfig returns a configuration that connects to the API server as client. It reads the certificate again after a
+// renewal.
 func restConfig(info Info, client pki.Pair) *rest.Config {
 	return &rest.Config{
 		Host: info.Server,

@@ -12,12 +12,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// lockWait bounds how long a start waits for the end of the plane before.
+// lockWait bounds how long a start waits for the previous plane to stop.
 const lockWait = 30 * time.Second
 
-// lock takes the lock of the plane in folder dir. The lock belongs to the open file, which every child inherits: it is
-// free again when the plane and all its children are gone, even if they were killed. So no two etcds ever use one
-// folder.
+// lock takes the lock of the plane in directory dir. The lock belongs to the open file, which every child inherits, so
+// it becomes free once the plane and all its children are gone, even if they were killed. So two etcds never use the
+// same directory.
 func lock(ctx context.Context, dir string, limit time.Duration) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

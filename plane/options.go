@@ -22,8 +22,8 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// Ports are where the parts of a plane listen. Zero chooses a free port, which is kept in the plane's folder and taken
-// again at the next start if it is still free, so that nothing that was written with it has to change.
+// Ports are the ports of a plane's parts. Zero chooses a free port. The plane saves it in its directory and uses it
+// again at the next start if it is still free, so that nothing that refers to it has to change.
 type Ports struct {
 	// APIServer listens on Options.Bind, all others on 127.0.0.1.
 	APIServer int `json:"apiServer"`
@@ -33,83 +33,84 @@ type Ports struct {
 	Extension int `json:"extension"`
 }
 
-// DockPorts are the ports of a plane that has a network for itself.
+// DockPorts are the ports of a plane that has its own network.
 var DockPorts = Ports{APIServer: 6443, Etcd: 2379, EtcdPeer: 2380, Webhook: 9443, Extension: 9444}
 
 // Options say how to run a plane.
 type Options struct {
-	// Dir is the plane's folder, made when missing. Required.
+	// Dir is the plane's directory, which is created if missing. Required.
 	Dir string
 	// Kube is the path of capstan-kube, the bundle of etcd, kube-apiserver and kube-controller-manager. Required.
 	Kube string
-	// Bind is the address that the API server listens at; default 127.0.0.1. 0.0.0.0 is for a network that is the dock's
-	// own.
+	// Bind is the address that the API server listens on; default 127.0.0.1. Use 0.0.0.0 only in the dock's own
+	// network.
 	Bind string
-	// Hosts are names and addresses by which the API server is reached, besides localhost, 127.0.0.1 and those of the
-	// service "kubernetes".
+	// Hosts are names and addresses at which clients reach the API server, besides localhost, 127.0.0.1 and those of
+	// the service "kubernetes".
 	Hosts []string
-	// Ports are where everything listens; zero values choose.
+	// Ports are the ports to listen on; zero values choose free ones.
 	Ports Ports
-	// MetricsAddress is where the manager serves metrics, as host:port. Empty serves none.
+	// MetricsAddress is where the manager serves metrics, as host:port. Empty: nowhere.
 	MetricsAddress string
-	// Audit is the path of an audit log with the metadata of each request. Empty writes the log that AuditLog names, of
-	// what matters for security only.
+	// Audit is the path of an audit log with the metadata of each request. If empty, the plane writes only
+	// security-relevant requests, to the log that AuditLog names.
 	Audit string
-	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
+	// Version is the Capstan version in clusterctl's inventory; default v0.0.0.
 	Version string
-	// Contract is the only version of Cluster API's provider contract that Capstan's definitions are labelled with in a
-	// new plane, such as v1beta1; empty labels them with all that they serve, of which Cluster API takes the newest.
+	// Contract restricts the labels on Capstan's definitions in a new plane to this version of Cluster API's provider
+	// contract, such as v1beta1. If empty, the labels name all versions that they serve, of which Cluster API uses the
+	// newest.
 	Contract string
-	// Reached is called when the rewriting of Secrets has reached one of the points that Points lists. For tests, which
-	// kill the plane there. May be nil.
+	// Reached is called when the rewriting of Secrets reaches one of the Points. For tests, which kill the plane there.
+	// May be nil.
 	Reached func(point string)
-	// Gates are the feature gates of Cluster API that differ from those of [gates.Plane].
+	// Gates are the feature gates of Cluster API that differ from [gates.Plane].
 	Gates gates.Set
-	// Renewed is called when certificates were renewed, for what holds copies of them. May be nil.
+	// Renewed is called after certificates were renewed, so that copies of them can be updated. May be nil.
 	Renewed func(Info) error
-	// LeafLifetime is how long new certificates are good; default pki.LeafLifetime. For tests: they are renewed after two
-	// thirds of it.
+	// LeafLifetime is the lifetime of new certificates, which are renewed after two thirds of it; default
+	// pki.LeafLifetime. For tests.
 	LeafLifetime time.Duration
-	// EtcdQuota is how many bytes etcd's data may take; default 2 GiB.
+	// EtcdQuota is the maximum size of etcd's data, in bytes; default 2 GiB.
 	EtcdQuota int64
 	// StartTimeout bounds the start; default 2 minutes.
 	StartTimeout time.Duration
 
-	// Concurrency and ConnectRetry are those of controllers.Options.
+	// Concurrency and ConnectRetry are as in controllers.Options.
 	Concurrency  int
 	ConnectRetry time.Duration
 	// Scheme adds types to the manager's scheme.
 	Scheme []func(*runtime.Scheme) error
-	// RuntimeClient makes the client by which reconcilers call runtime extensions. Required.
+	// RuntimeClient creates the client with which reconcilers call runtime extensions. Required.
 	RuntimeClient func(ctx context.Context, mgr ctrl.Manager, info Info) (runtimeclient.Client, error)
-	// Setup adds controllers to the manager. The webhooks of Capstan's provider are there already.
+	// Setup adds controllers to the manager, which already has the webhooks of Capstan's provider.
 	Setup []controllers.Setup
-	// Children returns more processes that live as long as the plane. They are started when the API server serves all
-	// definitions. Their Env, Log and Files are filled in when empty. May be nil.
+	// Children returns additional processes that live as long as the plane. They start when the API server serves all
+	// definitions. The plane fills in Env, Log and Files if they are empty. May be nil.
 	Children func(Info) []process.Process
-	// Seed returns YAML documents with objects that the plane starts with; those without a namespace go into "default".
-	// May be nil.
+	// Seed returns YAML documents with objects that the plane starts with; objects without a namespace go into
+	// "default". May be nil.
 	Seed func(Info) ([][]byte, error)
 
-	// gates are all of them, once complete has been called.
+	// gates are all feature gates, set by complete.
 	gates gates.Set
 }
 
-// Info is what parts that are added to a plane may want to know about it.
+// Info describes the plane to parts that the caller adds.
 type Info struct {
-	// Dir is the plane's folder, Logs the one for logs.
+	// Dir is the plane's directory, Logs its directory for logs.
 	Dir, Logs string
 	// Server is the URL of the API server on 127.0.0.1.
 	Server string
-	// Ports are those in use.
+	// Ports are the ports in use.
 	Ports Ports
-	// PKI has all certificates and the paths of their files.
+	// PKI holds all certificates and the paths of their files.
 	PKI *pki.Plane
 	// ManagerKubeconfig and ExtensionKubeconfig are paths of kubeconfigs for use where the plane runs.
 	ManagerKubeconfig, ExtensionKubeconfig string
 }
 
-// complete checks the options and fills in what is left out.
+// complete checks the options and fills in defaults.
 func (o *Options) complete() error {
 	var errs []error
 	if o.Dir == "" {

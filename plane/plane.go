@@ -3,22 +3,23 @@
 // Package plane is the embedded management plane: etcd, kube-apiserver and kube-controller-manager as child processes,
 // and all controllers and webhooks of Cluster API and Capstan in this process.
 //
-// [Run] starts it and blocks. Everything that lasts is in one folder:
+// [Run] starts it and blocks. All persistent state is in one directory:
 //
-//	pki/                     keys and certificates, made once
+//	pki/                     keys and certificates, created once
 //	etcd/                    the data; Secrets in it are encrypted: package seal
 //	encryption/              the key that encrypts them
 //	audit/                   who read or changed hosts and Secrets, bounded
-//	logs/                    what the child processes say, bounded
-//	providers/               folders of providers that run as processes: package providers
+//	logs/                    output of the child processes, bounded
+//	providers/               directories of providers that run as processes: package providers
 //	provider-binaries        which programs may run as providers
 //	manager.kubeconfig       for use where the plane runs; so are extension.kubeconfig and controller-manager.kubeconfig
 //	ports.json               the ports in use
-//	status.json, ready.json  how far it is: package progress
+//	status.json, ready.json  the state of the start: package progress
 //	lock                     held while the plane or a child of it lives
 //
-// Parts start in the order of their needs, as early as they can, and end in the opposite order. A child that dies is
-// started again; the manager survives that. If the plane is killed, its children die with it.
+// Each part starts as soon as the parts that it needs are ready; the parts stop in the opposite order. The plane
+// restarts a child that dies, and the manager keeps running meanwhile. If the plane is killed, its children die with
+// it.
 package plane
 
 import (
@@ -53,15 +54,15 @@ type plane struct {
 	progress *progress.Writer
 	lock     *os.File
 	stack    *stack
-	// encryption is the path of the API server's configuration of what it encrypts.
+	// encryption is the path of the API server's encryption configuration.
 	encryption string
 }
 
-// used tells that this process has run a plane.
+// used records that this process has run a plane.
 var used atomic.Bool
 
-// Run starts a plane, blocks until ctx ends, and ends it. It returns nil if the plane worked until then. It works once
-// in a process, because Cluster API keeps feature gates and metrics in global variables.
+// Run starts a plane, blocks until ctx ends, and stops the plane. It returns nil if the plane worked until then. Run
+// works only once per process, because Cluster API keeps feature gates and metrics in global variables.
 func Run(ctx context.Context, opts Options) (err error) {
 	if err := opts.complete(); err != nil {
 		return err
@@ -87,7 +88,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 
 	if err := p.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // ended while it started: that is what was asked for
+			return nil // stopped while starting, as requested
 		}
 		return fmt.Errorf("starting the plane: %w", err)
 	}
@@ -103,7 +104,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	}
 }
 
-// start starts everything and returns when all of it works.
+// start starts everything and returns once all of it works.
 func (p *plane) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opts.StartTimeout,
 		fmt.Errorf("it was not ready within %s; see the logs in %s", p.opts.StartTimeout, p.Logs))
@@ -118,7 +119,7 @@ func (p *plane) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Both at the same time: the API server needs longer to come to the point where it asks etcd than etcd to answer.
+	// Start both at once: the API server takes longer to reach the point where it calls etcd than etcd takes to answer.
 	etcd := p.keep(progress.PhaseEtcd, p.etcd())
 	apiServer := p.keep(progress.PhaseAPIServer, p.apiServer())
 	if err := p.wait(ctx, etcd, apiServer); err != nil {
@@ -152,7 +153,7 @@ func (p *plane) start(ctx context.Context) error {
 	return p.seed(ctx, manager)
 }
 
-// keys makes certificates and kubeconfigs and chooses ports.
+// keys creates certificates and kubeconfigs and chooses ports.
 func (p *plane) keys() (err error) {
 	end := p.progress.Phase(progress.PhaseKeys)
 	if p.PKI, err = pki.Ensure(p.folder(), p.opts.Hosts); err != nil {
@@ -177,11 +178,11 @@ func (p *plane) keys() (err error) {
 	})
 }
 
-// definitions are all objects that make a management cluster of an API server.
+// definitions are all objects that turn an API server into a management cluster.
 type definitions struct {
-	// crds come first; inventory needs them.
+	// crds come first, because inventory needs them.
 	crds, others, inventory []manifests.Object
-	// embedded are the Deployments of providers that are built in, a part of the inventory.
+	// embedded are the Deployments of built-in providers, a part of the inventory.
 	embedded []manifests.Object
 }
 
@@ -255,7 +256,7 @@ func (p *plane) define(ctx context.Context, d definitions) error {
 	return nil
 }
 
-// reportEmbedded writes whether the built-in providers work to their Deployments.
+// reportEmbedded writes to the Deployments of the built-in providers whether these work.
 func (p *plane) reportEmbedded(ctx context.Context, d definitions, works bool) error {
 	c, err := client.New(restConfig(p.Info, p.PKI.Admin), client.Options{})
 	if err != nil {
@@ -270,7 +271,7 @@ func (p *plane) reportEmbedded(ctx context.Context, d definitions, works bool) e
 	return nil
 }
 
-// running is a manager that was started.
+// running is a started manager.
 type running struct {
 	*controllers.Controllers
 	ready <-chan struct{}
@@ -279,7 +280,7 @@ type running struct {
 // manager sets up all controllers and starts them.
 func (p *plane) manager(ctx context.Context) (*running, error) {
 	end := p.progress.Phase(progress.PhaseManager)
-	// Not the context of the start: what is made here lives on. It ends with the process.
+	// Don't use the start's context: what is created here outlives the start, and ends with the process.
 	c, err := controllers.New(context.WithoutCancel(ctx), controllers.Options{
 		Config:             restConfig(p.Info, p.PKI.Manager),
 		WebhookHost:        "127.0.0.1",
@@ -330,7 +331,7 @@ func (p *plane) seed(ctx context.Context, manager *running) error {
 	return nil
 }
 
-// wait returns when all channels are closed, and an error if a part fails or ctx ends before.
+// wait returns nil when all channels are closed, or an error if a part fails or ctx ends first.
 func (p *plane) wait(ctx context.Context, channels ...<-chan struct{}) error {
 	for _, c := range channels {
 		select {
@@ -344,8 +345,8 @@ func (p *plane) wait(ctx context.Context, channels ...<-chan struct{}) error {
 	return nil
 }
 
-// keep starts a child, keeps it, and records the phase of its start. The channel is closed when the child is ready for
-// the first time.
+// keep starts a child, keeps it running, and records the phase of its start. It closes the channel when the child is
+// ready for the first time.
 func (p *plane) keep(phase string, child process.Process) <-chan struct{} {
 	ready := make(chan struct{})
 	end := p.progress.Phase(phase)

@@ -13,10 +13,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// portsFile remembers the ports that were chosen.
+// portsFile stores the chosen ports.
 const portsFile = "ports.json"
 
-// ReadPorts returns the ports that the plane in a folder uses, or used last.
+// ReadPorts returns the ports that the plane in a directory uses, or last used.
 func ReadPorts(dir string) (ports Ports, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, portsFile))
 	if err == nil {
@@ -28,13 +28,13 @@ func ReadPorts(dir string) (ports Ports, err error) {
 	return ports, nil
 }
 
-// choosePorts returns ports without zeros: given ones as they are, others as the last time if they are free, or new
-// ones. A given port that somebody else listens at is an error that names it.
+// choosePorts replaces the zeros in want: with the port of the last time if it is still free, or else with a new one.
+// If somebody else listens on a given port, the error names it.
 func choosePorts(dir, bind string, want Ports) (Ports, error) {
 	var last Ports
 	path := filepath.Join(dir, portsFile)
 	if data, err := os.ReadFile(path); err == nil {
-		_ = json.Unmarshal(data, &last) // broken: choose again
+		_ = json.Unmarshal(data, &last) // damaged: choose again
 	}
 	ports := want
 	taken := map[int]bool{}
@@ -79,7 +79,7 @@ func choosePorts(dir, bind string, want Ports) (Ports, error) {
 	return ports, nil
 }
 
-// free returns port if nobody listens at it; port 0 finds one.
+// free returns port if nobody listens on it; port 0 finds a free one.
 func free(bind string, port int) (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(bind, strconv.Itoa(port)))
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// renewalPause is the time between two looks at the certificates. Not until the next one ends: a machine may sleep.
+	// renewalPause is the time between two checks of the certificates. It does not depend on when the next one expires,
+	// because a machine may sleep.
 	renewalPause = time.Minute
-	// authorityNotice is how long before the end of an authority the plane warns.
+	// authorityNotice is how long before an authority expires the plane warns.
 	authorityNotice = 365 * 24 * time.Hour
 )
 
@@ -29,13 +30,13 @@ const (
 	aboutAuthority    = "authority"
 )
 
-// folder is where certificates are kept.
+// folder returns the directory of the certificates.
 func (p *plane) folder() pki.Folder {
 	return pki.Folder{Path: filepath.Join(p.Dir, pkiDir), Lifetime: p.opts.LeafLifetime}
 }
 
-// renew renews certificates that near their end, until ctx ends. Everybody who uses one reads its files again: the API
-// server and clients made by client-go when these change, etcd, the webhooks and the extension at each connection.
+// renew renews certificates before they expire, until ctx ends. All users of a certificate read its files again: the
+// API server and client-go clients when the files change; etcd, the webhooks and the extension at each connection.
 func (p *plane) renew(ctx context.Context) error {
 	pause := renewalPause
 	if p.opts.LeafLifetime > 0 {
@@ -57,7 +58,7 @@ func (p *plane) renew(ctx context.Context) error {
 	}
 }
 
-// renewOnce renews what nears its end and returns all certificates, those of before if it fails.
+// renewOnce renews what nears its expiry and returns all certificates, or those in before if it fails.
 func (p *plane) renewOnce(folder pki.Folder, before *pki.Plane) (*pki.Plane, error) {
 	now, err := pki.Ensure(folder, p.opts.Hosts)
 	if err != nil {
@@ -76,12 +77,12 @@ func (p *plane) renewOnce(folder pki.Folder, before *pki.Plane) (*pki.Plane, err
 	return now, nil
 }
 
-// warnOfEnds records when certificates end, and warns of what nobody will renew in time. failure is why they could not
-// be renewed.
+// warnOfEnds records when certificates expire, and warns of those that nothing will renew in time. failure says why
+// they could not be renewed.
 func (p *plane) warnOfEnds(keys *pki.Plane, failure error) {
 	leaf, authority := keys.Ends()
 	if state := p.progress.State(); !state.CertificatesEnd.Equal(leaf) || !state.AuthorityEnds.Equal(authority) {
-		_ = p.progress.Update(func(s *progress.State) { // a full disk must not end the plane
+		_ = p.progress.Update(func(s *progress.State) { // a full disk must not stop the plane
 			s.CertificatesEnd, s.AuthorityEnds = leaf.UTC(), authority.UTC()
 		})
 	}
@@ -89,7 +90,7 @@ func (p *plane) warnOfEnds(keys *pki.Plane, failure error) {
 	p.progress.Warn(aboutAuthority, authorityWarning(authority, time.Now(), filepath.Join(p.Dir, pkiDir)))
 }
 
-// certificateWarning returns what to say of certificates that could not be renewed. Pure.
+// certificateWarning returns the warning about certificates that could not be renewed. Pure.
 func certificateWarning(end time.Time, failure error) string {
 	if failure == nil {
 		return ""
@@ -98,7 +99,7 @@ func certificateWarning(end time.Time, failure error) string {
 		failure)
 }
 
-// authorityWarning returns what to say of an authority that nears its end. Pure.
+// authorityWarning returns the warning about an authority that nears its expiry. Pure.
 func authorityWarning(end, now time.Time, folder string) string {
 	if now.Add(authorityNotice).Before(end) {
 		return ""
@@ -108,8 +109,8 @@ func authorityWarning(end, now time.Time, folder string) string {
 		"kubeconfigs of the plane made before do not work any more", end.Format(time.DateOnly), folder)
 }
 
-// rereadSoon makes clients in this process notice renewed certificates of a short life in time. They look every five
-// minutes otherwise.
+// rereadSoon makes clients in this process notice renewed short-lived certificates in time. By default they check every
+// five minutes.
 func rereadSoon(lifetime time.Duration) {
 	if lifetime > 0 {
 		transport.CertCallbackRefreshDuration = min(transport.CertCallbackRefreshDuration, lifetime/30)

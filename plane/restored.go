@@ -21,10 +21,10 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// restoredFile marks a plane that was made of a backup and has not started since.
+// restoredFile marks a plane that was restored from a backup and has not started since.
 const restoredFile = "restored"
 
-// MarkRestored marks the plane in a directory as made of a backup: its hosts may have lived on since.
+// MarkRestored marks the plane in a directory as restored from a backup: its hosts may have continued since the backup.
 func MarkRestored(dir string) error {
 	file, err := os.OpenFile(filepath.Join(dir, restoredFile), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -33,8 +33,8 @@ func MarkRestored(dir string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// afterRestore makes a plane that was restored forget what its hosts may have outlived, before any controller works. A
-// start that is killed does it again.
+// afterRestore makes a restored plane forget what may be outdated about its hosts, before any controller runs. If the
+// start is killed, the next start repeats it.
 func afterRestore(ctx context.Context, dir string, connect func() (client.Client, error)) error {
 	mark := filepath.Join(dir, restoredFile)
 	if _, err := os.Lstat(mark); errors.Is(err, fs.ErrNotExist) {
@@ -59,9 +59,9 @@ func connectTo(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// forgetOutlived removes what agents of owned hosts have reported: no host counts as free before its agent has said to
-// this plane what it carries. And it has machines without a host made anew: one may have got a host after the backup,
-// and would get a second one now.
+// forgetOutlived deletes what agents of owned hosts have reported, so that no host counts as free before its agent has
+// told this plane what it carries. It also replaces machines without a host: such a machine may have claimed a host
+// after the backup, and would now claim a second one.
 func forgetOutlived(ctx context.Context, c client.Client) error {
 	hosts := &infrav1.CapstanHostList{}
 	if err := c.List(ctx, hosts); err != nil {
@@ -99,7 +99,7 @@ func forgetOutlived(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// replaceMachine deletes the Machine of a CapstanMachine, or that itself if it has none.
+// replaceMachine deletes the Machine of a CapstanMachine, or the CapstanMachine itself if it has none.
 func replaceMachine(ctx context.Context, c client.Client, m *infrav1.CapstanMachine) error {
 	var doomed client.Object = m
 	owner, err := util.GetOwnerMachine(ctx, c, m.ObjectMeta)

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/store"
 )
 
-// Points of the rewriting of Secrets, in their order. A plane that is killed at any of them goes on at its next start.
+// Points during the rewriting of Secrets, in order. If a plane is killed at any of them, its next start continues.
 const (
 	pointKeyMade     = "key-made"
 	pointSomeWritten = "some-written"
@@ -30,7 +30,7 @@ const (
 	pointReplaced    = "replaced"
 )
 
-// PointSealed is reached at each start, when everything in etcd is encrypted with one key.
+// PointSealed is reached at each start, once everything in etcd is encrypted with one key.
 const PointSealed = "sealed"
 
 // Points are all other points that Options.Reached is called with.
@@ -39,9 +39,9 @@ var Points = []string{
 	pointRestored, pointMovedAway, pointReplaced,
 }
 
-// secrets makes the key that encrypts Secrets, and sees that nothing in etcd is encrypted with another one, or not at
-// all. Only a plane of an earlier version and a rotation of the key have something to rewrite; that needs an etcd, but
-// no API server.
+// secrets creates the key that encrypts Secrets, and makes sure that nothing in etcd is unencrypted or encrypted with
+// another key. Only data of an earlier version or a rotation of the key requires rewriting; that needs a running etcd,
+// but no API server.
 func (p *plane) secrets(ctx context.Context) error {
 	data := store.Data(filepath.Join(p.Dir, etcdDir))
 	if err := data.Settle(); err != nil {
@@ -75,14 +75,14 @@ func (p *plane) secrets(ctx context.Context) error {
 	return p.progress.Update(func(s *progress.State) { s.SecretsKey = ring.Keys[0].Name })
 }
 
-// rewrite encrypts everything with the first key of the ring, and replaces the files of etcd by new ones: the old ones
-// hold, in their logs and free pages, what was there before.
+// rewrite encrypts everything with the first key of the ring, and replaces the files of etcd, because the old ones
+// still contain the earlier data in their logs and free pages.
 func (p *plane) rewrite(ctx context.Context, ring *seal.Ring, data store.Data) error {
 	end := p.progress.Phase(progress.PhaseSecrets)
 	var changed int
 	var unclean error
 	if err := p.withEtcd(ctx, func(ctx context.Context, etcd *store.Store) (err error) {
-		if usage, err := etcd.Usage(ctx); err == nil && usage.Full { // else it refuses to be rewritten
+		if usage, err := etcd.Usage(ctx); err == nil && usage.Full { // a full etcd rejects the rewrite
 			if err := p.shrink(ctx, etcd); err != nil {
 				return err
 			}
@@ -107,7 +107,7 @@ func (p *plane) rewrite(ctx context.Context, ring *seal.Ring, data store.Data) e
 		return context.Cause(ctx)
 	}
 	if unclean != nil {
-		// All is encrypted, and the plane can work. A full disk, for example, must not keep it from that.
+		// Everything is encrypted, so the plane can work. For example, a full disk must not prevent that.
 		klog.Background().Error(unclean, "Files of etcd still hold what was there before Secrets were encrypted; "+
 			"the next start of the plane tries again to replace them")
 		end(fmt.Sprintf("%d values encrypted, etcd's files not replaced", changed))
@@ -120,7 +120,7 @@ func (p *plane) rewrite(ctx context.Context, ring *seal.Ring, data store.Data) e
 	return nil
 }
 
-// saveClean saves a snapshot of etcd that holds nothing but the present values.
+// saveClean saves a snapshot of etcd that contains only the current values.
 func (p *plane) saveClean(ctx context.Context, etcd *store.Store, data store.Data) error {
 	if err := etcd.Compact(ctx); err != nil {
 		return err
@@ -137,14 +137,14 @@ func (p *plane) saveClean(ctx context.Context, etcd *store.Store, data store.Dat
 	return nil
 }
 
-// replaceData makes etcd's data anew from the snapshot. Etcd does not run.
+// replaceData recreates etcd's data from the snapshot. Etcd must not be running.
 func (p *plane) replaceData(ctx context.Context, data store.Data) error {
 	peer := "https://" + loopback(p.Ports.EtcdPeer)
 	err := p.child("etcdutl", "etcdutl", "snapshot", "restore", data.Snapshot(),
 		"--data-dir", data.New(), "--name", EtcdMember, "--initial-cluster", EtcdMember+"="+peer,
 		"--initial-advertise-peer-urls", peer).Run(ctx, nil)
 	var exit *process.ExitError
-	if !errors.As(err, &exit) || exit.Err != nil { // one that is through has ended by itself, with status 0
+	if !errors.As(err, &exit) || exit.Err != nil { // a complete run exits by itself, with status 0
 		return fmt.Errorf("making etcd's files anew: %w", errors.Join(err, ctx.Err()))
 	}
 	p.opts.Reached(pointRestored)

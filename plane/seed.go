@@ -24,9 +24,8 @@ import (
 	"github.com/capstan-dev/capstan/plane/manifests"
 )
 
-// seed applies the objects in documents and returns how many were written. An object that was applied with the same
-// content before is left as it is, so what a user changed in it stays until a new version of Capstan brings another
-// one.
+// seed applies the objects in documents and returns how many it wrote. It leaves an object alone if it has applied the
+// same content before, so a user's changes stay until a new version of Capstan brings different content.
 func seed(ctx context.Context, c client.Client, documents [][]byte) (written int, err error) {
 	objects, err := parseSeed(documents)
 	if err != nil {
@@ -44,8 +43,8 @@ func seed(ctx context.Context, c client.Client, documents [][]byte) (written int
 	return written, nil
 }
 
-// seedOne applies one object. Webhooks and definitions may need a moment: what fails for a reason that passes is tried
-// again until ctx ends.
+// seedOne applies one object. It retries temporary errors until ctx ends, because webhooks and definitions may need a
+// moment.
 func seedOne(ctx context.Context, c client.Client, object *unstructured.Unstructured) (wrote bool, err error) {
 	namespaced, err := c.IsObjectNamespaced(object)
 	if err != nil {
@@ -95,7 +94,7 @@ func applySeed(ctx context.Context, c client.Client, object *unstructured.Unstru
 		client.ForceOwnership)
 }
 
-// parseSeed reads YAML documents.
+// parseSeed parses YAML documents.
 func parseSeed(documents [][]byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, text := range documents {

@@ -8,11 +8,11 @@ import (
 	"fmt"
 )
 
-// stack runs parts that depend on those started before them. It ends them in the opposite order, each only when the
-// ones above it are gone.
+// stack runs parts that depend on those started before them. It stops them in the opposite order, each only once the
+// parts above it are gone.
 type stack struct {
 	parts []part
-	// failed gets the first part that ended although nobody asked it to.
+	// failed receives the error of the first part that stopped without being asked to.
 	failed chan error
 }
 
@@ -24,8 +24,8 @@ type part struct {
 
 func newStack() *stack { return &stack{failed: make(chan error, 1)} }
 
-// start runs a part until it ends by itself or the stack is ended. The part's context is not that of its starter: it
-// outlives it, until its turn to end comes.
+// start runs a part until it stops by itself or the stack stops it. The part's context is independent of its starter's,
+// so the part keeps running until its turn to stop.
 func (s *stack) start(name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := part{name: name, cancel: cancel, done: make(chan error, 1)}
@@ -41,13 +41,13 @@ func (s *stack) start(name string, run func(context.Context) error) {
 			case s.failed <- fmt.Errorf("%s: %w", name, failure):
 			default:
 			}
-			err = nil // told already
+			err = nil // already reported
 		}
 		p.done <- err
 	}()
 }
 
-// end ends all parts, the last first, and returns what went wrong meanwhile.
+// end stops all parts, last first, and returns the errors of parts that failed meanwhile.
 func (s *stack) end() error {
 	var errs []error
 	for i := len(s.parts) - 1; i >= 0; i-- {

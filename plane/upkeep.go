@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// upkeepPause is the time between two looks at etcd's size.
+	// upkeepPause is the time between two checks of etcd's size.
 	upkeepPause = 2 * time.Second
-	// aboutEtcd is the subject of warnings about its size.
+	// aboutEtcd is the subject of warnings about etcd's size.
 	aboutEtcd = "etcd"
 )
 
-// upkeep keeps etcd below its quota until ctx ends. The API server forgets old values every five minutes; somebody who
-// writes without end fills etcd in less. What can't be helped is said before etcd is full, and when it is.
+// upkeep keeps etcd below its quota until ctx ends. The API server discards old values every five minutes, but somebody
+// who writes without pause fills etcd faster. If upkeep can't help, it warns when etcd is nearly full and when it is
+// full.
 func (p *plane) upkeep(ctx context.Context) error {
 	etcd, err := store.Open("https://"+loopback(p.Ports.Etcd), p.PKI.EtcdCA, p.PKI.EtcdClient)
 	if err != nil {
@@ -42,14 +43,14 @@ func (p *plane) upkeep(ctx context.Context) error {
 	}
 }
 
-// shrink makes room in an etcd that is full.
+// shrink makes space in a full etcd.
 func (p *plane) shrink(ctx context.Context, etcd *store.Store) error {
 	keeper := keeper{etcd: etcd}
 	_, err := keeper.look(ctx)
 	return err
 }
 
-// sizable is etcd, as far as its upkeep needs it.
+// sizable is the part of etcd that its upkeep needs.
 type sizable interface {
 	Usage(context.Context) (store.Usage, error)
 	Compact(context.Context) error
@@ -64,7 +65,7 @@ type keeper struct {
 	inUse int64
 }
 
-// look does what the size of etcd asks for, and returns the size in the end.
+// look does what the size of etcd requires, and returns the resulting usage.
 func (k *keeper) look(ctx context.Context) (store.Usage, error) {
 	usage, err := k.etcd.Usage(ctx)
 	if err != nil {

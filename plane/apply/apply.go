@@ -1,5 +1,5 @@
-// Package apply brings the plane's own objects into its API server, and leaves alone what is there already: each object
-// carries a hash of its content, so a warm start reads some lists of names and writes nothing.
+// Package apply writes the plane's own objects to its API server and leaves up-to-date ones alone. Each object carries
+// a hash of its content, so a warm start reads some lists of names and writes nothing.
 package apply
 
 import (
@@ -22,17 +22,17 @@ import (
 	"github.com/capstan-dev/capstan/plane/manifests"
 )
 
-// FieldManager is the name that the plane's objects are written under.
+// FieldManager is the field manager of the plane's objects.
 const FieldManager = "capstan-plane"
 
-// parallel is how many requests are under way at the same time.
+// parallel is the maximum number of concurrent requests.
 const parallel = 4
 
-// Client writes objects as they are, without decoding them. Its requests have no retries of their own: an API server
-// that starts asks to come again in five seconds, and is ready in one.
+// Client writes objects as they are, without decoding them. Its requests are not retried by client-go, because a
+// starting API server asks clients to wait five seconds but is ready in one.
 type Client struct{ rest *rest.RESTClient }
 
-// New returns a client for the API server that config reaches.
+// New returns a client for the API server in config.
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -44,8 +44,8 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{rest: client}, nil
 }
 
-// Ensure makes the API server have the objects and returns how many were written. What fails for a reason that passes
-// is tried again until ctx ends. Labels and annotations that others have set are kept.
+// Ensure makes sure that the API server has the objects, and returns how many it wrote. It retries temporary errors
+// until ctx ends. It keeps labels and annotations that others have set.
 func (c *Client) Ensure(ctx context.Context, objects []manifests.Object) (written int, err error) {
 	have, err := c.hashes(ctx, objects)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Client) Ensure(ctx context.Context, objects []manifests.Object) (writte
 
 func key(collection, name string) string { return collection + "/" + name }
 
-// hashes returns the hash annotation of all objects in the collections of objects.
+// hashes returns the hash annotations of all existing objects in the same collections.
 func (c *Client) hashes(ctx context.Context, objects []manifests.Object) (map[string]string, error) {
 	have := map[string]string{}
 	listed := map[string]bool{}
@@ -113,15 +113,14 @@ func (c *Client) ensure(ctx context.Context, object manifests.Object, exists boo
 		return err
 	}
 	path := key(object.Collection, object.Name)
-	// A patch, also for a new object: the API server holds back the creation of objects whose type is younger than two
-	// seconds.
+	// Patch even a new object: the API server delays the creation of objects whose type is younger than two seconds.
 	write := func() error {
 		return c.rest.Patch(types.ApplyPatchType).MaxRetries(0).AbsPath(path).
 			Param("fieldManager", FieldManager).Param("force", "true").Body(body).Do(ctx).Error()
 	}
 	err = write()
 	if exists && object.Kind == "ClusterRoleBinding" && apierrors.IsInvalid(err) {
-		// The role of a binding can't be changed: one that an older version made for another role goes first.
+		// The role of a binding is immutable: if an older version bound another role, delete that binding first.
 		if err := c.rest.Delete().MaxRetries(0).AbsPath(path).Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting the one with another role: %w", err)
 		}
@@ -130,8 +129,7 @@ func (c *Client) ensure(ctx context.Context, object manifests.Object, exists boo
 	return err
 }
 
-// ensureCRD writes a definition: as a new one, or over the one that exists. Applying would compare hundreds of
-// kilobytes field by field.
+// ensureCRD creates or overwrites a definition. Applying it would compare hundreds of kilobytes field by field.
 func (c *Client) ensureCRD(ctx context.Context, object manifests.Object, exists bool) error {
 	if !exists {
 		body, err := stamp(object, nil)
@@ -161,8 +159,8 @@ func (c *Client) ensureCRD(ctx context.Context, object manifests.Object, exists 
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 }
 
-// stamp returns the object with its hash. If there is an old one, its version and the labels and annotations that
-// others set are taken over.
+// stamp returns the object with its hash. If old is not nil, it adopts old's version, and the labels and annotations
+// that others have set.
 func stamp(object manifests.Object, old *metav1.ObjectMeta) ([]byte, error) {
 	var raw map[string]json.RawMessage
 	var metadata map[string]any
@@ -175,7 +173,7 @@ func stamp(object manifests.Object, old *metav1.ObjectMeta) ([]byte, error) {
 		keep(labels, old.Labels)
 		keep(annotations, old.Annotations)
 	} else if object.IsCRD() {
-		// A new definition has no objects in an older version: the controller that would look for them need not.
+		// A new definition has no objects in an older version, so the controller that looks for them can skip it.
 		annotations[clusterv1.CRDMigrationObservedGenerationAnnotation] = "1"
 	}
 	annotations[manifests.HashAnnotation] = object.Hash()
@@ -187,7 +185,7 @@ func stamp(object manifests.Object, old *metav1.ObjectMeta) ([]byte, error) {
 	return json.Marshal(raw)
 }
 
-// child returns the map at key of parent, which it makes if there is none.
+// child returns the map at key of parent, and creates it if missing.
 func child(parent map[string]any, key string) map[string]any {
 	m, _ := parent[key].(map[string]any)
 	if m == nil {
@@ -197,7 +195,7 @@ func child(parent map[string]any, key string) map[string]any {
 	return m
 }
 
-// keep copies what is in old and not in m.
+// keep copies the entries of old that m lacks.
 func keep(m map[string]any, old map[string]string) {
 	for k, v := range old {
 		if _, ours := m[k]; !ours {
@@ -206,8 +204,8 @@ func keep(m map[string]any, old map[string]string) {
 	}
 }
 
-// again calls do until it works, fails for good, or ctx ends, with pauses that grow to a tenth of a second: a start
-// waits for it.
+// again calls do until it succeeds, fails permanently, or ctx ends. The pauses grow only to a tenth of a second,
+// because the start of the plane waits for it.
 func again(ctx context.Context, do func(context.Context) error) error {
 	pauses := backoff.Backoff{First: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	for {
@@ -221,7 +219,7 @@ func again(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// passes reports whether an error may go away by itself: the server starts, is busy, or somebody else wrote at the same
+// passes reports whether an error may be temporary: the server is starting or busy, or somebody else wrote at the same
 // time.
 func passes(err error) bool {
 	var status apierrors.APIStatus
@@ -230,7 +228,7 @@ func passes(err error) bool {
 	}
 	switch code := status.Status().Code; code {
 	case http.StatusConflict, http.StatusTooManyRequests, http.StatusForbidden, http.StatusNotFound:
-		// Forbidden and not found: roles and definitions are being made in these seconds.
+		// Forbidden and not found: roles and definitions are just being created.
 		return true
 	default:
 		return code >= http.StatusInternalServerError

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/manifests"
 )
 
-// definition is the part of a CustomResourceDefinition that says where its objects are served.
+// definition is the part of a CustomResourceDefinition that determines where its objects are served.
 type definition struct {
 	Spec struct {
 		Group    string
@@ -28,15 +28,15 @@ type definition struct {
 }
 
 // Served waits until the API server serves all versions of the CustomResourceDefinitions among objects, and has filled
-// the caches that watches of their stored versions are answered from: a watch that comes before is sent away for a
-// second. Where objects may be stored in another version it does not wait for that: they are converted by webhooks of
-// the process that waits here.
+// the caches behind watches of their stored versions: the server rejects an earlier watch for a second. It does not
+// wait for the caches of definitions whose objects may be stored in another version, because those need conversion
+// webhooks of the process that waits here.
 func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
 	current, err := c.current(ctx)
 	if err != nil {
 		return err
 	}
-	versions := map[string][]string{} // path of group and version to plurals
+	versions := map[string][]string{} // maps the path of a group and version to plurals
 	group, gctx := errgroup.WithContext(ctx)
 	for _, object := range objects {
 		if !object.IsCRD() {
@@ -68,8 +68,8 @@ func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
 	return nil
 }
 
-// current returns the names of the definitions whose objects are all stored in the version to store them in: nothing
-// has changed since the controller that rewrites them said so.
+// current returns the names of the definitions whose objects are all stored in the current storage version: the
+// definition has not changed since the migrating controller confirmed that.
 func (c *Client) current(ctx context.Context) (map[string]bool, error) {
 	current := map[string]bool{}
 	err := again(ctx, func(ctx context.Context) error {
@@ -94,7 +94,7 @@ func (c *Client) current(ctx context.Context) (map[string]bool, error) {
 	return current, nil
 }
 
-// cached waits until a list of the collection is answered from the API server's cache.
+// cached waits until the API server can answer a list of the collection from its cache.
 func (c *Client) cached(ctx context.Context, collection string) error {
 	err := again(ctx, func(ctx context.Context) error {
 		return c.rest.Get().MaxRetries(0).AbsPath(collection).Param("resourceVersion", "0").Param("limit", "1").
@@ -106,7 +106,7 @@ func (c *Client) cached(ctx context.Context, collection string) error {
 	return nil
 }
 
-// discovered waits until the group and version at path lists all plurals.
+// discovered waits until discovery of the group and version at path lists all plurals.
 func (c *Client) discovered(ctx context.Context, path string, plurals []string) error {
 	err := again(ctx, func(ctx context.Context) error {
 		data, err := c.rest.Get().MaxRetries(0).AbsPath(path).DoRaw(ctx)
@@ -130,8 +130,8 @@ func (c *Client) discovered(ctx context.Context, path string, plurals []string) 
 	return nil
 }
 
-// Allowed waits until the API server lets this client find out what it serves: the roles that the client has were
-// written just now, and the authorizer may not have seen them.
+// Allowed waits until the API server lets this client use discovery. The client's roles were only just written, and the
+// authorizer may not have seen them yet.
 func (c *Client) Allowed(ctx context.Context) error {
 	err := again(ctx, func(ctx context.Context) error {
 		return c.rest.Get().MaxRetries(0).AbsPath("/apis").Do(ctx).Error()

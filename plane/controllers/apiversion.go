@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// contracts are the contract versions that Cluster API v1.14 understands, the best first.
+// contracts are the contract versions that Cluster API v1.14 understands, best first.
 var contracts = []string{"v1beta2", "v1beta1"}
 
 // apiVersions finds the API version of a kind from the contract labels of its CustomResourceDefinition. Conversion
-// needs it: references say the version in v1beta1, and do not in v1beta2.
+// needs it, because references contain a version in v1beta1 but not in v1beta2.
 type apiVersions struct{ reader client.Reader }
 
 // latest returns the group and version that serves the highest contract.
@@ -38,8 +38,7 @@ func (a apiVersions) latest(ctx context.Context, gk schema.GroupKind) (string, e
 	return schema.GroupVersion{Group: gk.Group, Version: v}.String(), nil
 }
 
-// pickVersion returns the highest API version that serves the highest contract, as the labels of a definition say, or
-// "".
+// pickVersion returns the highest API version for the highest contract, according to the labels of a definition, or "".
 func pickVersion(labels map[string]string) string {
 	for _, c := range contracts {
 		if versions := labels[clusterv1.GroupVersion.Group+"/"+c]; versions != "" {

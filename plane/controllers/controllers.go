@@ -1,9 +1,9 @@
 // Package controllers runs all of Cluster API in one manager: the reconcilers and webhooks of its core, kubeadm
-// bootstrap and kubeadm control plane providers, beside those that the caller adds, over one cache, one webhook server
-// and one set of connections to workload clusters.
+// bootstrap and kubeadm control plane providers, and those that the caller adds. They share one cache, one webhook
+// server and one set of connections to workload clusters.
 //
-// Upstream runs them as three managers. What must be made once here, although upstream makes it in each, is said where
-// it is made.
+// Upstream runs them as three managers. Comments in the code mark what must be created only once here although each of
+// upstream's managers creates its own.
 package controllers
 
 import (
@@ -40,10 +40,10 @@ import (
 	"github.com/capstan-dev/capstan/plane/readyourwrites"
 )
 
-// name is what the caches and user agents of this process are called.
+// name identifies this process in the names of caches and in user agents.
 const name = "capstan-plane"
 
-// Limits that upstream sets for many clusters on a shared management cluster, set for one machine here.
+// Limits that upstream sizes for many clusters on a shared management cluster, sized for one machine here.
 const (
 	syncPeriod       = 10 * time.Minute
 	cacheSyncTimeout = 2 * time.Minute
@@ -52,55 +52,55 @@ const (
 	burst            = 400
 )
 
-// Options say what to run.
+// Options configure the Controllers.
 type Options struct {
-	// Config reaches the API server. Required.
+	// Config connects to the API server. Required.
 	Config *rest.Config
 	// WebhookHost and WebhookPort are where the webhooks are served. Required.
 	WebhookHost string
 	WebhookPort int
-	// WebhookCertificate returns what the webhook server shows; it is called for each connection. Required.
+	// WebhookCertificate returns the serving certificate of the webhooks; it is called for each connection. Required.
 	WebhookCertificate func() (*tls.Certificate, error)
-	// MetricsAddress is where metrics are served, as host:port. Empty serves none.
+	// MetricsAddress is where metrics are served, as host:port. Empty: nowhere.
 	MetricsAddress string
-	// Concurrency is how many objects of one kind are reconciled at the same time; default 10.
+	// Concurrency is how many objects of a kind are reconciled concurrently; default 10.
 	Concurrency int
-	// ConnectRetry is the pause before a workload cluster that could not be reached is tried again; default 1 s.
-	// Upstream's 30 s would be the longest single delay of a cluster's creation, because the first try always comes before
-	// the API server answers.
+	// ConnectRetry is the pause between attempts to reach a workload cluster; default 1 s. Upstream's 30 s would be the
+	// longest single delay in creating a cluster, because the first attempt always comes before the API server answers.
 	ConnectRetry time.Duration
 	// Scheme adds types to the scheme.
 	Scheme []func(*runtime.Scheme) error
-	// RuntimeClient makes the client by which reconcilers call runtime extensions. Required.
+	// RuntimeClient creates the client with which reconcilers call runtime extensions. Required.
 	RuntimeClient func(ctx context.Context, mgr ctrl.Manager) (runtimeclient.Client, error)
 	// Setup adds controllers and webhooks to the manager, after upstream's.
 	Setup []Setup
-	// Gates are all feature gates of Cluster API, as [gates.Set.With] returns them. Default: those of [gates.Plane].
+	// Gates are all feature gates of Cluster API, as returned by [gates.Set.With]. Default: those of [gates.Plane].
 	Gates gates.Set
 }
 
-// Deps are what controllers share.
+// Deps are shared by all controllers.
 type Deps struct {
 	// ClusterCache holds the connections to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// SecretReader reads Secrets of clusters (those with the cluster name label) from the cache. Only Secrets of a known
-	// purpose, such as NAME-kubeconfig and NAME-ca, have their data.
+	// SecretReader reads Secrets of clusters (those with the cluster name label) from the cache. The cache keeps the
+	// data only of Secrets with a known purpose, such as NAME-kubeconfig and NAME-ca.
 	SecretReader client.Client
-	// RuntimeClient calls runtime extensions. It is nil while the feature gate RuntimeSDK is closed.
+	// RuntimeClient calls runtime extensions. It is nil if the feature gate RuntimeSDK is off.
 	RuntimeClient runtimeclient.Client
 }
 
 // Setup adds controllers or webhooks to a manager.
 type Setup func(ctx context.Context, mgr ctrl.Manager, deps Deps) error
 
-// Controllers is a manager that is set up and was not started yet.
+// Controllers is a manager that is set up but not started.
 type Controllers struct {
 	manager ctrl.Manager
 	guard   *readyourwrites.Guard
 }
 
-// New sets everything up. The API server must serve the CustomResourceDefinitions already, for the indexes need them.
-// It works once in a process: upstream keeps feature gates, metrics and the names of caches in global variables.
+// New sets everything up. The API server must already serve the CustomResourceDefinitions, because the indexes need
+// them. New works only once per process, because upstream keeps feature gates, metrics and cache names in global
+// variables.
 func New(ctx context.Context, opts Options) (*Controllers, error) {
 	if opts.Concurrency <= 0 {
 		opts.Concurrency = 10
@@ -151,8 +151,8 @@ func New(ctx context.Context, opts Options) (*Controllers, error) {
 	return &Controllers{manager: mgr, guard: guard}, nil
 }
 
-// Run runs the manager until ctx ends. ready (may be nil) is called once the webhooks answer, the caches are filled and
-// the controllers work.
+// Run runs the manager until ctx ends. It calls ready, which may be nil, once the webhooks answer, the caches are
+// filled and the controllers are running.
 func (c *Controllers) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,17 +172,17 @@ func (c *Controllers) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// Client returns a client that reads from the API server and not from the caches.
+// Client returns a client that reads from the API server, not from the caches.
 func (c *Controllers) Client() (client.Client, error) {
 	return client.New(c.manager.GetConfig(), client.Options{
 		HTTPClient: c.manager.GetHTTPClient(), Scheme: c.manager.GetScheme(), Mapper: c.manager.GetRESTMapper(),
 	})
 }
 
-// LateWrites returns how many writes were not seen by the caches in time; see package readyourwrites.
+// LateWrites returns the number of writes that the caches did not see in time; see package readyourwrites.
 func (c *Controllers) LateWrites() int { return c.guard.Late() }
 
-// wait returns true once everything works, and false if ctx ended before.
+// wait returns true once everything works, or false if ctx ends first.
 func (c *Controllers) wait(ctx context.Context) bool {
 	answers := c.manager.GetWebhookServer().StartedChecker()
 	for answers(nil) != nil {
@@ -193,15 +193,15 @@ func (c *Controllers) wait(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-c.manager.Elected(): // without election: when the controllers are being started
+	case <-c.manager.Elected(): // without election, closed when the controllers start
 	}
 	return c.manager.GetCache().WaitForCacheSync(ctx)
 }
 
-// newManager makes a manager whose cache fits all three of upstream's providers and whose writes are guarded.
+// newManager creates a manager whose cache suits all three of upstream's providers and whose writes are guarded.
 func newManager(scheme *runtime.Scheme, guard *readyourwrites.Guard, opts Options) (ctrl.Manager, error) {
-	// Core's cache is the one that holds everything: the other providers' drop fields that core needs. But they read the
-	// data of the Secrets that belong to clusters, of which core keeps kubeconfigs only.
+	// Use core's cache, because the other providers' caches drop fields that core needs. But they read the data of all
+	// Secrets that belong to clusters, of which core's cache keeps only kubeconfigs.
 	caches := setup.ManagerCacheOptions(scheme, name, "", syncPeriod)
 	for object, by := range caches.ByObject {
 		if _, ok := object.(*corev1.Secret); ok {
@@ -209,7 +209,7 @@ func newManager(scheme *runtime.Scheme, guard *readyourwrites.Guard, opts Option
 			caches.ByObject[object] = by
 		}
 	}
-	// Secrets are cached by label, so the guard would wait for those that the cache never sees.
+	// Secrets are cached by label, so the guard would wait for Secrets that the cache never sees.
 	caches.NewInformer = readYourWritesInformer(guard, caches)
 
 	conf := rest.CopyConfig(opts.Config)
@@ -243,7 +243,7 @@ func newManager(scheme *runtime.Scheme, guard *readyourwrites.Guard, opts Option
 	})
 }
 
-// readYourWritesInformer makes the guard see the informers of caches, but those of Secrets.
+// readYourWritesInformer shows the guard all informers of the caches except those of Secrets.
 func readYourWritesInformer(guard *readyourwrites.Guard, caches cache.Options) readyourwrites.NewInformer {
 	return guard.Informers(readyourwrites.NewInformer(caches.NewInformer), schema.GroupResource{Resource: "secrets"})
 }
@@ -261,13 +261,12 @@ func trimSecret(in any) (any, error) {
 
 const (
 	firstRetry = 5 * time.Millisecond
-	// longestRetry is how long a controller pauses at most before it tries again what has failed. The default is more than
-	// 16 minutes: when the cause of a long outage is gone, nobody wants to wait for so long, and there are few objects on
-	// a plane.
+	// longestRetry is the maximum pause of a controller before it retries. The default of over 16 minutes is too long
+	// to wait after a long outage has ended, and a plane has few objects.
 	longestRetry = 30 * time.Second
 )
 
-// options are the controller options of every controller that has no reason for others.
+// options are the controller options of every controller that needs no others.
 func (s *setter) options() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: s.concurrency,

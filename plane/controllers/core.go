@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 )
 
-// Grace periods, as upstream sets them.
+// Grace periods, as in upstream.
 const (
 	connectionGrace = 50 * time.Second
 	conditionsGrace = 5 * time.Minute
@@ -65,7 +65,7 @@ func (s *setter) core(ctx context.Context) error {
 	return nil
 }
 
-// pools adds the reconciler of MachinePools, unless their gate is closed.
+// pools adds the reconciler of MachinePools if their gate is on.
 func (s *setter) pools(ctx context.Context) error {
 	if !s.gates.On(feature.MachinePool) {
 		return nil
@@ -78,9 +78,9 @@ func (s *setter) pools(ctx context.Context) error {
 	return nil
 }
 
-// extensions adds the reconciler of ExtensionConfigs, unless their gate is closed (RC-24). It is ours instead of
-// upstream's, see docs/adr. Upstream's kubeadm control plane manager has a second, read-only one, for a registry of its
-// own; here they share one.
+// extensions adds the reconciler of ExtensionConfigs if their gate is on (rule RC-24 of the Runtime SDK contract). It
+// is ours instead of upstream's; see docs/adr. Upstream's manager of the kubeadm control plane has a second, read-only
+// one with its own registry; here they share one.
 func (s *setter) extensions(context.Context) error {
 	if !s.gates.On(feature.RuntimeSDK) {
 		return nil
@@ -93,7 +93,7 @@ func (s *setter) extensions(context.Context) error {
 	return nil
 }
 
-// topology adds the reconcilers of ClusterClasses, unless their gate is closed.
+// topology adds the reconcilers of ClusterClasses if their gate is on.
 func (s *setter) topology(ctx context.Context) error {
 	if !s.gates.On(feature.ClusterTopology) {
 		return nil

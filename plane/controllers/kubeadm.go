@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/cluster-api/controlplane/kubeadm/reconcilers/kubeadmcontrolplane"
 )
 
-// Limits of the control plane provider's calls to etcd members. Upstream waits 10 and 15 s, for members far away; here
+// Limits of the control plane provider's calls to etcd members. Upstream waits 10 and 15 s, for remote members; here
 // every second counts while a member that is gone is still listed.
 const (
 	etcdDialTimeout = 5 * time.Second
 	etcdCallTimeout = 8 * time.Second
-	// kcpTimeout is upstream's: one reconcile talks to all members in turn.
+	// kcpTimeout is the same as upstream's: one reconcile contacts all members in turn.
 	kcpTimeout = 3 * time.Minute
 )
 
@@ -30,7 +30,7 @@ func (s *setter) kubeadm(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("adding the controller of KubeadmConfig: %w", err)
 	}
-	// etcd's client says at level info what every connection does.
+	// At level info, etcd's client logs every connection.
 	logger, err := logutil.CreateDefaultZapLogger(zapcore.WarnLevel)
 	if err != nil {
 		return fmt.Errorf("making the logger of the etcd client: %w", err)

@@ -20,7 +20,7 @@ import (
 )
 
 // migrator adds the controller that rewrites stored objects after an update of the CustomResourceDefinitions. Each of
-// upstream's managers has one for its own types; there can be one of that name here, for all types.
+// upstream's managers has one for its own types; here there can be only one with that name, for all types.
 func (s *setter) migrator(ctx context.Context) error {
 	byStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
 	bySpec := crdmigrator.ByObjectConfig{}
@@ -40,7 +40,7 @@ func (s *setter) migrator(ctx context.Context) error {
 		&ipamv1.IPAddress{}:                           bySpec,
 		&ipamv1.IPAddressClaim{}:                      byStatus,
 	}
-	// A closed gate refuses to have its objects written.
+	// If a gate is off, its webhooks refuse to have its objects rewritten.
 	if s.gates.On(feature.ClusterTopology) {
 		kinds[&clusterv1.ClusterClass{}] = byStatus
 	}

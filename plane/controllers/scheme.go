@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/webhook"
 )
 
-// newScheme returns a scheme with all types that Cluster API's three providers ask for, our own, and what more adds.
+// newScheme returns a scheme with all types that Cluster API's three providers need, our own, and those that more adds.
 func newScheme(more []func(*runtime.Scheme) error) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	all := append([]func(*runtime.Scheme) error{

@@ -12,9 +12,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/kubeconfig"
 )
 
-// kubeconfigs reads the Secrets with which the cluster cache reaches workload clusters. The cache takes a kubeconfig as
-// it is: one with a command would have it run in this process. Whoever may write Secrets in a namespace writes them, so
-// those that ask for more than a connection are refused here.
+// kubeconfigs reads the Secrets with which the cluster cache connects to workload clusters. The cache uses a kubeconfig
+// as it is, so one that contains a command would run it in this process. Anybody who may write Secrets in a namespace
+// can write such a Secret, so Get rejects kubeconfigs that ask for more than a connection.
 type kubeconfigs struct{ client.Reader }
 
 // Get implements client.Reader.

@@ -26,21 +26,21 @@ type setter struct {
 	concurrency int
 	gates       gates.Set
 	deps        Deps
-	// waker is the cluster cache, see package wakeup.
+	// waker is the cluster cache; see package wakeup.
 	waker *wakeup.Cache
-	// secretNames watches the metadata of all Secrets, for the controllers that must see those of no cluster.
+	// secretNames watches the metadata of all Secrets, for controllers that must also see Secrets without a cluster.
 	secretNames cache.Cache
 }
 
-// shared makes what all controllers use: one connection to each workload cluster, one reader of Secrets, one runtime
-// client.
+// shared creates what all controllers share: one connection to each workload cluster, one reader of Secrets, and one
+// runtime client.
 func (s *setter) shared(ctx context.Context, opts Options) error {
 	var err error
 	if s.deps.SecretReader, err = setup.CreateSecretCachingClient(s.Manager); err != nil {
 		return fmt.Errorf("making the client that reads Secrets: %w", err)
 	}
 
-	// Core's options hold all that the others need: theirs only trim more.
+	// Core's options suit all controllers: those of the other providers only trim more.
 	connections := setup.ClusterCacheClientOptions(name, 100, 200)
 	caches := setup.ClusterCacheCacheOptions()
 	caches.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: wakeup.TrimPod}}

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 )
 
-// webhooks adds the webhooks of all three providers, and our own.
+// webhooks adds the webhooks of all three providers and our own.
 func (s *setter) webhooks(context.Context) error {
 	getter := apiVersions{reader: s.GetClient()}.latest
 	coreconversion.SetAPIVersionGetter(getter)
@@ -36,7 +36,7 @@ func (s *setter) webhooks(context.Context) error {
 		"ClusterResourceSet":        &coreadmission.ClusterResourceSet{},
 		"ClusterResourceSetBinding": &coreadmission.ClusterResourceSetBinding{},
 		"ExtensionConfig":           extensionConfigs{},
-		// Not from the cache, which would then hold all claims.
+		// Don't read from the cache, which would then hold all claims.
 		"IPAddress":                   &coreadmission.IPAddress{Client: s.GetAPIReader()},
 		"IPAddressClaim":              &coreadmission.IPAddressClaim{},
 		"KubeadmConfig":               &bootstrapadmission.KubeadmConfig{},
@@ -55,7 +55,7 @@ func (s *setter) webhooks(context.Context) error {
 	return webhook.Setup(s.Manager)
 }
 
-// extensionConfigs is upstream's webhook of ExtensionConfigs, and behind it what our client has to say.
+// extensionConfigs is upstream's webhook of ExtensionConfigs, followed by our client's own validation.
 type extensionConfigs struct{}
 
 // SetupWebhookWithManager adds the webhook to a manager.

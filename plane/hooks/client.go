@@ -20,20 +20,21 @@ import (
 
 // ClientOptions configure [NewClient].
 type ClientOptions struct {
-	// Certificate is what the client shows to the servers of extensions. Required.
+	// Certificate is the client certificate for the servers of extensions. Required.
 	Certificate pki.Pair
 	// Journal records the calls. Required.
 	Journal *record.Journal
-	// Known are the calls that the journal had when the plane started, oldest first.
+	// Known are the calls that the journal contained when the plane started, oldest first.
 	Known []record.Call
-	// Dial opens connections to servers. Default: that of the Runtime SDK.
+	// Dial opens connections to servers. Default: the Runtime SDK's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// MaxRetryAfter bounds the wait of a handler that blocks. Default: that of the Runtime SDK.
+	// MaxRetryAfter bounds the wait for a handler that blocks. Default: the Runtime SDK's.
 	MaxRetryAfter time.Duration
 }
 
-// NewClient returns the client by which a plane calls runtime extensions. Calls go to the journal. Blocks that begin
-// and end become Events of their Cluster. What an administrator lets through with [Unblock] goes through.
+// NewClient returns the client with which a plane calls runtime extensions. It records calls in the journal. It emits
+// an Event for the Cluster when a block begins or ends. It lets through what an administrator has unblocked with
+// [Unblocking].
 func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) {
 	if _, err := o.Certificate.Current(); err != nil {
 		return nil, fmt.Errorf("making the runtime client: %w", err)

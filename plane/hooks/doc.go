@@ -1,6 +1,6 @@
-// Package hooks is the side of a management plane in runtime hooks: the client by which the plane calls extensions
-// ([NewClient]), what exists and who handles it ([List], [Installed]), and the emergency exit of an administrator
+// Package hooks is a management plane's side of runtime hooks: the client with which the plane calls extensions
+// ([NewClient]), the list of hooks and their handlers ([List], [Installed]), and an administrator's emergency override
 // ([Unblocking]).
 //
-// What authors of extensions need works without a plane and is in the module runtime.
+// Everything that authors of extensions need works without a plane and is in the module runtime.
 package hooks

@@ -19,19 +19,19 @@ func Installed(ctx context.Context, c client.Reader) ([]runtimev1.ExtensionConfi
 	return list.Items, nil
 }
 
-// Hook is a hook that exists, and who handles it. Its JSON form is stable.
+// Hook is a hook and its handlers. Its JSON form is stable.
 type Hook struct {
-	// Hook is its name, Version its API version.
+	// Hook is the hook's name, Version its API version.
 	Hook    string `json:"hook"`
 	Version string `json:"version"`
-	// Blocks reports whether an extension can hold back what the hook is about.
+	// Blocks reports whether an extension can block what the hook is about.
 	Blocks bool `json:"blocks"`
-	// Since is the release that introduced it; empty if that is unknown.
+	// Since is the release that introduced the hook; empty if unknown.
 	Since string `json:"since,omitempty"`
-	// Advice says what to do if it is deprecated.
+	// Advice says what to do if the hook is deprecated.
 	Advice  string `json:"advice,omitempty"`
 	Summary string `json:"summary,omitempty"`
-	// Handlers are those of installed extensions, never nil.
+	// Handlers are the handlers of installed extensions; never nil.
 	Handlers []string `json:"handlers"`
 }
 

@@ -21,29 +21,29 @@ import (
 )
 
 const (
-	// passTimeout bounds how long [Unblocking.Wait] waits until the Cluster has gone through: it is asked about again
+	// passTimeout bounds how long [Unblocking.Wait] waits until the Cluster has passed the hook, which is called again
 	// within seconds.
 	passTimeout = time.Minute
 	// journalLag is how much later than the Cluster the journal may show that a permission was used.
 	journalLag = 3 * time.Second
 )
 
-// Unblocking lets a Cluster through a hook that handlers hold it back at, once: first [Unblocking.Find], then
+// Unblocking lets a Cluster pass, once, a hook at which handlers block it. Call [Unblocking.Find], then
 // [Unblocking.Grant], then [Unblocking.Wait].
 type Unblocking struct {
-	// Client of the management plane.
+	// Client is a client of the management plane.
 	Client client.Client
-	// Cluster as it was read.
+	// Cluster is the Cluster as it was read.
 	Cluster *clusterv1.Cluster
 	// Order is the permission. Find completes its Hook and By.
 	Order unblock.Order
-	// Calls returns the calls that were made for the Cluster, oldest first.
+	// Calls returns the calls made for the Cluster, oldest first.
 	Calls func() ([]record.Call, error)
 
-	after time.Time // of the first call that Find has found
+	after time.Time // time of the first call that Find has found
 }
 
-// Find returns what holds the Cluster back at the hook of the Order, in whatever case that is written.
+// Find returns what blocks the Cluster at the hook of the Order, whose name is not case-sensitive.
 func (u *Unblocking) Find(ctx context.Context) ([]record.Block, error) {
 	calls, err := u.Calls()
 	if err != nil {
@@ -58,11 +58,11 @@ func (u *Unblocking) Find(ctx context.Context) ([]record.Block, error) {
 	return blocks, err
 }
 
-// timeline is the advice to look at what was called.
+// timeline returns the advice to look at the calls.
 func (u *Unblocking) timeline() string { return "see: capstan hook timeline " + u.Cluster.Name }
 
-// Grant writes the permission. The Cluster's status changes all the time, so a conflict is tried again. It fails if
-// somebody changes the spec.
+// Grant writes the permission. It retries after conflicts, because the Cluster's status changes all the time, but fails
+// if somebody changes the spec.
 func (u *Unblocking) Grant(ctx context.Context) error {
 	generation := u.Cluster.Generation
 	return poll.Until(ctx, func() (bool, error) {
@@ -81,12 +81,12 @@ func (u *Unblocking) Grant(ctx context.Context) error {
 	})
 }
 
-// Wait waits until the permission was used: for a minute, and no longer than it counts. Waiting is told what is waited
-// for, again and again.
+// Wait waits until the permission is used, for at most a minute and no longer than the permission is valid. It
+// repeatedly calls waiting with what it waits for.
 func (u *Unblocking) Wait(ctx context.Context, waiting func(detail string)) error {
 	ctx, cancel := context.WithTimeout(ctx, min(passTimeout, time.Until(u.Order.Until)))
 	defer cancel()
-	var gone time.Time // when the permission was seen to be gone; the journal has the call a moment later
+	var gone time.Time // when the permission was seen to be gone; the journal shows the call a moment later
 	err := poll.Until(ctx, func() (bool, error) {
 		calls, err := u.Calls()
 		if err != nil {
@@ -120,7 +120,7 @@ func (u *Unblocking) Wait(ctx context.Context, waiting func(detail string)) erro
 	return nil
 }
 
-// notPassed says why a permission is gone that was not used. Pure.
+// notPassed returns why an unused permission is gone. Pure.
 func notPassed(calls []record.Call, order unblock.Order) error {
 	if _, err := blocksAt(record.Blocks(calls), order.Hook, order.Extension); err != nil {
 		return errors.New("it was not needed any more: nothing blocks there now")
@@ -135,7 +135,7 @@ func passedSince(calls []record.Call, hook string, after time.Time) bool {
 	})
 }
 
-// stillBlocked says who else holds the cluster back. Pure.
+// stillBlocked says who else blocks the cluster. Pure.
 func stillBlocked(calls []record.Call, order unblock.Order) string {
 	for _, b := range record.Blocks(calls) {
 		if b.Call.HookName() == order.Hook && order.Extension != "" && b.Call.Extension != order.Extension {
@@ -145,7 +145,7 @@ func stillBlocked(calls []record.Call, order unblock.Order) string {
 	return "waiting until the cluster is asked about again"
 }
 
-// blocksAt finds what blocks at a hook. Pure.
+// blocksAt returns the blocks at a hook. Pure.
 func blocksAt(all []record.Block, hook, extension string) ([]record.Block, error) {
 	if len(all) == 0 {
 		return nil, errors.New("no hook blocks it")
@@ -166,7 +166,7 @@ func blocksAt(all []record.Block, hook, extension string) ([]record.Block, error
 	return found, nil
 }
 
-// whoAmI is who gives a permission: the user that the API server knows, and the one of this machine.
+// whoAmI returns who gives a permission: the user known to the API server, and the user of this machine.
 func whoAmI(ctx context.Context, c client.Client) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {

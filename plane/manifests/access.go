@@ -15,11 +15,11 @@ import (
 //go:embed access.yaml
 var access string
 
-// Access returns the roles of the plane's processes and who has them.
+// Access returns the roles of the plane's processes, and their bindings.
 func Access() ([]Object, error) {
 	documents := strings.Split(access, "\n---\n")
 	for _, document := range strings.Split(extension.Roles, "\n---\n") {
-		// Its ServiceAccount is for a Pod; here it is a process with a certificate.
+		// The manifest's ServiceAccount is for a Pod; here the manager is a process with a certificate.
 		if strings.Contains(document, "\nkind: ClusterRole\n") {
 			documents = append(documents, document)
 		}
@@ -39,7 +39,7 @@ func Access() ([]Object, error) {
 //go:embed priority.yaml
 var priority string
 
-// Priority returns what keeps requests of hosts from taking the API server for themselves.
+// Priority returns the objects that keep requests of hosts from monopolizing the API server.
 func Priority() ([]Object, error) {
 	var objects []Object
 	for _, document := range strings.Split(priority, "\n---\n") {
@@ -52,7 +52,7 @@ func Priority() ([]Object, error) {
 	return objects, nil
 }
 
-// parse returns the object in a YAML document; group is the path of its API group.
+// parse parses the object in a YAML document; group is the path of its API group.
 func parse(document, group string) (Object, error) {
 	data, err := yaml.YAMLToJSON([]byte(document))
 	if err != nil {

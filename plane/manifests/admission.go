@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/config/admission"
 )
 
-// AdmissionPolicies returns the policies that say what hosts and tenants may write, and their bindings.
+// AdmissionPolicies returns the policies about what hosts and tenants may write, and their bindings.
 func AdmissionPolicies() ([]Object, error) {
 	documents, err := admission.Documents()
 	if err != nil {

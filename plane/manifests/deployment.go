@@ -1,11 +1,12 @@
 package manifests
 
 // EmbeddedAnnotation is on the Deployment of a provider that is built into the plane's own process: nothing runs the
-// Pods that it describes.
+// Pods that the Deployment describes.
 const EmbeddedAnnotation = "plane.capstan.dev/embedded"
 
-// Deployments returns a Deployment for each provider of the inventory, labelled as its components would be: programs
-// look there whether a provider is installed and works. It stands for the plane's process, which writes its status.
+// Deployments returns a Deployment for each provider of the inventory, with the labels of the provider's components.
+// Programs look at it to find out whether a provider is installed and works. It represents the plane's process, which
+// writes its status.
 func Deployments(ourVersion string) ([]Object, error) {
 	version, err := Version()
 	if err != nil {

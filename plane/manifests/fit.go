@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// provider says how the objects of one provider are labelled and called.
+// provider says how the objects of one provider are labelled and named.
 type provider struct {
-	// folder is the one in upstream; empty for Capstan's own.
+	// folder is the provider's directory in upstream; empty for Capstan's own.
 	folder string
-	// label is the value of the label cluster.x-k8s.io/provider, which is also the name of the inventory object. Empty for
-	// what belongs to no provider.
+	// label is the value of the label cluster.x-k8s.io/provider, which is also the name of the inventory object. It is
+	// empty for objects that belong to no provider.
 	label string
-	// prefix is set before the names of webhook configurations, which are the same in all of upstream's modules.
+	// prefix is prepended to the names of webhook configurations, which are the same in all of upstream's modules.
 	prefix string
-	// contracts are the labels by which Cluster API finds the API version that serves a contract. Upstream's kustomization
-	// sets them on the bootstrap and control plane CRDs, so the plane must; Capstan's CRDs are generated with theirs.
+	// contracts are the labels by which Cluster API finds the API version for a contract. Upstream's kustomization adds
+	// them to the bootstrap and control plane CRDs, so the plane must, too; Capstan's CRDs are generated with theirs.
 	contracts map[string]string
-	// conversion tells that every CRD of the provider is converted by webhook, also one that has a single version.
+	// conversion is set if every CRD of the provider uses a conversion webhook, even one with a single version.
 	conversion bool
 	// name, kind and namespace are those of clusterctl's inventory object.
 	name, kind, namespace string
@@ -49,12 +49,12 @@ func (p provider) labels() map[string]string {
 	}
 	return map[string]string{
 		"cluster.x-k8s.io/provider": p.label,
-		// clusterctl move finds the types to move by this one.
+		// clusterctl move finds the types to move by this label.
 		"clusterctl.cluster.x-k8s.io": "",
 	}
 }
 
-// head is the part of an object that says what it is.
+// head is the part of an object that identifies it.
 type head struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -63,8 +63,8 @@ type head struct {
 	} `json:"metadata"`
 }
 
-// fitCRD labels a CustomResourceDefinition and points its conversion to our webhooks. The schemas, nearly all of its
-// bytes, are not decoded.
+// fitCRD labels a CustomResourceDefinition and points its conversion to our webhooks. It does not decode the schemas,
+// which are nearly all of its bytes.
 func fitCRD(p provider, data []byte, webhooks Webhooks) (Object, error) {
 	var what head
 	var object, spec map[string]json.RawMessage
@@ -104,7 +104,7 @@ func fitCRD(p provider, data []byte, webhooks Webhooks) (Object, error) {
 	}, nil
 }
 
-// fitWebhooks gives a webhook configuration a name of its own and points each webhook to us instead of a Service.
+// fitWebhooks gives a webhook configuration its own name, and points each webhook to us instead of a Service.
 func fitWebhooks(p provider, data []byte, webhooks Webhooks) (Object, error) {
 	var what head
 	var object map[string]json.RawMessage

@@ -1,7 +1,7 @@
 package manifests
 
-// Inventory returns the namespaces of the providers and the objects by which clusterctl knows what is installed: the
-// three providers of Cluster API at the embedded version, and Capstan at ourVersion, such as v0.1.0.
+// Inventory returns the namespaces of the providers, and the objects that tell clusterctl what is installed: the three
+// providers of Cluster API at the embedded version, and Capstan at ourVersion, such as v0.1.0.
 func Inventory(ourVersion string) ([]Object, error) {
 	version, err := Version()
 	if err != nil {

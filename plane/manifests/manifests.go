@@ -1,7 +1,7 @@
-// Package manifests holds the objects that make an API server a Cluster API management cluster: the
-// CustomResourceDefinitions and webhook configurations of Cluster API's core, kubeadm bootstrap and kubeadm control
-// plane providers and of Capstan, fitted to a plane whose webhooks run in one process outside of the cluster, and the
-// inventory that makes clusterctl feel at home.
+// Package manifests holds the objects that turn an API server into a Cluster API management cluster: the
+// CustomResourceDefinitions and webhook configurations of Capstan and of Cluster API's core, kubeadm bootstrap and
+// kubeadm control plane providers, adapted to a plane whose webhooks run in one process outside the cluster; and the
+// inventory that clusterctl expects.
 package manifests
 
 import (
@@ -28,21 +28,22 @@ var upstream embed.FS
 // ErrMissing says that this binary was built without upstream's manifests.
 var ErrMissing = errors.New("built without manifests: run make generate and build again")
 
-// Object is one object as the API server shall have it.
+// Object is one object in the form that the API server should have it.
 type Object struct {
 	// Kind, Namespace and Name identify the object; Namespace is empty for cluster-scoped ones.
 	Kind, Namespace, Name string
-	// Collection is the API path to create the object at, Collection+"/"+Name the one to read and change it at.
+	// Collection is the API path at which to create the object; Collection+"/"+Name is the path at which to read and
+	// change it.
 	Collection string
-	// JSON is the object. It does not carry the annotation [HashAnnotation].
+	// JSON is the object, without the annotation [HashAnnotation].
 	JSON []byte
 }
 
-// HashAnnotation is set on each object that was applied; its value is [Object.Hash]. An object that has it is not
+// HashAnnotation is set on each applied object; its value is [Object.Hash]. An object that already has it is not
 // applied again.
 const HashAnnotation = "plane.capstan.dev/hash"
 
-// Hash identifies the content of the object.
+// Hash returns a hash of the object's content.
 func (o Object) Hash() string {
 	sum := sha256.Sum256(o.JSON)
 	return hex.EncodeToString(sum[:16])
@@ -53,17 +54,16 @@ func (o Object) IsCRD() bool { return o.Kind == "CustomResourceDefinition" }
 
 // Webhooks says where the webhooks of all controllers are served.
 type Webhooks struct {
-	// Address is host:port. The certificate of the server must be good for host.
+	// Address is host:port. The server's certificate must be valid for host.
 	Address string
-	// CABundle is the PEM of the authority that signed it.
+	// CABundle is the PEM of the certificate authority that signed it.
 	CABundle []byte
 }
 
-// url returns where the API server finds path.
+// url returns the URL at which the API server reaches path.
 func (w Webhooks) url(path string) string { return "https://" + w.Address + path }
 
-// Version returns the version of Cluster API that the manifests are of, such as v1.14.2. The error is [ErrMissing] or
-// nil.
+// Version returns the Cluster API version of the manifests, such as v1.14.2. The error is [ErrMissing] or nil.
 func Version() (string, error) {
 	text, err := upstream.ReadFile("upstream/version")
 	if err != nil {
@@ -72,8 +72,8 @@ func Version() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// CRDs returns all CustomResourceDefinitions: upstream's, clusterctl's inventory and Capstan's. With a contract
-// version, such as v1beta1, Capstan's are labelled for that one only; empty stands for all.
+// CRDs returns all CustomResourceDefinitions: upstream's, clusterctl's inventory and Capstan's. If contract is set,
+// such as to v1beta1, Capstan's are labelled for that contract version only; empty means all versions.
 func CRDs(webhooks Webhooks, contract string) ([]Object, error) {
 	if _, err := Version(); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func CRDs(webhooks Webhooks, contract string) ([]Object, error) {
 			}
 		}
 	}
-	// The largest first: they take longest, so that the small ones fill the gaps.
+	// The largest come first: they take longest, and small ones fill the gaps.
 	slices.SortFunc(objects, func(a, b Object) int {
 		return cmp.Or(cmp.Compare(len(b.JSON), len(a.JSON)), cmp.Compare(a.Name, b.Name))
 	})
@@ -175,7 +175,7 @@ func documents(p provider) ([][]byte, error) {
 	return lines, nil
 }
 
-// encode is json.Marshal for what was decoded from JSON a moment ago.
+// encode is json.Marshal for values that were just decoded from JSON.
 func encode(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {

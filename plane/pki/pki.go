@@ -1,10 +1,9 @@
-// Package pki keeps the keys and certificates of the management plane in a folder, so that they survive restarts: a new
-// authority would change every kubeconfig, every webhook's CA bundle and every token.
+// Package pki keeps the keys and certificates of the management plane in a directory, so that they survive restarts: a
+// new certificate authority would invalidate every kubeconfig, every webhook's CA bundle and every token.
 //
-// There are two authorities. "ca" signs the API server, the webhooks and everyone who talks to the API server;
-// "etcd-ca" signs etcd and its only client, so that no user of the API can talk to etcd behind its back. Leaf
-// certificates are made again when they near their end, when their names change, or when they are not of their
-// authority.
+// There are two authorities. "ca" signs the API server, the webhooks and all clients of the API server; "etcd-ca" signs
+// etcd and its only client, so that no user of the API can talk to etcd directly. Leaf certificates are replaced when
+// they near their expiry, when their names change, or when another authority signed them.
 package pki
 
 import (
@@ -29,41 +28,41 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Lifetimes. Renewal is decided when a certificate is asked for: at each start of the plane, and again and again while
-// it runs. A leaf is made again when two thirds of its life are over.
+// Lifetimes. The plane decides about renewal at each start, and repeatedly while it runs. It renews a leaf after two
+// thirds of its lifetime.
 const (
 	AuthorityLifetime = 10 * 365 * 24 * time.Hour
 	LeafLifetime      = 365 * 24 * time.Hour
 	RenewBefore       = LeafLifetime / 3
-	// backdate makes certificates good at once on machines whose clocks differ a little.
+	// backdate makes new certificates valid on machines whose clocks lag a little.
 	backdate = time.Hour
 )
 
-// Folder is a folder of keys and certificates: NAME.crt and NAME.key for each, PEM, readable by the owner alone.
+// Folder is a directory of keys and certificates: NAME.crt and NAME.key for each, in PEM, readable by the owner only.
 type Folder struct {
-	// Path is the folder; it is made when missing.
+	// Path is the directory; it is created if missing.
 	Path string
-	// Now tells the time; nil means time.Now. For tests.
+	// Now returns the current time; nil means time.Now. For tests.
 	Now func() time.Time
-	// Lifetime is that of new leaves; zero means LeafLifetime. For tests.
+	// Lifetime is the lifetime of new leaves; zero means LeafLifetime. For tests.
 	Lifetime time.Duration
-	// KeepKeys makes a leaf that nears its end again for the key that it has. Processes that run read a certificate and
-	// its key one after the other: so they never see two that do not belong together.
+	// KeepKeys renews leaves with their existing keys. Running processes read a certificate and its key one after the
+	// other; this way the two always match.
 	KeepKeys bool
 }
 
 // Pair is a certificate with its key.
 type Pair struct {
-	// CertFile and KeyFile are where the PEM files are.
+	// CertFile and KeyFile are the paths of the PEM files.
 	CertFile, KeyFile string
-	// Cert and Key are the content of these files.
+	// Cert and Key are the contents of these files.
 	Cert, Key []byte
 
 	parsed *x509.Certificate
 	signer *ecdsa.PrivateKey
 }
 
-// Current returns the certificate that the files hold now: it may have been renewed since.
+// Current reads the certificate from the files, because it may have been renewed since.
 func (p Pair) Current() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
 	if err != nil {
@@ -72,7 +71,7 @@ func (p Pair) Current() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// Leaf describes a certificate that an authority signs.
+// Leaf describes a certificate for an authority to sign.
 type Leaf struct {
 	// Name is the name of the files, without .crt and .key.
 	Name string
@@ -80,16 +79,16 @@ type Leaf struct {
 	CommonName string
 	// Groups are the groups of a client.
 	Groups []string
-	// Hosts are the DNS names and addresses of a server. A leaf with hosts is good for servers.
+	// Hosts are the DNS names and addresses of a server. A leaf with hosts can be used by servers.
 	Hosts []string
-	// Client makes the leaf good for clients.
+	// Client allows clients to use the leaf.
 	Client bool
-	// AtLeast is how long the leaf lives although others live shorter.
+	// AtLeast is the minimum lifetime of the leaf, even if the lifetime of others is shorter.
 	AtLeast time.Duration
 }
 
-// Authority returns the authority called name and makes it when it does not exist. An authority that has ended or
-// cannot be read is an error, not replaced: everything that trusts it would break without a word.
+// Authority returns the authority called name, and creates it if it does not exist. It never replaces an authority that
+// has expired or can't be read, but returns an error: everything that trusts it would silently break.
 func (f Folder) Authority(name string) (Pair, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return Pair{}, fmt.Errorf("making the folder for keys: %w", err)
@@ -118,8 +117,8 @@ func (f Folder) Authority(name string) (Pair, error) {
 	return f.sign(name, template, Pair{}, nil)
 }
 
-// Leaf returns the certificate that leaf describes, signed by ca, and makes it when it is missing, near its end or
-// different.
+// Leaf returns the certificate described by leaf, signed by ca. It creates the certificate if it is missing, near its
+// expiry or different.
 func (f Folder) Leaf(ca Pair, leaf Leaf) (Pair, error) {
 	lifetime := max(cmp.Or(f.Lifetime, LeafLifetime), leaf.AtLeast)
 	template := &x509.Certificate{
@@ -152,12 +151,12 @@ func (f Folder) Leaf(ca Pair, leaf Leaf) (Pair, error) {
 	return f.sign(leaf.Name, template, ca, key)
 }
 
-// lasts reports whether a certificate is good for some time yet, or cannot last longer, because its authority ends.
+// lasts reports whether a certificate remains valid for a while, or can't last longer because its authority expires.
 func (f Folder) lasts(have, ca *x509.Certificate, atLeast time.Duration) bool {
 	return f.now().Add(atLeast).Before(have.NotAfter) || !have.NotAfter.Before(ca.NotAfter)
 }
 
-// good reports whether a certificate is what template asks for, and is signed by ca.
+// good reports whether a certificate matches the template want and was signed by ca.
 func (f Folder) good(have, want, ca *x509.Certificate) bool {
 	return !f.now().Before(have.NotBefore) &&
 		have.CheckSignatureFrom(ca) == nil &&
@@ -168,8 +167,8 @@ func (f Folder) good(have, want, ca *x509.Certificate) bool {
 		slices.Equal(have.ExtKeyUsage, want.ExtKeyUsage)
 }
 
-// sign makes a certificate after template, signed by ca, or by itself when ca is empty, and a key if there is none
-// yet, and writes both.
+// sign creates a certificate from template, signed by ca, or by itself if ca is empty. It creates a key if key is nil,
+// and writes both files.
 func (f Folder) sign(name string, template *x509.Certificate, ca Pair, key *ecdsa.PrivateKey) (Pair, error) {
 	if key == nil {
 		var err error
@@ -198,8 +197,8 @@ func (f Folder) sign(name string, template *x509.Certificate, ca Pair, key *ecds
 		return Pair{}, fmt.Errorf("encoding the key %s: %w", name, err)
 	}
 	certFile, keyFile := f.files(name)
-	// The key comes first: a kill between the two leaves an authority without certificate, which counts as missing, or a
-	// leaf whose halves do not match, which is made again.
+	// Write the key first. A kill between the two writes leaves an authority without a certificate, which counts as
+	// missing, or a leaf whose halves don't match, which is replaced.
 	if err := atomicfile.Write(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 		0o600); err != nil {
 		return Pair{}, err
@@ -211,7 +210,7 @@ func (f Folder) sign(name string, template *x509.Certificate, ca Pair, key *ecds
 	return f.load(name)
 }
 
-// load reads a pair and checks that its halves belong together.
+// load reads a pair and checks that certificate and key match.
 func (f Folder) load(name string) (Pair, error) {
 	pair := Pair{}
 	pair.CertFile, pair.KeyFile = f.files(name)

@@ -9,46 +9,46 @@ import (
 
 // Identities of the clients of the plane's API server.
 const (
-	// AdminUser is who the user's kubeconfig says; its group may do everything.
+	// AdminUser is the user in the user's kubeconfig; its group may do everything.
 	AdminUser  = "capstan:admin"
 	AdminGroup = "system:masters"
 	// ManagerUser is the process that runs all controllers.
 	ManagerUser = "capstan:manager"
 	// ExtensionUser is the process that serves the runtime extensions.
 	ExtensionUser = "capstan:extension"
-	// ControllerManagerUser is kube-controller-manager, which Kubernetes knows by this name.
+	// ControllerManagerUser is kube-controller-manager; Kubernetes prescribes the name.
 	ControllerManagerUser = "system:kube-controller-manager"
 )
 
-// controllerManagerLifetime is the shortest life of kube-controller-manager's certificate: it looks every five minutes
-// whether its files have changed.
+// controllerManagerLifetime is the minimum lifetime of kube-controller-manager's certificate, because that process
+// checks its files only every five minutes.
 const controllerManagerLifetime = 20 * time.Minute
 
-// Plane is everything the management plane needs to prove who it is and to know others.
+// Plane is everything that the management plane needs to authenticate itself and others.
 type Plane struct {
-	// CA signs servers and clients of the API server; EtcdCA those of etcd.
+	// CA signs the servers and clients of the API server, EtcdCA those of etcd.
 	CA, EtcdCA Pair
-	// APIServer is the API server's serving certificate, EtcdClient what it shows to etcd.
+	// APIServer is the API server's serving certificate, EtcdClient its client certificate for etcd.
 	APIServer, EtcdClient Pair
-	// Etcd is etcd's certificate, as a server and as a peer of itself.
+	// Etcd is etcd's certificate, as a server and as its own peer.
 	Etcd Pair
 	// Webhook is the serving certificate of the webhooks in the manager.
 	Webhook Pair
-	// ExtensionServer is the serving certificate of the runtime extensions; RuntimeClient is what the manager shows to
-	// them.
+	// ExtensionServer is the serving certificate of the runtime extensions, RuntimeClient the manager's client
+	// certificate for them.
 	ExtensionServer, RuntimeClient Pair
 	// Admin, Manager, ControllerManager and Extension are clients of the API server.
 	Admin, Manager, ControllerManager, Extension Pair
-	// ServiceAccounts signs the tokens of service accounts. It is kept as long as an authority: a new key would end all
-	// tokens at once, and with them the agents that renew theirs by the one they have.
+	// ServiceAccounts signs the tokens of service accounts. It is kept as long as an authority: a new key would
+	// invalidate all tokens at once, and agents could not renew theirs.
 	ServiceAccounts Pair
 }
 
-// local are the names by which a process of the plane is called on its own machine.
+// local are the names at which a process of the plane is reached on its own machine.
 var local = []string{"localhost", "127.0.0.1"}
 
-// Ensure returns the certificates of the plane and makes what is missing. hosts are further names and addresses of the
-// API server.
+// Ensure returns the certificates of the plane and creates missing ones. hosts are additional names and addresses of
+// the API server.
 func Ensure(folder Folder, hosts []string) (*Plane, error) {
 	p := &Plane{}
 	for name, pair := range map[string]*Pair{"ca": &p.CA, "etcd-ca": &p.EtcdCA, "service-accounts": &p.ServiceAccounts} {
@@ -85,13 +85,13 @@ func Ensure(folder Folder, hosts []string) (*Plane, error) {
 	return p, nil
 }
 
-// Ends returns when the first leaf ends, and when the first authority does.
+// Ends returns when the first leaf and when the first authority expires.
 func (p *Plane) Ends() (leaf, authority time.Time) {
 	return first(p.APIServer, p.EtcdClient, p.Etcd, p.Webhook, p.ExtensionServer, p.RuntimeClient, p.Admin, p.Manager,
 		p.ControllerManager, p.Extension), first(p.CA, p.EtcdCA, p.ServiceAccounts)
 }
 
-// Renewed returns the names of the leaves that differ from those of an earlier time.
+// Renewed returns the names of the leaves that differ from those in before.
 func (p *Plane) Renewed(before *Plane) []string {
 	var names []string
 	for _, pair := range [][2]Pair{
@@ -107,7 +107,7 @@ func (p *Plane) Renewed(before *Plane) []string {
 	return names
 }
 
-// first returns when the first of some certificates ends.
+// first returns when the first of the certificates expires.
 func first(pairs ...Pair) time.Time {
 	end := pairs[0].parsed.NotAfter
 	for _, pair := range pairs[1:] {
@@ -118,8 +118,8 @@ func first(pairs ...Pair) time.Time {
 	return end
 }
 
-// Load returns the authority and the administrator's certificate of a plane that exists, for making kubeconfigs; it
-// makes nothing.
+// Load returns the authority and the administrator's certificate of an existing plane, for creating kubeconfigs; it
+// creates nothing.
 func Load(folder Folder) (*Plane, error) {
 	p := &Plane{}
 	for name, pair := range map[string]*Pair{"ca": &p.CA, "admin": &p.Admin} {
@@ -131,7 +131,7 @@ func Load(folder Folder) (*Plane, error) {
 	return p, nil
 }
 
-// unique returns the values in their order, without repetitions.
+// unique returns the values in order, without duplicates.
 func unique(values []string) []string {
 	var out []string
 	for _, v := range values {

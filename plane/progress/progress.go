@@ -1,9 +1,9 @@
-// Package progress is how the plane tells others on the machine, which may not share its network, how far it is: a
-// small JSON file, written again at every step and always whole.
+// Package progress reports the plane's state to other processes on the machine, which may not share its network, in a
+// small JSON file that is rewritten atomically at every step.
 //
-// While the plane starts there is plane/status.json. Once it is ready there is plane/ready.json too, with the same
-// content; it is gone while the plane starts again and after it ended well. After a kill the old files stay until the
-// next start, so who needs to know whether the plane lives asks its API server.
+// A starting plane writes plane/status.json. Once it is ready there is also plane/ready.json with the same content,
+// which is missing while the plane starts again and after it stopped cleanly. After a kill the old files stay until the
+// next start, so to find out whether the plane is alive, call its API server.
 package progress
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Names of the files in the plane's folder.
+// Names of the files in the plane's directory.
 const (
 	StatusFile = "status.json"
 	ReadyFile  = "ready.json"
@@ -28,14 +28,14 @@ const (
 
 // Names of the phases of a start, in the order in which they end on a cold start. Some overlap.
 const (
-	PhaseKeys              = "keys"               // certificates are there
+	PhaseKeys              = "keys"               // certificates exist
 	PhaseSecrets           = "secrets"            // all Secrets are encrypted with a new key; most starts do not need this
 	PhaseEtcd              = "etcd"               // etcd answers
 	PhaseAPIServer         = "apiserver"          // the API server answers
 	PhaseCRDs              = "crds"               // all definitions are served
-	PhaseControllerManager = "controller-manager" // kube-controller-manager was started
+	PhaseControllerManager = "controller-manager" // kube-controller-manager has started
 	PhaseManager           = "manager"            // webhooks answer, caches are filled
-	PhaseSeed              = "seed"               // the objects that a plane starts with are there
+	PhaseSeed              = "seed"               // the objects that a plane starts with exist
 )
 
 // Phase is one finished part of a start.
@@ -46,20 +46,20 @@ type Phase struct {
 	Start int64 `json:"startMilliseconds"`
 	// Duration is how long it took, in milliseconds.
 	Duration int64 `json:"durationMilliseconds"`
-	// Detail says more, for example how many objects were written. May be empty.
+	// Detail is additional information, for example how many objects were written. May be empty.
 	Detail string `json:"detail,omitempty"`
 }
 
-// Component is a process that the plane keeps.
+// Component is a process that the plane keeps running.
 type Component struct {
 	Name string `json:"name"`
-	// Up is whether it does its work now.
+	// Up reports whether it works now.
 	Up bool `json:"up"`
-	// Pid is its process id, as the plane sees it.
+	// Pid is its process id, as seen by the plane.
 	Pid int `json:"pid,omitempty"`
-	// Restarts counts how often it died and was started again.
+	// Restarts counts how often it died and was restarted.
 	Restarts int `json:"restarts"`
-	// LastExit says how it died last; empty if it never did.
+	// LastExit says how it last exited; empty if it never did.
 	LastExit string `json:"lastExit,omitempty"`
 }
 
@@ -67,33 +67,33 @@ type Component struct {
 type State struct {
 	// Started is when the plane was started.
 	Started time.Time `json:"started"`
-	// Ready is true from the end of the last phase on.
+	// Ready is true once the last phase has ended.
 	Ready bool `json:"ready"`
-	// ReadyAfter is how long the start took, in milliseconds; zero while it lasts.
+	// ReadyAfter is how long the start took, in milliseconds; zero until it is complete.
 	ReadyAfter int64 `json:"readyAfterMilliseconds,omitempty"`
 	// Error says why the start failed; empty otherwise.
 	Error string `json:"error,omitempty"`
-	// Server is the URL of the API server where the plane runs.
+	// Server is the URL of the API server, as seen where the plane runs.
 	Server string `json:"server,omitempty"`
 	// ClusterAPI is the version of Cluster API.
 	ClusterAPI string `json:"clusterAPI,omitempty"`
-	// FeatureGates are those of Cluster API.
+	// FeatureGates are Cluster API's feature gates.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// SecretsKey is the name of the key that encrypts Secrets in etcd.
 	SecretsKey string `json:"secretsKey,omitempty"`
-	// CertificatesEnd is when the first certificate ends unless it is renewed before, AuthorityEnds when the first
-	// authority does, which nobody renews.
+	// CertificatesEnd is when the first certificate expires unless it is renewed. AuthorityEnds is when the first
+	// authority expires, which nothing renews.
 	CertificatesEnd time.Time `json:"certificatesEnd,omitzero"`
 	AuthorityEnds   time.Time `json:"authorityEnds,omitzero"`
-	// Warnings are what somebody should do something about, by what they are about.
+	// Warnings are problems that somebody should act on, by subject.
 	Warnings map[string]string `json:"warnings,omitempty"`
-	// Phases are the finished ones, in the order in which they ended.
+	// Phases are the finished phases, in the order in which they ended.
 	Phases []Phase `json:"phases"`
-	// Components are the processes beside the manager.
+	// Components are the processes besides the manager.
 	Components []Component `json:"components"`
 }
 
-// Read returns the state that the plane in folder dir has written last. The error is fs.ErrNotExist if it has written
+// Read returns the state that the plane in directory dir wrote last. The error is fs.ErrNotExist if it has written
 // none.
 func Read(dir string) (State, error) {
 	data, err := os.ReadFile(filepath.Join(dir, StatusFile))
@@ -107,7 +107,7 @@ func Read(dir string) (State, error) {
 	return state, nil
 }
 
-// Writer writes the state of one plane. Its methods may be called at the same time.
+// Writer writes the state of one plane. Its methods are safe for concurrent use.
 type Writer struct {
 	dir string
 	now func() time.Time
@@ -128,14 +128,14 @@ func Begin(dir string) (*Writer, error) {
 	return w, w.write()
 }
 
-// State returns the state as it is now; its slices and maps must not be changed.
+// State returns the current state; the caller must not change its slices and maps.
 func (w *Writer) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state
 }
 
-// Update changes the state by do and writes it.
+// Update changes the state with do and writes it.
 func (w *Writer) Update(do func(*State)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +147,7 @@ func (w *Writer) Update(do func(*State)) error {
 func (w *Writer) Phase(name string) (end func(detail string)) {
 	begin := w.now()
 	return func(detail string) {
-		_ = w.Update(func(s *State) { // a full disk must not end the plane
+		_ = w.Update(func(s *State) { // a full disk must not stop the plane
 			s.Phases = append(s.Phases, Phase{
 				Name: name, Detail: detail,
 				Start: begin.Sub(s.Started).Milliseconds(), Duration: w.now().Sub(begin).Milliseconds(),
@@ -156,7 +156,7 @@ func (w *Writer) Phase(name string) (end func(detail string)) {
 	}
 }
 
-// Component changes what is known about a process.
+// Component changes the state of a process.
 func (w *Writer) Component(name string, change func(*Component)) {
 	_ = w.Update(func(s *State) {
 		i := slices.IndexFunc(s.Components, func(c Component) bool { return c.Name == name })
@@ -168,7 +168,7 @@ func (w *Writer) Component(name string, change func(*Component)) {
 	})
 }
 
-// Warn records what somebody should do something about; an empty text ends it. It writes only what is new.
+// Warn records a warning; an empty text removes it. It writes the file only if something changes.
 func (w *Writer) Warn(about, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,17 +182,17 @@ func (w *Writer) Warn(about, text string) {
 	if text == "" {
 		delete(w.state.Warnings, about)
 	}
-	_ = w.write() // a full disk must not end the plane
+	_ = w.write() // a full disk must not stop the plane
 }
 
-// Ready says that the start is over.
+// Ready records that the start is complete.
 func (w *Writer) Ready() error {
 	return w.Update(func(s *State) {
 		s.Ready, s.ReadyAfter = true, w.now().Sub(s.Started).Milliseconds()
 	})
 }
 
-// End says that the plane ends: with err, or well if err is nil.
+// End records that the plane stops: because of err, or cleanly if err is nil.
 func (w *Writer) End(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// allowedFile has the paths of the files that may run, one on each line.
+// allowedFile contains the paths of the files that may run, one per line.
 const allowedFile = "provider-binaries"
 
-// Allow lets the plane in folder dir run the file at this absolute path for Deployments that ask for it, until the
-// folder is removed.
+// Allow lets the plane in directory dir run the file at this absolute path for Deployments that ask for it, until the
+// directory is removed.
 func Allow(dir, path string) error {
 	if !filepath.IsAbs(path) || strings.ContainsAny(path, "\r\n") {
 		return fmt.Errorf("%q is not the absolute path of a program", path)

@@ -24,29 +24,29 @@ const ProcessEndedEvent = "ProcessEnded"
 const (
 	// startTimeout bounds how long a process may take to answer its readiness probe.
 	startTimeout = 2 * time.Minute
-	// steady is how long a process must have been there for its end to count as a first one.
+	// steady is how long a process must have run for its exit to count as the first.
 	steady = 30 * time.Second
-	// firstPause and mostPause bound the pause after a process that never worked; each doubles it.
+	// firstPause and mostPause bound the pause after a process that never worked; each such exit doubles the pause.
 	firstPause = time.Second
 	mostPause  = 30 * time.Second
-	// messageLimit bounds what a status or an Event says, in bytes, but for a few.
+	// messageLimit is the approximate maximum length of the text in a status or an Event, in bytes.
 	messageLimit = 900
 )
 
-// child is a process that is kept, until stop.
+// child is a process that is kept running until stop.
 type child struct {
 	fingerprint string
 	cancel      context.CancelFunc
 	done        chan struct{}
 
-	told func(state)                // keeps a state, and has it reported
-	died func(error, time.Duration) // is told that the process has ended, and the pause until the next one
+	told func(state)                // records a state, and triggers a report of it
+	died func(error, time.Duration) // reports that the process has exited, and the pause until the next one
 
 	mu    sync.Mutex
 	state state
 }
 
-// start starts the process of a Deployment; nil if the plane ends.
+// start starts the process of a Deployment; it returns nil if the plane is stopping.
 func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 	key := client.ObjectKeyFromObject(d)
 	r.mu.Lock()
@@ -54,7 +54,7 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 	if r.closed {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // it outlives the request
+	ctx, cancel := context.WithCancel(context.Background()) // outlives the request
 	c := &child{
 		fingerprint: s.fingerprint, cancel: cancel, done: make(chan struct{}),
 		state: state{problem: "the process is being started"},
@@ -74,7 +74,7 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 		c.mu.Unlock()
 		select {
 		case r.happened <- event.GenericEvent{Object: d}:
-		default: // looked at soon anyway
+		default: // it is checked soon anyway
 		}
 	}
 	c.died = func(err error, pause time.Duration) {
@@ -90,8 +90,8 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 	return c
 }
 
-// keep runs the process until ctx ends. Unlike one of the plane's own, a provider that has never worked is tried again,
-// too: what it needs may come.
+// keep runs the process until ctx ends. Unlike the plane's own processes, it also restarts one that has never worked,
+// because what the process needs may appear later.
 func (c *child) keep(ctx context.Context, p process.Process, s *setting) {
 	pauses := backoff.Backoff{First: firstPause, Max: mostPause, Healthy: steady}
 	for {
@@ -108,14 +108,14 @@ func (c *child) keep(ctx context.Context, p process.Process, s *setting) {
 	}
 }
 
-// live runs the process, and again when it ends by itself, until ctx ends, it has never worked, or its liveness probe
-// fails. The error says which, but for the first.
+// live runs the process, and restarts it if it exits. It returns when ctx ends, when the process has never worked, or
+// when its liveness probe fails. In the last two cases the error says which.
 func (c *child) live(ctx context.Context, p process.Process, s *setting) error {
 	run, end := context.WithCancelCause(ctx)
 	var probes sync.WaitGroup
 	defer probes.Wait()
 	defer end(nil)
-	stop := context.CancelFunc(func() {}) // ends the probes of the process that runs
+	stop := context.CancelFunc(func() {}) // stops the probes of the running process
 	err := p.Keep(run, backoff.Backoff{}, process.Watch{
 		Ready: func() {
 			var works context.Context
@@ -149,7 +149,7 @@ func (c *child) live(ctx context.Context, p process.Process, s *setting) error {
 	return cmp.Or(err, context.Cause(run))
 }
 
-// stop ends the process, and returns when it is gone.
+// stop stops the process, and returns once it is gone.
 func (c *child) stop() {
 	c.cancel()
 	<-c.done
@@ -161,8 +161,7 @@ func (c *child) now() state {
 	return c.state
 }
 
-// limited is a text that is not too long: its beginning, which says what has happened, and its end, where the reason
-// is.
+// limited shortens a long text to its beginning, which says what happened, and its end, which contains the reason.
 func limited(text string) string {
 	if len(text) <= messageLimit {
 		return text

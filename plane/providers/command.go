@@ -8,11 +8,11 @@ import (
 
 const loopback = "127.0.0.1"
 
-// command returns the arguments and the environment of the process that stands for a container. $(NAME) is replaced by
-// the variable of that name, and the path of a mount by the folder that stands for it. The first element of the
-// container's command is the program, which is another one here.
+// command returns the arguments and the environment of the process that replaces a container. It replaces $(NAME) with
+// that variable's value, and the path of a mount with the directory that replaces the mount. It drops the first element
+// of the container's command, which is the program: here another one runs.
 func command(c *corev1.Container, variables []corev1.EnvVar, mounts map[string]string) (args, env []string) {
-	var known []string // pairs, the last one first: it counts
+	var known []string // pairs, the last one first, because it takes precedence
 	expand := func(text string) string { return strings.NewReplacer(known...).Replace(text) }
 	for _, v := range variables {
 		value := moved(expand(v.Value), mounts)
@@ -35,7 +35,7 @@ func command(c *corev1.Container, variables []corev1.EnvVar, mounts map[string]s
 	return args, env
 }
 
-// moved is a path on this machine: that of a mount, or below one, is another one here.
+// moved returns the path on this machine for a path in the container: only mounts and paths below them differ.
 func moved(path string, mounts map[string]string) string {
 	best := ""
 	for inside := range mounts {

@@ -17,11 +17,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Dial is a function that opens a connection, as net.Dialer has one.
+// Dial opens a connection, like the method of net.Dialer.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// ServiceDialer returns a Dial that leads NAME.NAMESPACE.svc to the process of the provider that the Service selects:
-// the plane has no cluster network, and no DNS knows the name. Other addresses are dialed as they are.
+// ServiceDialer returns a Dial that connects NAME.NAMESPACE.svc to the process of the provider that the Service
+// selects, because the plane has no cluster network and no DNS for such names. It dials other addresses unchanged.
 func ServiceDialer(reader client.Reader) Dial {
 	dialer := &net.Dialer{}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -33,7 +33,7 @@ func ServiceDialer(reader client.Reader) Dial {
 	}
 }
 
-// serviceAddress returns where a Service is served, if the address is one of a Service.
+// serviceAddress returns where a Service is served, if the address is that of a Service.
 func serviceAddress(ctx context.Context, reader client.Reader, address string) (string, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // ReportEmbedded writes the status of the Deployment of a provider that is built into the plane: it works, or the plane
-// is being started.
+// is still starting.
 func ReportEmbedded(ctx context.Context, c client.Client, key client.ObjectKey, works bool) error {
 	d := &appsv1.Deployment{}
 	if err := c.Get(ctx, key, d); err != nil {

@@ -17,20 +17,20 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// probe is a question that a container answers over HTTP. Its numbers mean what they do for a kubelet, but for
-// leastTimeout.
+// probe is an HTTP probe of a container. Its numbers mean the same as for a kubelet, except for leastTimeout.
 type probe struct {
-	// URL is asked every period; an answer that takes longer than timeout is none. threshold is how many failures in a row
-	// count.
+	// URL is requested every period; a response that takes longer than timeout is a failure. threshold is how many
+	// consecutive failures count.
 	URL             string
 	period, timeout time.Duration
 	threshold       int
 }
 
-// leastTimeout is for machines that run whole clusters: they are busy, and what answers late is not dead.
+// leastTimeout allows for machines that run whole clusters: they are busy, and a late response does not mean that the
+// process is dead.
 const leastTimeout = 5 * time.Second
 
-// newProbe reads a probe of a container; nil if there is none, or it asks in another way.
+// newProbe returns a probe of a container; nil if there is none, or if it does not use HTTP.
 func newProbe(c *corev1.Container, p *corev1.Probe) *probe {
 	if p == nil || p.HTTPGet == nil {
 		return nil
@@ -55,7 +55,8 @@ func newProbe(c *corev1.Container, p *corev1.Probe) *probe {
 	}
 }
 
-// ask fails unless the answer is yes. As for a kubelet, it doesn't matter who vouches for the certificate.
+// ask sends one request and returns an error unless the probe succeeds. Like a kubelet, it does not verify the
+// certificate.
 func (p *probe) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %s", p.timeout))
 	defer cancel()
@@ -75,8 +76,8 @@ func (p *probe) ask(ctx context.Context) error {
 	return nil
 }
 
-// watch asks again and again, and tells what has changed: an error after as many failures as count, nil at the first
-// success after that. It returns when ctx ends or tell says no. Without a probe there is nothing to tell.
+// watch repeats the probe and calls tell on each change: with an error once the threshold is reached, and with nil at
+// the first success after that. It returns when ctx ends or tell returns false. Without a probe it returns at once.
 func (p *probe) watch(ctx context.Context, tell func(error) bool) {
 	if p == nil {
 		return

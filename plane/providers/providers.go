@@ -1,16 +1,17 @@
 // Package providers runs the controllers of other providers as processes of the plane, which runs no containers.
 //
-// A Deployment with [BinaryAnnotation] is the record of such a provider. For each there is one process: the file that
-// the annotation names, with the arguments and variables of the Deployment's container, and the rights of its
-// ServiceAccount at the API server. It is started anew when it ends, and when the Deployment, a Secret or ConfigMap
-// that it mounts, or the file has changed; it ends with the Deployment and with the plane. The Deployment's status says
-// how it is; an Event says why it ended.
+// Each Deployment with [BinaryAnnotation] represents such a provider and has one process. The process runs the file
+// that the annotation names, with the arguments and variables of the Deployment's container, and has the rights of its
+// ServiceAccount at the API server. The plane restarts it when it exits, and when the Deployment, the file, or a Secret
+// or ConfigMap that it mounts has changed; it stops with the Deployment and with the plane. The Deployment's status
+// reports its state; an Event says why it exited.
 //
-// The process is no container: it may do on this machine what the user may who runs the plane. So a Deployment alone is
-// not enough, or whoever can write one would run any program here: the user must have allowed the file by [Allow].
+// The process is not a container: on this machine it may do whatever the user who runs the plane may do. So a
+// Deployment alone is not enough, because anybody who can write one could run any program here: the user must have
+// allowed the file with [Allow].
 //
-// In the folder of the plane there is providers/NAMESPACE/NAME for each, with its kubeconfig and token, a folder for
-// temporary files and one for each volume.
+// The plane's directory contains providers/NAMESPACE/NAME for each provider, with its kubeconfig and token, a directory
+// for temporary files and one for each volume.
 package providers
 
 import (
@@ -36,41 +37,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// BinaryAnnotation is on a Deployment that runs as a process: the absolute path of the program.
+// BinaryAnnotation is on a Deployment that runs as a process; its value is the absolute path of the program.
 const BinaryAnnotation = "plane.capstan.dev/binary"
 
 const (
-	// lookAgain is how often the file, the mounts and the age of the token are looked at.
+	// lookAgain is how often to check the file, the mounts and the age of the token.
 	lookAgain = 10 * time.Second
-	// tryAgain is the pause after something that a process needs was not there.
+	// tryAgain is the pause after something that a process needs was missing.
 	tryAgain = 2 * time.Second
-	// changes bounds how many processes wait to be looked at because something has happened to them; the others are looked
-	// at soon anyway.
+	// changes bounds how many processes can wait to be checked after something happened to them; the others are checked
+	// soon anyway.
 	changes = 64
 )
 
 // Options say where things are.
 type Options struct {
-	// Dir is the folder of the plane, Logs the one for logs. Required.
+	// Dir is the plane's directory, Logs its directory for logs. Required.
 	Dir, Logs string
-	// Server is the URL of the API server where the processes run, CA its authority. Required.
+	// Server is the URL of the API server where the processes run, CA its certificate authority. Required.
 	Server string
 	CA     []byte
-	// Env is what every process has in its environment.
+	// Env is the common environment of all processes.
 	Env []string
 	// Files are inherited by the processes.
 	Files []*os.File
-	// Grace is how long a process may take to end by itself.
+	// Grace is how long a process may take to exit when asked to.
 	Grace time.Duration
 
 	look, retry time.Duration // shorter in tests
 }
 
-// reconciler keeps the processes.
+// reconciler keeps the processes running.
 type reconciler struct {
 	Options
 	client.Client
-	// direct reads from the API server: Secrets are not all in the cache.
+	// direct reads from the API server, because the cache does not hold all Secrets.
 	direct   client.Reader
 	recorder events.EventRecorder
 	happened chan event.GenericEvent
@@ -80,13 +81,13 @@ type reconciler struct {
 	closed  bool
 }
 
-// Setup adds the controller to the manager of a plane. Its processes end with the manager.
+// Setup adds the controller to the manager of a plane. Its processes stop with the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := &reconciler{
 		Options: o, Client: mgr.GetClient(), direct: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("capstan-plane"),
 		happened: make(chan event.GenericEvent, changes), running: map[types.NamespacedName]*child{},
 	}
-	// They are listed before anything makes new ones.
+	// List the existing directories before new ones are created.
 	left, err := filepath.Glob(filepath.Join(r.Dir, folder, "*", "*"))
 	if err != nil {
 		return fmt.Errorf("looking for folders of providers: %w", err)
@@ -108,7 +109,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// Reconcile makes the process of a Deployment what the Deployment says.
+// Reconcile makes the process of a Deployment match the Deployment.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d := &appsv1.Deployment{}
 	if err := r.Get(ctx, req.NamespacedName, d); client.IgnoreNotFound(err) != nil {
@@ -121,21 +122,21 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 		if !ours {
-			return ctrl.Result{}, nil // it is gone, or somebody else's
+			return ctrl.Result{}, nil // deleted, or somebody else's
 		}
 		return ctrl.Result{}, r.report(ctx, d, state{off: true})
 	}
 	now, err := r.keep(ctx, d, binary)
 	pause := cmp.Or(r.look, lookAgain)
-	if err != nil { // told in the status, and tried again: what is missing may come
+	if err != nil { // report it in the status and retry: what is missing may appear
 		now, pause = state{problem: limited(err.Error())}, cmp.Or(r.retry, tryAgain)
 	}
 	return ctrl.Result{RequeueAfter: pause}, r.report(ctx, d, now)
 }
 
-// keep sees to it that the process runs, with what the Deployment says now. An error says why it can't; then there is
-// none. One that runs already goes on while something is missing, and keeps its rights: the API server may be away for
-// a moment, or the program be built anew.
+// keep makes sure that the process runs as the Deployment currently says. An error says why it can't, in which case
+// there is no process. If something is missing, a running process keeps running with its rights: the API server may be
+// away for a moment, or the program may just be rebuilt.
 func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary string) (state, error) {
 	key := client.ObjectKeyFromObject(d)
 	c := r.child(key)
@@ -150,7 +151,7 @@ func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary stri
 		return state{}, err
 	case err != nil && c != nil:
 		now := c.now()
-		if !same { // else it was that which failed
+		if !same { // otherwise renew is what failed
 			err = errors.Join(err, r.renew(ctx, d, r.dir(key)))
 		}
 		now.missing = limited(err.Error())
@@ -168,17 +169,17 @@ func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary stri
 		return state{}, err
 	}
 	if c = r.start(d, setting); c == nil {
-		return state{off: true}, nil // the plane ends
+		return state{off: true}, nil // the plane is stopping
 	}
 	return c.now(), nil
 }
 
-// dir is the folder of a provider.
+// dir returns the directory of a provider.
 func (r *reconciler) dir(key types.NamespacedName) string {
 	return filepath.Join(r.Dir, folder, key.Namespace, key.Name)
 }
 
-// folder has the folders of all providers.
+// folder is the name of the directory with all providers' directories.
 const folder = "providers"
 
 func (r *reconciler) child(key types.NamespacedName) *child {
@@ -187,7 +188,7 @@ func (r *reconciler) child(key types.NamespacedName) *child {
 	return r.running[key]
 }
 
-// stop ends the process of a Deployment, and returns when it is gone.
+// stop stops the process of a Deployment, and returns once it is gone.
 func (r *reconciler) stop(key types.NamespacedName) {
 	r.mu.Lock()
 	c := r.running[key]
@@ -198,7 +199,7 @@ func (r *reconciler) stop(key types.NamespacedName) {
 	}
 }
 
-// end ends all processes, at the same time, and lets no other begin.
+// end stops all processes concurrently, and prevents new ones from starting.
 func (r *reconciler) end() {
 	r.mu.Lock()
 	r.closed = true
@@ -213,7 +214,8 @@ func (r *reconciler) end() {
 	}
 }
 
-// sweep removes folders, which hold tokens and keys, of Deployments that went while there was no plane.
+// sweep removes the directories, which hold tokens and keys, of Deployments that were deleted while the plane was not
+// running.
 func (r *reconciler) sweep(ctx context.Context, dirs []string) {
 	for _, dir := range dirs {
 		key := types.NamespacedName{Namespace: filepath.Base(filepath.Dir(dir)), Name: filepath.Base(dir)}
@@ -228,11 +230,11 @@ func (r *reconciler) sweep(ctx context.Context, dirs []string) {
 	}
 }
 
-// remove removes the folder of a provider, and that of its namespace if there is no other.
+// remove removes the directory of a provider, and that of its namespace if it is empty then.
 func remove(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("removing the folder of a provider: %w", err)
 	}
-	_ = os.Remove(filepath.Dir(dir)) // fails as long as there is something in it
+	_ = os.Remove(filepath.Dir(dir)) // fails if the directory is not empty
 	return nil
 }

@@ -19,25 +19,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// setting is all that a process is made of.
+// setting is everything that defines a process.
 type setting struct {
-	// dir is its folder.
+	// dir is its directory.
 	dir, binary string
 	args, env   []string
-	// files are those of Secrets and ConfigMaps, by their paths; folders are the other ones that it needs.
+	// files are the contents of Secrets and ConfigMaps, by path; folders are the other directories that it needs.
 	files   map[string][]byte
 	folders []string
-	// ready and live ask whether the process works, and whether it is worth keeping; without them it does when it was
-	// started, and is.
+	// ready and live probe whether the process works, and whether it must be replaced. Without ready it counts as
+	// working once it has started; without live it is never replaced.
 	ready, live *probe
-	// fingerprint differs if anything of this, or the program, does.
+	// fingerprint changes whenever the setting or the program changes.
 	fingerprint string
 }
 
-// errNotAllowed is for programs that the user has not allowed.
+// errNotAllowed says that the user has not allowed the program.
 var errNotAllowed = errors.New("may not run here")
 
-// setting reads what a Deployment needs. An error says what is missing.
+// setting collects what a Deployment's process needs. The error says what is missing.
 func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary string) (*setting, error) {
 	programs, err := allowed(r.Dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 	s.args, s.env = command(c, variables, s.mounts(c))
 	s.env = append(slices.Clone(r.Env), append(s.env, "KUBECONFIG="+s.kubeconfig(), "TMPDIR="+s.temporary())...)
 	s.ready, s.live = newProbe(c, c.ReadinessProbe), newProbe(c, c.LivenessProbe)
-	// The time and size of the file tell that it was built anew, without reading it all.
+	// The file's time and size show whether it was rebuilt, without reading all of it.
 	content, err := json.Marshal([]any{binary, info.ModTime(), info.Size(), s.args, s.env, s.files, s.folders,
 		c.ReadinessProbe, c.LivenessProbe})
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *setting) temporary() string             { return filepath.Join(s.dir, "
 func (s *setting) volume(name string) string     { return filepath.Join(s.dir, "volumes", name) }
 func (s *setting) add(dir, key string, b []byte) { s.files[filepath.Join(dir, key)] = b }
 
-// mounts are the folders of volumes, by where the container has them. Paths of the machine are the same.
+// mounts maps mount points in the container to the directories of volumes. Paths of the machine stay the same.
 func (s *setting) mounts(c *corev1.Container) map[string]string {
 	all := map[string]string{}
 	for _, m := range c.VolumeMounts {
@@ -138,7 +138,7 @@ func (r *reconciler) mount(ctx context.Context, d *appsv1.Deployment, s *setting
 	return nil
 }
 
-// data reads a Secret or ConfigMap; nothing, if it may be missing and is.
+// data reads a Secret or ConfigMap; it returns nil if an optional one is missing.
 func (r *reconciler) data(ctx context.Context, namespace string, o client.Object,
 	optional *bool) (map[string][]byte, error) {
 	err := r.direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, o)
@@ -164,7 +164,7 @@ func (r *reconciler) data(ctx context.Context, namespace string, o client.Object
 	return nil, fmt.Errorf("%T has no data", o)
 }
 
-// variables are those of the container, in their order, with what they stand for.
+// variables returns the container's variables in order, with their values resolved.
 func (r *reconciler) variables(ctx context.Context, d *appsv1.Deployment) ([]corev1.EnvVar, error) {
 	var all []corev1.EnvVar
 	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
@@ -203,7 +203,7 @@ func (r *reconciler) variables(ctx context.Context, d *appsv1.Deployment) ([]cor
 	return all, nil
 }
 
-// field is what a field of a Pod would be: the Deployment stands for it, on the one machine that there is.
+// field returns the value of a Pod's field: the Deployment represents the Pod, on the only machine.
 func field(d *appsv1.Deployment, path string) string {
 	switch path {
 	case "metadata.name":
@@ -222,12 +222,12 @@ func field(d *appsv1.Deployment, path string) string {
 	return ""
 }
 
-// account is the ServiceAccount of a Deployment.
+// account returns the ServiceAccount of a Deployment.
 func account(d *appsv1.Deployment) string {
 	return cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")
 }
 
-// write makes the folder of a process, with the files of its volumes and nothing of an earlier one.
+// write creates the directory of a process with the files of its volumes, and removes everything of an earlier process.
 func (s *setting) write() error {
 	errs := []error{os.RemoveAll(s.dir), os.MkdirAll(s.dir, 0o700)}
 	for _, dir := range s.folders {

@@ -11,19 +11,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// state is how a process is.
+// state is the state of a process.
 type state struct {
-	// off: there is none, as the Deployment wants it.
+	// off: the Deployment wants no process.
 	off bool
 	// ready: it works.
 	ready bool
-	// problem says why it doesn't.
+	// problem says why it does not work.
 	problem string
-	// missing says what there would have to be to start it anew, while it runs on as it is.
+	// missing says what is needed to restart it; meanwhile it keeps running as it is.
 	missing string
 }
 
-// report writes the status of a Deployment, if it is another one.
+// report writes the status of a Deployment if it has changed.
 func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, s state) error {
 	want := status(d.Status, d.Generation, s, metav1.Now())
 	if reflect.DeepEqual(want, d.Status) {
@@ -37,7 +37,7 @@ func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, s state) 
 	return nil
 }
 
-// status is that of a Deployment whose only Pod is a process.
+// status returns the status of a Deployment whose only Pod is a process.
 func status(old appsv1.DeploymentStatus, generation int64, s state, now metav1.Time) appsv1.DeploymentStatus {
 	want := appsv1.DeploymentStatus{ObservedGeneration: generation, Conditions: old.Conditions}
 	available := appsv1.DeploymentCondition{

@@ -19,11 +19,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// tokenLifetime is how long a token works. It is renewed at half of that; clients read the file again every minute.
+// tokenLifetime is the lifetime of a token. It is renewed after half of that; clients read the file again every minute.
 const tokenLifetime = time.Hour
 
-// renew writes a token of the Deployment's ServiceAccount and a kubeconfig for it into the folder of the provider,
-// unless there is one that is young enough.
+// renew writes a token of the Deployment's ServiceAccount, and a kubeconfig for it, to the provider's directory, unless
+// there is a token that is new enough.
 func (r *reconciler) renew(ctx context.Context, d *appsv1.Deployment, dir string) error {
 	s := setting{dir: dir} // for its paths
 	switch info, err := os.Stat(s.token()); {

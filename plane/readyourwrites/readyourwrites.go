@@ -1,9 +1,9 @@
 // Package readyourwrites makes a process read its own writes: a request that changes an object returns only when the
 // caches of this process have seen the change.
 //
-// A controller that reads from a cache right after it wrote may not find what it made, and make it again. Cluster API
-// guards against that in the same place where it limits each object to one reconcile per second; with that limit off,
-// this package is the guard, and a wider one: it covers every write of the process, whoever wrote.
+// A controller that reads from a cache right after a write may not find the object that it created, and create it
+// again. Cluster API prevents that where it limits each object to one reconcile per second. With that limit off, this
+// package prevents it, and more thoroughly: it covers every write of the process, regardless of who makes it.
 package readyourwrites
 
 import (
@@ -28,14 +28,13 @@ import (
 )
 
 const (
-	// DefaultLimit bounds how long a write waits for the caches. A cache that is slower than that is broken, and the
-	// write goes on.
+	// DefaultLimit bounds how long a write waits for the caches. A slower cache is broken, and the write proceeds.
 	DefaultLimit = time.Second
-	// bodyLimit bounds the answers that are looked at, in bytes. etcd does not store larger objects by default.
+	// bodyLimit bounds the responses that are examined, in bytes. By default etcd does not store larger objects.
 	bodyLimit = 3 << 20
 )
 
-// NewInformer makes an informer; see the field of this name in controller-runtime's cache.Options.
+// NewInformer creates an informer; see the field of this name in controller-runtime's cache.Options.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration,
 	toolscache.Indexers) toolscache.SharedIndexInformer
 
@@ -57,9 +56,9 @@ func New(scheme *runtime.Scheme, limit time.Duration) *Guard {
 	return &Guard{scheme: scheme, limit: limit, informers: map[schema.GroupResource][]toolscache.SharedIndexInformer{}}
 }
 
-// Informers wraps next so that the guard knows each informer it makes. Informers that see only some objects of a
-// type, by a label for example, must not be shown to the guard: it would wait for what they never see. except names
-// such types.
+// Informers wraps next so that the guard knows each informer that it creates. The guard must not know informers that
+// see only some objects of a type, for example those with a label, because it would wait for objects that they never
+// see. except lists such types.
 func (g *Guard) Informers(next NewInformer, except ...schema.GroupResource) NewInformer {
 	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
@@ -99,10 +98,10 @@ type transport struct {
 	next  http.RoundTripper
 }
 
-// WrappedRoundTripper lets client-go look inside.
+// WrappedRoundTripper lets client-go access the wrapped transport.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RoundTrip sends the request; after a change that worked it waits for the caches.
+// RoundTrip sends the request. After a successful change it waits for the caches.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)
 	if err != nil || resp.StatusCode >= 300 {
@@ -133,7 +132,7 @@ func (g *Guard) of(resource schema.GroupResource) []toolscache.SharedIndexInform
 	return g.informers[resource]
 }
 
-// wait returns when all informers that work have seen the change, the request ends, or the limit is over.
+// wait returns when all running informers have seen the change, the request ends, or the limit has passed.
 func (g *Guard) wait(req *http.Request, informers []toolscache.SharedIndexInformer, seen func(toolscache.Store) bool) {
 	deadline := time.Now().Add(g.limit)
 	pauses := backoff.Backoff{First: 500 * time.Microsecond, Max: 8 * time.Millisecond}
@@ -152,13 +151,13 @@ func (g *Guard) wait(req *http.Request, informers []toolscache.SharedIndexInform
 	}
 }
 
-// object says what a request changes.
+// object identifies what a request changes.
 type object struct {
 	resource schema.GroupResource
 	key      types.NamespacedName
 }
 
-// changes returns what the request changes; ok is false if it changes nothing that a cache could hold.
+// changes returns what the request changes; ok is false if no cache could hold it.
 func changes(req *http.Request) (target object, ok bool) {
 	switch req.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -191,20 +190,20 @@ func changes(req *http.Request) (target object, ok bool) {
 		target.key.Name = parts[1]
 	}
 	if req.Method == http.MethodDelete && len(parts) == 1 {
-		return object{}, false // a collection: the answer names no version
+		return object{}, false // a collection: the response contains no version
 	}
 	return target, true
 }
 
-// change is what an answer says about the state after the request.
+// change is what a response says about the state after the request.
 type change struct {
-	// version is the resource version of the object as it is now.
+	// version is the new resource version of the object.
 	version string
-	// gone is the UID of an object that is no more.
+	// gone is the UID of a deleted object.
 	gone types.UID
 }
 
-// peek reads the answer and puts it back. The result is nil if the answer does not say what is needed.
+// peek reads the response and puts it back. The result is nil if the response does not contain what is needed.
 func peek(resp *http.Response) (*change, error) {
 	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, nil
@@ -228,7 +227,7 @@ func peek(resp *http.Response) (*change, error) {
 		} `json:"details"`
 	}
 	if json.Unmarshal(body, &answer) != nil {
-		return nil, nil // larger than the limit, or nothing we know
+		return nil, nil // over the limit, or of an unknown format
 	}
 	switch {
 	case answer.Kind == "Status" && answer.Details.UID != "":
@@ -243,7 +242,7 @@ func peek(resp *http.Response) (*change, error) {
 func (c change) in(store toolscache.Store, target object) bool {
 	if c.gone == "" {
 		order, err := resourceversion.CompareResourceVersion(store.LastStoreSyncResourceVersion(), c.version)
-		return err != nil || order >= 0 // versions that cannot be compared are no reason to wait
+		return err != nil || order >= 0 // don't wait if the versions can't be compared
 	}
 	key := target.key.Name
 	if target.key.Namespace != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Resources are what is encrypted, as the API server names them: resource, or resource.group.
+// Resources are the encrypted resources, by the API server's names: resource, or resource.group.
 var Resources = []string{
 	"secrets",
 	"kubeadmconfigs.bootstrap.cluster.x-k8s.io",
@@ -19,8 +19,8 @@ var Resources = []string{
 	"kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io",
 }
 
-// The parts of the API server's EncryptionConfiguration that we use. The types of Kubernetes are in its server's
-// module, which is large.
+// The parts of the API server's EncryptionConfiguration that we use. Kubernetes' own types are in the large server
+// module.
 type (
 	configuration struct {
 		APIVersion string  `json:"apiVersion"`
@@ -43,8 +43,8 @@ type (
 	}
 )
 
-// WriteConfig writes the API server's configuration and returns its path. It has the first key only: the API server
-// refuses a value that is not encrypted with it.
+// WriteConfig writes the API server's configuration and returns its path. The configuration contains only the first
+// key, so the API server rejects values that are not encrypted with it.
 func (r *Ring) WriteConfig() (path string, err error) {
 	first := configKey{Name: r.Keys[0].Name, Secret: base64.StdEncoding.EncodeToString(r.Keys[0].Secret)}
 	data, err := yaml.Marshal(configuration{

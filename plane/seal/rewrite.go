@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Values is etcd, as far as [Rewrite] needs it.
+// Values is the part of etcd that [Rewrite] needs.
 type Values interface {
 	// Keys returns the keys that begin with prefix.
 	Keys(ctx context.Context, prefix string) ([]string, error)
@@ -17,7 +17,7 @@ type Values interface {
 	Replace(ctx context.Context, key string, value []byte, revision int64) error
 }
 
-// Prefixes are the prefixes of all keys in etcd that hold what is encrypted, in the order of Resources.
+// Prefixes returns the etcd prefixes of all encrypted keys, in the order of Resources.
 func Prefixes() []string {
 	var prefixes []string
 	for _, resource := range Resources {
@@ -31,10 +31,10 @@ func Prefixes() []string {
 }
 
 // Rewrite encrypts everything with the first key of the ring and returns how many values it has changed. No API server
-// may run. A value that can't be decrypted is an error that names it; those before it are rewritten. rewritten, which
-// may be nil, is called after each value.
+// may be running. Rewrite changes nothing until it has read all values; if it can't decrypt one, the error names it.
+// rewritten, which may be nil, is called after each changed value.
 //
-// A ring that was never saved is saved when it is known that no value needs another key: a key file that was lost must
+// Rewrite saves a ring that was never saved only once it knows that no value needs another key: a lost key file must
 // not be replaced.
 func (r *Ring) Rewrite(ctx context.Context, values Values, rewritten func()) (changed int, err error) {
 	var all []string
@@ -45,7 +45,7 @@ func (r *Ring) Rewrite(ctx context.Context, values Values, rewritten func()) (ch
 		}
 		all = slices.Concat(all, keys)
 	}
-	for _, key := range all { // nothing is changed before all can be read
+	for _, key := range all { // read everything before changing anything
 		value, _, err := values.Get(ctx, key)
 		if err == nil {
 			_, _, err = r.reseal(value)

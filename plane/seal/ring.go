@@ -14,13 +14,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Names of the files in the directory of a ring.
+// Names of the files in a ring's directory.
 const (
 	// ringFile holds the keys.
 	ringFile = "keys.json"
-	// ConfigFile is the API server's configuration, with the key in it.
+	// ConfigFile is the API server's configuration, which contains the key.
 	ConfigFile = "config.yaml"
-	// requestFile asks for a rotation.
+	// requestFile requests a rotation.
 	requestFile = "rotate"
 )
 
@@ -29,7 +29,7 @@ const keySize = 32
 
 // Key encrypts and decrypts values.
 type Key struct {
-	// Name is part of each value that the key has encrypted.
+	// Name is a part of each value that the key has encrypted.
 	Name string `json:"name"`
 	// Secret has 32 bytes.
 	Secret []byte `json:"secret"`
@@ -37,13 +37,13 @@ type Key struct {
 	Made time.Time `json:"made"`
 }
 
-// Ring is the keys of a plane, and how far etcd's data is encrypted with the first of them.
+// Ring is the keys of a plane, and how much of etcd's data is encrypted with the first of them.
 type Ring struct {
-	// Keys are ordered by age, the newest first. There is more than one only until everything is rewritten.
+	// Keys are ordered newest first. There is more than one only until everything is rewritten.
 	Keys []Key `json:"keys"`
-	// Sealed are the resources that are encrypted in etcd, with the first key or one of the others.
+	// Sealed are the resources that are encrypted in etcd, with the first key or another one.
 	Sealed []string `json:"sealed"`
-	// Remnants is true while files of etcd may hold what was there before everything was rewritten.
+	// Remnants is true while etcd's files may still contain data from before the rewrite.
 	Remnants bool `json:"remnants,omitempty"`
 
 	dir   string
@@ -51,8 +51,8 @@ type Ring struct {
 	saved bool
 }
 
-// Open returns the ring in directory dir. If there is none, it returns a new one that is not saved yet: fresh reports
-// whether etcd has no data, so that there is nothing to rewrite. now may be nil.
+// Open returns the ring in directory dir. If there is none, it returns a new one that is not saved yet. fresh says that
+// etcd has no data, so that there is nothing to rewrite. now may be nil.
 func Open(dir string, fresh bool, now func() time.Time) (*Ring, error) {
 	if now == nil {
 		now = time.Now
@@ -84,7 +84,7 @@ func Open(dir string, fresh bool, now func() time.Time) (*Ring, error) {
 	return ring, nil
 }
 
-// check reports what is wrong with a ring that was read.
+// check returns an error if a ring that was read is invalid.
 func (r *Ring) check() error {
 	if len(r.Keys) == 0 {
 		return errors.New("it has no key")
@@ -97,7 +97,7 @@ func (r *Ring) check() error {
 	return nil
 }
 
-// newKey makes a key. Its name is unique, because values say by it which key they need.
+// newKey creates a key. Its name is unique, because each value names the key that it needs.
 func newKey(now time.Time) (Key, error) {
 	random := make([]byte, keySize+4)
 	if _, err := rand.Read(random); err != nil {
@@ -107,11 +107,11 @@ func newKey(now time.Time) (Key, error) {
 	return Key{Name: name, Secret: random[:keySize], Made: now.UTC().Truncate(time.Second)}, nil
 }
 
-// Pending reports whether values in etcd have to be rewritten before the API server starts.
+// Pending reports whether values in etcd must be rewritten before the API server starts.
 func (r *Ring) Pending() bool { return len(r.Keys) > 1 || !slices.Equal(r.Sealed, Resources) }
 
-// Add makes a key that replaces the first one if the rotation of that key was requested, and reports whether it was.
-// The ring is saved, and the request removed.
+// Add creates a key that replaces the first one if that key's rotation was requested, and reports whether it did. It
+// saves the ring and removes the request.
 func (r *Ring) Add() (bool, error) {
 	path := filepath.Join(r.dir, requestFile)
 	data, err := os.ReadFile(path)
@@ -121,7 +121,7 @@ func (r *Ring) Add() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("reading a request for a new key: %w", err)
 	}
-	wanted := string(data) == r.Keys[0].Name // else a start before this one was killed when it had made the key
+	wanted := string(data) == r.Keys[0].Name // else an earlier start was killed after it had created the key
 	if wanted {
 		key, err := newKey(r.now())
 		if err != nil {
@@ -138,20 +138,20 @@ func (r *Ring) Add() (bool, error) {
 	return wanted, nil
 }
 
-// Done drops all keys but the first: everything is encrypted with it.
+// Done drops all keys but the first, with which everything is encrypted now.
 func (r *Ring) Done() error {
 	r.Keys, r.Sealed, r.Remnants = r.Keys[:1], slices.Clone(Resources), true
 	return r.Save()
 }
 
-// Cleaned records that no file of etcd holds anything older.
+// Cleaned records that etcd's files no longer contain older data.
 func (r *Ring) Cleaned() error {
 	r.Remnants = false
 	return r.Save()
 }
 
-// Save writes the ring. When it returns, the file survives the loss of power: what is encrypted with a new key later
-// could not be read without it.
+// Save writes the ring. Once it returns, the file survives a power failure: data encrypted with a new key would be lost
+// without it.
 func (r *Ring) Save() error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -180,7 +180,7 @@ func (r *Ring) Ensure() error {
 	return r.Save()
 }
 
-// syncDir waits until the entries of a directory are on the disk.
+// syncDir syncs the entries of a directory to disk.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -193,8 +193,8 @@ func syncDir(path string) error {
 	return nil
 }
 
-// Request asks the next start of the plane for a new key in place of the present one, whose name it returns. dir is the
-// directory of a ring that exists; fs.ErrNotExist otherwise.
+// Request asks the next start of the plane to replace the current key, whose name it returns. dir is the directory of a
+// ring; if there is none, the error is fs.ErrNotExist.
 func Request(dir string) (replaced string, err error) {
 	if _, err := os.Stat(filepath.Join(dir, ringFile)); err != nil {
 		return "", fmt.Errorf("looking for the key that encrypts Secrets: %w", err)

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// encrypted begins each value that an API server has encrypted in any way.
+	// encrypted is the prefix of every value that an API server has encrypted in any way.
 	encrypted = "k8s:enc:"
 	// secretboxPrefix is followed by the name of the key and a colon.
 	secretboxPrefix = encrypted + "secretbox:v1:"
 	nonceSize       = 24
 )
 
-// seal encrypts a value as the API server does: prefix, nonce, box.
+// seal encrypts a value like the API server: prefix, nonce, box.
 func (k Key) seal(plain []byte) ([]byte, error) {
 	var nonce [nonceSize]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
@@ -28,7 +28,7 @@ func (k Key) seal(plain []byte) ([]byte, error) {
 	return secretbox.Seal(out, plain, &nonce, (*[keySize]byte)(k.Secret)), nil
 }
 
-// open decrypts the part of a value behind the prefix.
+// open decrypts the part of a value after the prefix.
 func (k Key) open(sealed []byte) ([]byte, error) {
 	if len(sealed) < nonceSize+secretbox.Overhead {
 		return nil, errors.New("it is cut off")
@@ -41,7 +41,7 @@ func (k Key) open(sealed []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// reseal returns a value encrypted with the first key, and false if it is so already.
+// reseal returns the value encrypted with the first key, or false if it already is.
 func (r *Ring) reseal(value []byte) ([]byte, bool, error) {
 	plain := value
 	if bytes.HasPrefix(value, []byte(encrypted)) {

@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// Data is etcd's data directory, as far as it is replaced by another one while etcd does not run. Beside it are, while
-// that lasts, a snapshot, the new directory and the old one.
+// Data is etcd's data directory, which can be replaced while etcd is not running. During a replacement, a snapshot, the
+// new directory and the old one are beside it.
 type Data string
 
-// Snapshot is where the snapshot is kept from which a new directory is made.
+// Snapshot returns the path of the snapshot from which the new directory is created.
 func (d Data) Snapshot() string { return string(d) + ".snapshot" }
 
-// New is where the new directory is made.
+// New returns the path of the new directory.
 func (d Data) New() string { return string(d) + ".new" }
 
 func (d Data) old() string { return string(d) + ".old" }
@@ -32,8 +32,8 @@ func (d Data) Empty() (bool, error) {
 	return true, nil
 }
 
-// Settle brings an order into what a replacement has left that was killed: the old directory is taken back if the new
-// one did not take its place, and everything else is removed.
+// Settle cleans up after a replacement that was killed: it moves the old directory back if the new one did not take its
+// place, and removes everything else.
 func (d Data) Settle() error {
 	_, err := os.Lstat(string(d))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +51,8 @@ func (d Data) Settle() error {
 	return nil
 }
 
-// Replace puts the new directory into the place of the data. away, which may be nil, is called between the two steps;
-// Settle undoes the first one.
+// Replace replaces the data with the new directory. away, which may be nil, is called between the two renames; if
+// Replace is killed there, Settle undoes the first one.
 func (d Data) Replace(away func()) error {
 	if err := os.Rename(string(d), d.old()); err != nil {
 		return fmt.Errorf("replacing etcd's data: %w", err)
@@ -68,7 +68,7 @@ func (d Data) Replace(away func()) error {
 		return fmt.Errorf("replacing etcd's data: %w", err)
 	}
 	defer parent.Close()
-	if err := parent.Sync(); err != nil { // the old directory goes only when the new one stays
+	if err := parent.Sync(); err != nil { // keep the old directory until the new one is safe
 		return fmt.Errorf("replacing etcd's data: %w", err)
 	}
 	return d.Settle()

@@ -1,4 +1,4 @@
-// Package store works on the plane's etcd beside the API server: it measures and shrinks it, saves it, and reads and
+// Package store works on the plane's etcd without the API server: it measures, shrinks and saves etcd, and reads and
 // writes single values. Package seal and the plane's upkeep use it.
 package store
 
@@ -31,8 +31,8 @@ type Store struct {
 	endpoint string
 }
 
-// Open returns a connection to the etcd at a URL, with the certificate of its only client, which is read again at each
-// handshake. It makes no call. Close ends it.
+// Open returns a connection to the etcd at a URL, with the certificate of etcd's only client, which it reads again at
+// each handshake. It makes no call. The caller must call Close.
 func Open(endpoint string, ca, certificate pki.Pair) (*Store, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.Cert)
@@ -51,7 +51,7 @@ func Open(endpoint string, ca, certificate pki.Pair) (*Store, error) {
 	return &Store{client: client, endpoint: endpoint}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (s *Store) Close() error { return s.client.Close() }
 
 // Keys returns the keys that begin with prefix.
@@ -80,7 +80,7 @@ func (s *Store) Get(ctx context.Context, key string) (value []byte, revision int
 	return answer.Kvs[0].Value, answer.Kvs[0].ModRevision, nil
 }
 
-// Replace changes the value of a key if it still has that revision, 0 if there is none; else it returns an error.
+// Replace changes the value of a key if it still has that revision, or 0 if there is none; else it returns an error.
 func (s *Store) Replace(ctx context.Context, key string, value []byte, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -101,7 +101,7 @@ func (s *Store) Replace(ctx context.Context, key string, value []byte, revision 
 	return nil
 }
 
-// Compact forgets all but the newest version of each value. The room becomes free inside etcd's file.
+// Compact discards all but the newest version of each value. The space becomes free inside etcd's file.
 func (s *Store) Compact(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shrinkLimit)
 	defer cancel()
@@ -110,15 +110,15 @@ func (s *Store) Compact(ctx context.Context) error {
 		return fmt.Errorf("asking etcd for its revision: %w", err)
 	}
 	_, err = s.client.Compact(ctx, answer.Header.Revision, clientv3.WithCompactPhysical())
-	// The API server compacts, too: it may have been first.
+	// The API server compacts, too, and may have been first.
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("compacting etcd: %w", err)
 	}
 	return nil
 }
 
-// Defragment writes etcd's file anew, without what is free in it. Etcd answers nobody meanwhile: it takes about a
-// second for each 100 MiB in use.
+// Defragment rewrites etcd's file without its free space. Meanwhile etcd answers nobody: it takes about a second per
+// 100 MiB in use.
 func (s *Store) Defragment(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shrinkLimit)
 	defer cancel()

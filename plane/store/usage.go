@@ -8,19 +8,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Usage is how much room etcd takes, in bytes.
+// Usage is how much space etcd uses, in bytes.
 type Usage struct {
-	// Size is that of the file, which never shrinks by itself.
+	// Size is the size of the file, which never shrinks by itself.
 	Size int64
-	// InUse is the part of it that holds values of today and of before.
+	// InUse is the part of the file that holds current and earlier values.
 	InUse int64
-	// Quota is how large the file may become. Etcd refuses writes from then on.
+	// Quota is the maximum size of the file, at which etcd rejects writes.
 	Quota int64
-	// Full is whether it refuses writes now. It goes on with that until it is told not to.
+	// Full reports whether etcd rejects writes now. It continues to do so until Resume.
 	Full bool
 }
 
-// Usage asks etcd how much room it takes.
+// Usage asks etcd how much space it uses.
 func (s *Store) Usage(ctx context.Context) (Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -49,13 +49,14 @@ func (s *Store) Resume(ctx context.Context) error {
 	return nil
 }
 
-// ShouldCompact reports whether forgetting old values is worth it: inUse is what was in use after the last time. Pure.
+// ShouldCompact reports whether discarding old values is worthwhile; inUse is what was in use after the last
+// compaction. Pure.
 func (u Usage) ShouldCompact(inUse int64) bool {
 	return u.Full || u.InUse-inUse > min(u.Quota/8, 64<<20)
 }
 
-// ShouldDefragment reports whether the file should be written anew, during which etcd answers nobody: only if it nears
-// its quota, and becomes much smaller by it. Pure.
+// ShouldDefragment reports whether to rewrite the file, although etcd answers nobody meanwhile: only if the file nears
+// its quota and becomes much smaller. Pure.
 func (u Usage) ShouldDefragment() bool {
 	if u.Full {
 		return !u.CanResume() && u.InUse < u.Size/10*9
@@ -63,11 +64,10 @@ func (u Usage) ShouldDefragment() bool {
 	return u.Size > u.Quota/2 && u.InUse < u.Size/2
 }
 
-// CanResume reports whether there is room again after etcd was full. Pure.
+// CanResume reports whether there is space again after etcd was full. Pure.
 func (u Usage) CanResume() bool { return u.Full && u.Size < u.Quota/10*9 }
 
-// Warning returns what to say of an etcd that is full or nearly so although nothing can be forgotten, "" otherwise.
-// Pure.
+// Warning returns the warning about an etcd that is full or nearly full although nothing can be discarded, or "". Pure.
 func (u Usage) Warning() string {
 	const advice = "delete what is not needed any more; \"capstan kubectl get --raw /metrics\" counts objects as " +
 		"apiserver_resource_objects"

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// tierLabel is on the static Pods that kubeadm makes for a control plane, with the value "control-plane".
+// tierLabel is a label of the static Pods that kubeadm creates for a control plane; its value is "control-plane".
 const tierLabel = "tier"
 
-// controlPlanePod reports whether a Pod is one that KubeadmControlPlane judges the health of a control plane by.
+// controlPlanePod reports whether KubeadmControlPlane judges a control plane's health by the Pod.
 func controlPlanePod(pod *corev1.Pod) bool {
 	return pod.Namespace == metav1.NamespaceSystem && pod.Labels[tierLabel] == "control-plane"
 }
@@ -27,23 +27,23 @@ func healthChanged(old, pod *corev1.Pod) bool {
 	return old.Status.Phase != pod.Status.Phase || !slices.EqualFunc(old.Status.Conditions, pod.Status.Conditions, same)
 }
 
-// finished reports whether a Pod holds up a drain no more.
+// finished reports whether a Pod no longer delays a drain.
 func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// statusChanged reports whether something about a control plane is new that others may have waited for.
+// statusChanged reports whether the status of a control plane changed, for which others may have waited.
 func statusChanged(old, kcp *controlplanev1.KubeadmControlPlane) bool {
 	return !equality.Semantic.DeepEqual(old.Status, kcp.Status)
 }
 
-// heldBack reports whether a MachineSet has fewer Machines than it shall have, as one has that waits for the control
+// heldBack reports whether a MachineSet has fewer Machines than wanted, as it does while it waits for the control
 // plane.
 func heldBack(ms *clusterv1.MachineSet) bool {
 	return ms.DeletionTimestamp.IsZero() && ptr.Deref(ms.Status.Replicas, 0) < ptr.Deref(ms.Spec.Replicas, 1)
 }
 
-// discovered reports whether an extension was discovered anew: it can be called again, or has other handlers.
+// discovered reports whether an extension was discovered again: it can be called again, or has other handlers.
 func discovered(old, e *runtimev1.ExtensionConfig) bool {
 	now, before := conditions.Get(e, runtimev1.ExtensionConfigDiscoveredCondition),
 		conditions.Get(old, runtimev1.ExtensionConfigDiscoveredCondition)
@@ -54,8 +54,8 @@ func discovered(old, e *runtimev1.ExtensionConfig) bool {
 		!equality.Semantic.DeepEqual(old.Status.Handlers, e.Status.Handlers)
 }
 
-// waits reports whether a Cluster with a topology may wait for an extension: something is left to do, a hook is
-// pending, or it is being deleted.
+// waits reports whether a Cluster with a topology may be waiting for an extension: it is not fully reconciled, a hook
+// is pending, or it is being deleted.
 func waits(cluster *clusterv1.Cluster) bool {
 	return cluster.Spec.Topology.IsDefined() && (!cluster.DeletionTimestamp.IsZero() ||
 		cluster.Annotations[runtimev1.PendingHooksAnnotation] != "" ||

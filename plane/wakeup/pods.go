@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// podWatcher watches the Pods of every cluster that there is a connection to.
+// podWatcher watches the Pods of every connected cluster.
 type podWatcher struct {
 	cache      *Cache
 	controller controller.Controller
 }
 
-// Reconcile watches the Pods of a cluster. It is called at every connect and disconnect; a second watch of one
-// connection changes nothing.
+// Reconcile watches the Pods of a cluster. It is called at every connect and disconnect; watching the same connection
+// twice has no effect.
 func (w *podWatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := req.NamespacedName
 	err := w.cache.Watch(ctx, cluster,
@@ -33,7 +33,7 @@ func (w *podWatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, fmt.Errorf("watching the Pods of the cluster: %w", err)
 	}
-	return ctrl.Result{}, nil // the next connect calls again
+	return ctrl.Result{}, nil // the next connect calls Reconcile again
 }
 
 func (w *podWatcher) handler(cluster types.NamespacedName) handler.TypedEventHandler[*corev1.Pod, reconcile.Request] {
@@ -59,8 +59,8 @@ func (w *podWatcher) handler(cluster types.NamespacedName) handler.TypedEventHan
 	}
 }
 
-// TrimPod keeps of a Pod what this package looks at. It is a transform for the caches of workload clusters: nobody else
-// reads Pods from them.
+// TrimPod keeps only what this package reads of a Pod. It is a transform for the caches of workload clusters, from
+// which nobody else reads Pods.
 func TrimPod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {

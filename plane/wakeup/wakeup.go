@@ -1,16 +1,16 @@
-// Package wakeup wakes controllers of Cluster API at once where they would find a change only by polling every 15 to
-// 30 seconds.
+// Package wakeup wakes controllers of Cluster API immediately when something happens that they would otherwise find
+// only by polling every 15 to 30 seconds.
 //
-// Five things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy
-// (KubeadmControlPlane asks again after 15 s), the last Pod leaves a Node that is drained (Machine, 20 s), the
-// control plane becomes stable (MachineSet, 15 s), an extension whose calls failed can be called again (the
-// topology's controller, as long again as it has waited), a control plane appears
-// after the Cluster that refers to it (Cluster, 30 s). Upstream does not watch them because that would be
-// expensive with hundreds of clusters; on one machine it is one watch per cluster.
+// Controllers wait for five things that they don't watch: a Pod of the control plane becomes healthy
+// (KubeadmControlPlane polls after 15 s), the last Pod leaves a Node that is being drained (Machine, 20 s), the control
+// plane becomes stable (MachineSet, 15 s), an extension whose calls failed can be called again (the topology
+// controller, whose pauses double), and a control plane appears after the Cluster that refers to it (Cluster, 30 s).
+// Upstream does not watch them because that would be expensive with hundreds of clusters; on one machine it is one
+// watch per cluster.
 //
-// All controllers get their connections to workload clusters from one ClusterCache, and with them a source of events.
-// [Cache] is that ClusterCache with a second way into the same queues. Nothing is written to the API server, and
-// nothing reaches into a controller.
+// All controllers get their connections to workload clusters, and with them a source of events, from one ClusterCache.
+// [Cache] is that ClusterCache with a second way into the same queues. The package writes nothing to the API server,
+// and does not modify any controller.
 package wakeup
 
 import (
@@ -35,7 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Names under which upstream's controllers ask the ClusterCache for their source of events. A test checks them.
+// Names under which upstream's controllers request their source of events from the ClusterCache. A test checks them.
 const (
 	controlPlanes = "kubeadmcontrolplane"
 	machines      = "machine"
@@ -44,16 +44,17 @@ const (
 	clusters      = "cluster"
 )
 
-// registerPause is longer than the registry of extensions takes to learn what the condition of an ExtensionConfig says.
+// registerPause is longer than the registry of extensions takes to learn about a changed condition of an
+// ExtensionConfig.
 const registerPause = time.Second
 
-// appearPause is longer than the caches of one process are apart: the controller of Clusters reads control planes from
-// another one than the one that has seen it appear.
+// appearPause is longer than the lag between the caches of one process: the controller of Clusters reads control planes
+// from another cache than the one in which this one appeared.
 const appearPause = 200 * time.Millisecond
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Cache is a ClusterCache that can wake the controllers it serves. Make it with [New], give it to all controllers,
+// Cache is a ClusterCache that can wake the controllers that use it. Create it with [New], pass it to all controllers,
 // then call [Cache.SetupWithManager].
 type Cache struct {
 	clustercache.ClusterCache
@@ -64,12 +65,12 @@ type Cache struct {
 }
 
 // New returns a Cache around inner. reader reads Clusters, Machines and MachineSets of the management cluster; it
-// should be a cached one.
+// should read from a cache.
 func New(inner clustercache.ClusterCache, reader client.Reader) *Cache {
 	return &Cache{ClusterCache: inner, reader: reader, queues: map[string]queue{}}
 }
 
-// GetClusterSource returns inner's source, and learns the queue of the controller when it is started.
+// GetClusterSource returns inner's source, and records the controller's queue when the source starts.
 func (c *Cache) GetClusterSource(name string, mapFunc func(context.Context, client.Object) []ctrl.Request,
 	opts ...clustercache.GetClusterSourceOption,
 ) source.Source {
@@ -82,7 +83,7 @@ func (c *Cache) GetClusterSource(name string, mapFunc func(context.Context, clie
 	})
 }
 
-// SetupWithManager adds the controller that watches for what is worth a wakeup. It must come after the controllers
+// SetupWithManager adds the controller that watches for reasons to wake others. Call it after adding the controllers
 // that use the Cache.
 func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) error {
 	watcher := &podWatcher{cache: c}
@@ -128,7 +129,7 @@ func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) erro
 // add makes a controller reconcile an object soon.
 func (c *Cache) add(controller string, key types.NamespacedName) { c.addAfter(controller, key, 0) }
 
-// addAfter makes a controller reconcile an object after a while.
+// addAfter makes a controller reconcile an object after a pause.
 func (c *Cache) addAfter(controller string, key types.NamespacedName, pause time.Duration) {
 	c.mu.RLock()
 	q := c.queues[controller]
@@ -152,8 +153,8 @@ func (c *Cache) controlPlaneChanged(ctx context.Context, kcp *controlplanev1.Kub
 	}
 }
 
-// controlPlaneAppeared wakes the Cluster that may have looked for its control plane a moment too early, unless that
-// has found it already.
+// controlPlaneAppeared wakes the Cluster that may have looked for its control plane a moment too early, unless the
+// Cluster has already found it.
 func (c *Cache) controlPlaneAppeared(ctx context.Context, kcp *controlplanev1.KubeadmControlPlane) {
 	if kcp.Labels[clusterv1.ClusterNameLabel] != "" && len(kcp.OwnerReferences) > 0 {
 		return
@@ -169,7 +170,7 @@ func (c *Cache) controlPlaneAppeared(ctx context.Context, kcp *controlplanev1.Ku
 	}
 }
 
-// extensionDiscovered wakes the topologies that may have waited for an extension, of whatever namespace.
+// extensionDiscovered wakes the topologies, in all namespaces, that may have waited for an extension.
 func (c *Cache) extensionDiscovered(ctx context.Context) {
 	var list clusterv1.ClusterList
 	if err := c.reader.List(ctx, &list); err != nil {
@@ -193,7 +194,7 @@ func (c *Cache) controlPlanePodChanged(ctx context.Context, key types.Namespaced
 	}
 }
 
-// podLeft wakes the Machine that is being deleted and whose Node the Pod was on.
+// podLeft wakes the Machine being deleted whose Node the Pod was on.
 func (c *Cache) podLeft(ctx context.Context, cluster types.NamespacedName, pod *corev1.Pod) {
 	var list clusterv1.MachineList
 	if err := c.reader.List(ctx, &list, client.InNamespace(cluster.Namespace), inCluster(cluster.Name)); err != nil {
