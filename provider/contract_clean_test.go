@@ -9,7 +9,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// provedWorld is a world with a machine on a host that is clean when proof says so.
+// provedWorld returns a world with a machine on a host that requires this proof of cleanness.
 func provedWorld(t *testing.T, proof infrav1.CleaningProof, change func(*world)) (w *world, name string) {
 	t.Helper()
 	w = newWorld(t, join(hosts(1, ""), demo(infrav1.LoadBalancerLocal), member("w1", false))...)
@@ -28,7 +28,7 @@ func (w *world) released() {
 	w.settle()
 }
 
-// accept says that a host is clean, as a person does who reads its condition.
+// accept declares a host clean, like a person who reads its condition.
 func (w *world) accept(name string) {
 	w.t.Helper()
 	edit(w, w.host(name), func(h *infrav1.CapstanHost) {
@@ -95,7 +95,7 @@ func TestHostThatIsToBeInstalledAnew(t *testing.T) {
 	w.accept(name)
 }
 
-// A host with leftovers that may stay is used again when somebody says so.
+// A host with leftovers is used again once somebody has accepted them.
 func TestHostWithLeftoversIsAccepted(t *testing.T) {
 	w, name := provedWorld(t, infrav1.ProofTrust, func(*world) {})
 	w.stuck[name] = []string{"mount /mnt/left"}

@@ -61,7 +61,8 @@ func TestClusterWaits(t *testing.T) {
 	}
 }
 
-// TestAClusterThatWasOurs: what we made before somebody else took the cluster over goes with it.
+// TestAClusterThatWasOurs checks that what we created for a cluster is deleted with it after somebody else took it
+// over.
 func TestAClusterThatWasOurs(t *testing.T) { // IC-35, IC-54, IC-56
 	w := newWorld(t, demo(infrav1.LoadBalancerLocal)...)
 	w.settle()

@@ -12,8 +12,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// refuses refuses the calls of a name for half a minute, and returns how often the status of a kind was written
-// meanwhile.
+// refuses makes calls of this name fail for half a minute, and returns how often the status of a kind was written in
+// that time.
 func (w *world) refuses(call, kind string) (writes int) {
 	w.t.Helper()
 	w.broken = call
@@ -31,8 +31,8 @@ func (w *world) refuses(call, kind string) (writes int) {
 	return writes
 }
 
-// reconciledIs fails the test if the condition Reconciled is not False with a message about a step. An empty step:
-// there must be none.
+// reconciledIs fails the test unless the condition Reconciled is False with a message about the step. If step is empty,
+// there must be no such condition.
 func (w *world) reconciledIs(o conditions.Getter, step string) {
 	w.t.Helper()
 	c := conditions.Get(o, infrav1.ReconciledCondition)
@@ -56,7 +56,7 @@ func TestAHostWhosePassFailsSaysSo(t *testing.T) {
 
 	w.refuses("get v1.Lease", "v1beta2.CapstanHost")
 	w.reconciledIs(w.host("host-01"), "heartbeat")
-	w.readyIs(w.host("host-01"), "True Ready") // it is its controller that fails
+	w.readyIs(w.host("host-01"), "True Ready") // only its controller fails
 	w.settle()
 	w.reconciledIs(w.host("host-01"), "")
 }

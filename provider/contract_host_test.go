@@ -121,7 +121,7 @@ func TestSupplierIsMissing(t *testing.T) {
 	}
 }
 
-// deadWorker is a world in which the machine w1 is being deleted and its host is dead.
+// deadWorker returns a world in which machine w1 is being deleted and its host is dead.
 func deadWorker(t *testing.T) (w *world, host string) {
 	t.Helper()
 	w = newWorld(t, join(hosts(2, ""), demo(infrav1.LoadBalancerLocal), member("w1", false))...)
@@ -191,7 +191,7 @@ func TestHostThatIsGivenUpCanBeDeleted(t *testing.T) {
 	}
 }
 
-// What a claim is about tells whether it was given up: not another claim of the host, and not one that is not released.
+// Giving up applies only to the claim that it names, and only once that claim is released.
 func TestHostInUseIsNotGivenUp(t *testing.T) {
 	w := newWorld(t, join(hosts(1, ""), demo(infrav1.LoadBalancerLocal), member("w1", false))...)
 	w.settle()

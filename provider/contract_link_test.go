@@ -17,7 +17,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// linked returns reason and message of the host's condition Linked; nothing: it is absent.
+// linked returns reason and message of the host's condition Linked, or "" if it is absent.
 func (w *world) linked(host string) (reason, message string) {
 	w.t.Helper()
 	c := conditions.Get(w.host(host), infrav1.LinkedCondition)
@@ -30,14 +30,14 @@ func (w *world) linked(host string) (reason, message string) {
 	return c.Reason, c.Message
 }
 
-// later lets time pass, and everything settle.
+// later advances the clock and lets everything settle.
 func (w *world) later(d time.Duration) {
 	w.t.Helper()
 	w.clock.SetTime(w.clock.Now().Add(d))
 	w.settle()
 }
 
-// lose takes an object away by force, with its finalizers.
+// lose deletes an object by force, despite its finalizers.
 func (w *world) lose(o client.Object) {
 	w.t.Helper()
 	edit(w, o, func(o client.Object) { o.SetFinalizers(nil) })
@@ -46,7 +46,7 @@ func (w *world) lose(o client.Object) {
 	}
 }
 
-// kept fails the test if the host lost its claim, or was powered off.
+// kept fails the test if the host lost its claim or was powered off.
 func (w *world) kept(host string) {
 	w.t.Helper()
 	if c := w.host(host).Spec.Claim; c == nil || c.Released || !w.running[host] {

@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// oneWorker returns a world with one machine, which is a worker, and whatever is edited.
+// oneWorker returns a world with one machine, a worker, after these edits.
 func oneWorker(t *testing.T, edits ...machineEdit) *world {
 	return newWorld(t, join(hosts(2, infrav1.SupplierDock), demo(infrav1.LoadBalancerLocal),
 		member("w1", false, edits...))...)
@@ -149,7 +149,7 @@ func TestMoveRebuildsTheStatus(t *testing.T) {
 	w.settle()
 	before, infra, owner := w.machine("w1"), w.capstanCluster("demo-infra"), w.host(w.machine("w1").Status.Host)
 
-	// The other side: the same objects with new uids and without status. The hosts run on.
+	// The target of the move has the same objects with new uids and without status. The hosts keep running.
 	there := newWorld(t, get(w, "demo", &clusterv1.Cluster{}), get(w, "w1", &clusterv1.Machine{}))
 	there.running, there.backends, there.journal, there.moved = w.running, w.backends, w.journal, true
 	move := func(o client.Object) client.Object {
@@ -187,8 +187,8 @@ func TestMoveRebuildsTheStatus(t *testing.T) {
 	}
 }
 
-// TestAnotherMachinesProviderIDReleasesNothing: whoever may create a CapstanMachine can write the provider id of
-// another one into it, and delete it again.
+// TestAnotherMachinesProviderIDReleasesNothing covers an attack: anybody who may create a CapstanMachine can give it
+// the provider id of another one, and delete it again.
 func TestAnotherMachinesProviderIDReleasesNothing(t *testing.T) {
 	w := oneWorker(t)
 	w.settle()
@@ -367,7 +367,7 @@ func TestWatchFilter(t *testing.T) { // T-IM-19, T-IC-12: IM-66, IC-40
 	}
 }
 
-// TestWritesForAMachine counts the writes about one machine; the benchmark on a real API server is in test/contract.
+// TestWritesForAMachine counts the writes for one machine. The benchmark with a real API server is in test/contract.
 func TestWritesForAMachine(t *testing.T) {
 	w := newWorld(t, join(hosts(3, infrav1.SupplierDock), demo(infrav1.LoadBalancerLocal))...)
 	w.settle()

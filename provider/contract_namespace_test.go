@@ -11,8 +11,9 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestAHostOfAnotherNamespaceIsNotSupplied: a tenant makes a CapstanHost with the name of a host that is in use in
-// another namespace. Nothing happens to that host, neither while the tenant's is there, nor when it goes.
+// TestAHostOfAnotherNamespaceIsNotSupplied covers a tenant who creates a CapstanHost with the name of a host in use in
+// another namespace. That host must not be affected, neither while the tenant's CapstanHost exists nor when it is
+// deleted.
 func TestAHostOfAnotherNamespaceIsNotSupplied(t *testing.T) {
 	w := oneWorker(t)
 	w.settle()
@@ -55,7 +56,7 @@ func TestAHostOfAnotherNamespaceIsNotSupplied(t *testing.T) {
 	}
 }
 
-// passOver reconciles one host some times.
+// passOver reconciles one host a few times.
 func (w *world) passOver(host *infrav1.CapstanHost) {
 	w.t.Helper()
 	for range 4 {
@@ -65,14 +66,14 @@ func (w *world) passOver(host *infrav1.CapstanHost) {
 	}
 }
 
-// TestAnOldCopyOfAHostDestroysNothing: the host is gone and its number has one in another namespace, but a pass still
-// works on the copy that the cache has.
+// TestAnOldCopyOfAHostDestroysNothing covers a pass over an outdated copy from the cache: the host is gone, and its
+// number belongs to a host in another namespace.
 func TestAnOldCopyOfAHostDestroysNothing(t *testing.T) {
 	w := newWorld(t, hosts(1, infrav1.SupplierDock)...)
 	w.settle()
 	w.must(w.api.Delete(t.Context(), w.host("host-01")))
 	old := &oldCopy{Client: w.hosts.Client, host: w.host("host-01")}
-	pass := func() { // what an old copy writes fails: the object is gone
+	pass := func() { // writes based on an old copy fail: the object is gone
 		_, _ = w.hosts.Reconcile(t.Context(), requestOf(old.host))
 	}
 	pass()
@@ -87,7 +88,7 @@ func TestAnOldCopyOfAHostDestroysNothing(t *testing.T) {
 	}
 }
 
-// oldCopy is a cache that is behind.
+// oldCopy is a cache that lags behind.
 type oldCopy struct {
 	client.Client
 	host *infrav1.CapstanHost

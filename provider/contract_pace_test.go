@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/pace"
 )
 
-// limit gives the reconcilers limits of what they do to hosts.
+// limit sets the reconcilers' limits for operations on hosts.
 func (w *world) limit(limits pace.Limits) {
 	w.t.Helper()
 	w.must(limits.Complete())
@@ -24,7 +24,7 @@ func (w *world) limit(limits pace.Limits) {
 	w.machines.Pace, w.hosts.Pace = pacer, pacer
 }
 
-// crowd returns a world with n machines that want a host each.
+// crowd returns a world with n machines that each want a host.
 func crowd(t *testing.T, n int) *world {
 	t.Helper()
 	objects := join(hosts(n, infrav1.SupplierDock), demo(infrav1.LoadBalancerLocal))
@@ -34,12 +34,12 @@ func crowd(t *testing.T, n int) *world {
 	return newWorld(t, objects...)
 }
 
-// TestABurstTowardsHostsIsSlowedDown makes or deletes many machines at once: each operation on their hosts is done as
-// fast as the limit for all together says, and in the end all of it is done.
+// TestABurstTowardsHostsIsSlowedDown creates or deletes many machines at once. Each operation on their hosts must run
+// at the rate of the limit for all hosts, and all operations must finish in the end.
 func TestABurstTowardsHostsIsSlowedDown(t *testing.T) { // SG-04
 	const machines, burst = 12, 4
 	for name, c := range map[string]struct {
-		ofHosts  bool // it is the reconciler of hosts that does it
+		ofHosts  bool // the reconciler of hosts does it
 		deleting bool
 		done     func(*world, *infrav1.CapstanHost) bool
 	}{
@@ -82,8 +82,8 @@ func TestABurstTowardsHostsIsSlowedDown(t *testing.T) { // SG-04
 	}
 }
 
-// slowly runs passes, 5 s apart, until it is done to all hosts, and fails the test if it is done to more of them than a
-// burst and one for each pass.
+// slowly runs passes, 5 s apart, until the operation is done on all hosts. It fails the test if after any pass it is
+// done on more hosts than the burst plus one for each pass.
 func (w *world) slowly(burst, all int, done func(*infrav1.CapstanHost) bool) {
 	w.t.Helper()
 	for pass := range 100 {
@@ -108,8 +108,8 @@ func (w *world) slowly(burst, all int, done func(*infrav1.CapstanHost) bool) {
 	w.t.Error("it is not done to all hosts after 500 s")
 }
 
-// TestOneHostIsLeftInPeace: bootstrap data that somebody takes away again and again, and a supplier that fails as
-// often, cost one host a limited number of operations.
+// TestOneHostIsLeftInPeace checks that the number of operations on one host is limited when somebody keeps deleting its
+// bootstrap data, or its supplier keeps failing.
 func TestOneHostIsLeftInPeace(t *testing.T) { // SG-04
 	const burst, seconds = 3, 600
 	w := crowd(t, 1)
@@ -143,7 +143,7 @@ func TestOneHostIsLeftInPeace(t *testing.T) { // SG-04
 			delivered += n
 		}
 	}
-	if delivered < burst || delivered > most+2 { // and the Secrets of its epochs
+	if delivered < burst || delivered > most+2 { // plus the Secrets of its epochs
 		t.Errorf("the host was given bootstrap data %d times in 10 minutes, want %d to %d", delivered, burst, most)
 	}
 	t.Attr("rule", "SG-04")
@@ -152,7 +152,7 @@ func TestOneHostIsLeftInPeace(t *testing.T) { // SG-04
 	}
 }
 
-// settleCluster brings the cluster so far that machines may have hosts.
+// settleCluster lets the cluster settle until its machines may claim hosts.
 func (w *world) settleCluster() {
 	w.t.Helper()
 	for range 20 {

@@ -12,7 +12,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// An object with the annotation is paused before it has an owner, and before its owner is in the cache (IM-64, IC-42).
+// The annotation pauses an object even before it has an owner, and before its owner is in the cache (IM-64, IC-42).
 func TestPauseComesBeforeTheOwner(t *testing.T) {
 	for name, owners := range map[string][]metav1.OwnerReference{
 		"no owner yet": nil,
@@ -39,7 +39,7 @@ func TestPauseComesBeforeTheOwner(t *testing.T) {
 	}
 }
 
-// Its Cluster may be paused and just not in the cache yet: an object that was made a moment ago says nothing of it.
+// Its Cluster may be paused and not in the cache yet, so a new object must not report a missing owner.
 func TestAYoungClusterWithoutOwnerIsSilent(t *testing.T) { // IC-42, IC-46
 	w := newWorld(t, demo(infrav1.LoadBalancerLocal)...)
 	edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) {

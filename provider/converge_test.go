@@ -13,8 +13,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// life creates a cluster of one control plane and two workers, replaces a worker, deletes everything, and checks what
-// is left after each. It is the same for hosts of a supplier and for owned ones.
+// life creates a cluster of one control plane machine and two workers, replaces a worker, deletes everything, and
+// checks the state after each of these. It is the same for supplied and for owned hosts.
 func life(w *world) {
 	t := w.t
 	w.settle()
@@ -90,10 +90,10 @@ func newLife(t *testing.T, supplier string) *world {
 		member("w2", false))...)
 }
 
-// defaultShare: one of so many calls fails.
+// defaultShare limits the calls that the test makes fail to one in so many.
 var defaultShare = 8
 
-// ways are how a call can fail.
+// ways are the ways in which a call can fail.
 var ways = []struct {
 	name string
 	fault
@@ -102,11 +102,11 @@ var ways = []struct {
 	{"conflict", conflict}, {"too many requests", tooMany}, {"timed out", timedOut},
 }
 
-// TestEveryCallFailsOnce lets the provider's calls fail, one in each life: with their effect but without their answer,
-// without effect, with the provider killed after the effect, and with what an API server answers: conflict, 429,
-// time-out. Each time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48). With
-// CAPSTAN_TEST_EVERY set, every write fails in turn and every fourth read; else a share of them, another share for each
-// way to fail.
+// TestEveryCallFailsOnce makes one of the provider's calls fail in each life: the answer is lost after the effect,
+// there is no effect, the provider is killed after the effect, or the API server answers with a conflict, 429 or a
+// timeout. Each time everything must converge, and no host may be claimed twice on the way (IM-49, IM-63, IC-48). With
+// CAPSTAN_TEST_EVERY set, every write and every fourth read fails in turn; otherwise a share of them, which differs for
+// each way to fail.
 func TestEveryCallFailsOnce(t *testing.T) {
 	for name, supplier := range map[string]string{"supplied hosts": infrav1.SupplierDock, "owned hosts": ""} {
 		t.Run(name, func(t *testing.T) {

@@ -13,23 +13,23 @@ import (
 	"github.com/capstan-dev/capstan/provider/patch"
 )
 
-// computer is a computer of its own with an agent, as far as claims are concerned: what the rules of agent/work say.
-// Its disk and its processes live on whatever becomes of the network, of the agent, and of the plane.
+// computer is an owned computer with an agent that handles claims by the rules of agent/work. Its disk and its
+// processes survive whatever happens to the network, the agent and the plane.
 type computer struct {
 	w    *world
 	name string
 	// runs are the machines that run on it, by provider id.
 	runs map[string]bool
-	// journal is what the agent knows to have done, by provider id.
+	// journal records what the agent has done, by provider id.
 	journal map[string]*record
-	// uid and token are the CapstanHost and the epoch that the agent's token is of.
+	// uid and token are the CapstanHost and the epoch of the agent's token.
 	uid   types.UID
 	token int64
-	// view is what the agent was shown last; nil: nothing yet.
+	// view is the state that the agent saw last; nil if none yet.
 	view *infrav1.CapstanHost
-	// deaf: nothing reaches it; mute: nothing leaves it; off: the agent does not run.
+	// deaf: nothing reaches the computer. mute: nothing leaves it. off: the agent does not run.
 	deaf, mute, off bool
-	// slow: the agent does no more than look and report in this step.
+	// slow: the agent only looks and reports in this step.
 	slow bool
 }
 
@@ -39,7 +39,7 @@ type record struct {
 	cleaned bool
 }
 
-// enroll is what a person does with a credential: the agent gets a token of the host as it is.
+// enroll does what a person does with a credential: the agent gets a token of the host's current epoch.
 func (c *computer) enroll() {
 	host := &infrav1.CapstanHost{}
 	if !c.w.exists(c.name, host) || !c.w.exists(infrav1.EpochSecret(c.name, host.Spec.Epoch), &corev1.Secret{}) {
@@ -55,7 +55,7 @@ func (c *computer) identified() bool {
 		len(secret.OwnerReferences) == 1 && secret.OwnerReferences[0].UID == c.uid
 }
 
-// step is what the agent does in a while.
+// step does what the agent does in one turn.
 func (c *computer) step() {
 	if c.off || !c.identified() {
 		return
@@ -76,7 +76,7 @@ func (c *computer) step() {
 	}
 }
 
-// renew gets a token of the epoch that the agent was shown; request and answer must arrive.
+// renew gets a token of the epoch that the agent saw last. It needs both directions of the network.
 func (c *computer) renew() {
 	epoch := c.view.Spec.Epoch
 	if !c.deaf && !c.mute && c.w.exists(infrav1.EpochSecret(c.name, epoch), &corev1.Secret{}) {
@@ -84,7 +84,7 @@ func (c *computer) renew() {
 	}
 }
 
-// work does what the host asks for, as far as the agent knows.
+// work does what the host asks for, according to the agent's view.
 func (c *computer) work() {
 	claim := c.view.Spec.Claim
 	mine := ""
@@ -120,7 +120,7 @@ func (c *computer) work() {
 	}
 }
 
-// ended is the rule of agent/work.
+// ended follows the rule of agent/work.
 func (c *computer) ended(id string, r *record) bool {
 	if c.view.Annotations[infrav1.AcceptAnnotation] == id || c.view.Annotations[infrav1.AcceptedAnnotation] == id {
 		return true
@@ -134,7 +134,7 @@ func (c *computer) clean(id string) {
 	c.journal[id].cleaned = true
 }
 
-// bootstrap runs the data of a claim once; the API server must be there.
+// bootstrap runs the data of a claim once. It needs the API server.
 func (c *computer) bootstrap(claim *infrav1.HostClaim, held bool) {
 	id := claim.ProviderID
 	if c.journal[id] != nil || c.deaf || c.mute {
@@ -158,7 +158,7 @@ func (c *computer) bootstrap(claim *infrav1.HostClaim, held bool) {
 	c.runs[id] = true
 }
 
-// report is the heartbeat and what the agent says.
+// report sends the heartbeat and the agent's report.
 func (c *computer) report() {
 	host, lease := &infrav1.CapstanHost{}, &coordinationv1.Lease{}
 	if !c.w.exists(c.name, host) || !c.w.exists(c.name, lease) {

@@ -20,12 +20,12 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// schedules is how many random schedules the test runs; with CAPSTAN_TEST_EVERY ten times as many.
+// schedules is how many random schedules the test runs; CAPSTAN_TEST_EVERY makes it ten times as many.
 const schedules = 40
 
-// fence is a world of computers in which everything fails that can: the network one way or both, agents, the provider,
-// and the plane, which is restored from a backup. People delete machines, give hosts up, accept them, and register
-// computers anew.
+// fence is a world of computers in which everything can fail: the network in one or both directions, agents, the
+// provider, and the plane, which is restored from a backup. People delete machines, give up hosts, accept them as
+// clean, and register computers again.
 type fence struct {
 	*world
 	computers []*computer
@@ -37,8 +37,8 @@ type fence struct {
 	restored  bool
 }
 
-// TestNoTwoOwners: whatever happens, a computer never runs two machines, a machine never runs on two computers, and a
-// host that has something of a machine is not claimed for another. Afterwards everything comes to rest, and all
+// TestNoTwoOwners checks that whatever happens, a computer never runs two machines, a machine never runs on two
+// computers, and a host with remains of a machine is never claimed for another. In the end everything settles, and all
 // computers are free and run nothing.
 func TestNoTwoOwners(t *testing.T) {
 	n := uint64(schedules)
@@ -73,7 +73,7 @@ func newFence(t *testing.T, seed uint64) *fence {
 	return f
 }
 
-// turn is a while: the provider, the agents, and the clock go on.
+// turn lets the provider, the agents and the clock advance.
 func (f *fence) turn() {
 	f.t.Helper()
 	f.pass()
@@ -87,7 +87,7 @@ func (f *fence) turn() {
 	f.clock.SetTime(f.clock.Now().Add(15 * time.Second))
 }
 
-// owners checks who runs where.
+// owners checks which machines run on which computers.
 func (f *fence) owners() {
 	f.t.Helper()
 	where := map[string]string{}
@@ -119,7 +119,7 @@ func (f *fence) owners() {
 	}
 }
 
-// disturb does one thing that happens now and then.
+// disturb causes one random disturbance.
 func (f *fence) disturb() {
 	c := f.computers[f.random.IntN(len(f.computers))]
 	things := []struct {
@@ -161,7 +161,7 @@ func (f *fence) delete() {
 	}
 }
 
-// annotate says something of the released claim of a host, or of the machine that it carries.
+// annotate sets an annotation about the released claim of a host, or about the machine that it carries.
 func (f *fence) annotate(name, key string) {
 	host := &infrav1.CapstanHost{}
 	if !f.exists(name, host) {
@@ -179,7 +179,7 @@ func (f *fence) annotate(name, key string) {
 	}
 }
 
-// register deletes a host, and once it is gone makes it again and enrolls the computer, if its agent is there.
+// register deletes a host. Once it is gone, register recreates it and enrolls the computer, if its agent runs.
 func (f *fence) register(c *computer) {
 	host := &infrav1.CapstanHost{}
 	if f.exists(c.name, host) {
@@ -197,7 +197,7 @@ func (f *fence) register(c *computer) {
 	f.visit(c)
 }
 
-// visit is a person at the computer who enrolls it again if its agent has no identity any more.
+// visit is a person at the computer who enrolls it again if its agent no longer has an identity.
 func (f *fence) visit(c *computer) {
 	if !c.identified() {
 		c.off, c.deaf, c.mute = false, false, false
@@ -234,7 +234,7 @@ func (f *fence) restore() {
 			claimed[h.Spec.Claim.MachineUID] = true
 		}
 	}
-	// Machines without a host may have got one after the backup: they are made anew (docs/backup.md).
+	// Machines without a host may have got one after the backup, so they are recreated (docs/backup.md).
 	for _, m := range f.allMachines() {
 		if !claimed[string(m.UID)] {
 			f.must(f.api.Delete(f.t.Context(), &m))
@@ -243,7 +243,7 @@ func (f *fence) restore() {
 	f.restart()
 }
 
-// rest heals everything, deletes all machines, and lets people do what conditions ask for.
+// rest repairs everything, deletes all machines, and lets people do what conditions ask for.
 func (f *fence) rest() {
 	f.t.Helper()
 	for range 60 {
@@ -259,7 +259,7 @@ func (f *fence) rest() {
 			case host.Spec.Claim == nil && conditions.GetReason(host, infrav1.CleanCondition) == infrav1.LeftoversFoundReason:
 				f.annotate(c.name, infrav1.AcceptAnnotation)
 			case host.Spec.Claim != nil && conditions.GetReason(host, infrav1.ReadyCondition) == infrav1.MachineGoneReason &&
-				!host.Spec.Claim.Released: // the machine is younger than the backup of its host, or older
+				!host.Spec.Claim.Released: // the backup had the claim but not its machine
 				edit(f.world, host, func(h *infrav1.CapstanHost) { h.Spec.Claim.Released = true })
 			}
 			f.visit(c)

@@ -35,7 +35,7 @@ func bundle(t *testing.T) string {
 	return kube
 }
 
-// startAPI starts etcd and kube-apiserver with our types and those of core that we read.
+// startAPI starts etcd and kube-apiserver with our types and the Cluster API types that we read.
 func startAPI(t *testing.T) *envtest.Environment {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
@@ -62,10 +62,10 @@ func startAPI(t *testing.T) *envtest.Environment {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: limit,
 	}
-	// As kubeadm and Capstan's plane set it: an admission policy looks at the audience of a host's token.
+	// kubeadm and Capstan's plane set this too: an admission policy checks the audience of a host's token.
 	env.ControlPlane.GetAPIServer().Configure().
 		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
-	t.Cleanup(func() { // before the start: what fails half way has started something
+	t.Cleanup(func() { // before the start, because a start that fails halfway leaves something running
 		if err := env.Stop(); err != nil {
 			t.Errorf("stopping the API server: %v", err)
 		}

@@ -14,10 +14,10 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// attack tries what an agent must not be able to do, with the token of the agent of a host in use.
+// attack tries what an agent must not be able to do, using the agent's token of a host in use.
 //
-// The function that it returns is to be called when the host was released: it waits until the token is refused, which
-// may last as long as the API server remembers tokens that were right (10 s).
+// Call the returned function when the host is released. It waits until the token is refused, which may take as long as
+// the API server caches valid tokens (10 s).
 func (l *live) attack(host string) (refused func()) {
 	l.Helper()
 	agent := l.dock.client(host)
@@ -63,7 +63,7 @@ func (l *live) attack(host string) (refused func()) {
 			l.Errorf("an agent could %s: %v", name, err)
 		}
 	}
-	// What an agent writes into its spec through its status goes nowhere.
+	// An agent can't change the spec by a write to the status.
 	changed, labels := own.DeepCopy(), own.Labels
 	changed.Spec.Claim = nil
 	changed.Labels = map[string]string{"disk": "ssd"}

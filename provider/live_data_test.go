@@ -22,7 +22,7 @@ var kubeadmConfig = schema.GroupVersionKind{
 	Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmConfig",
 }
 
-// newConfig makes a bootstrap configuration that a Machine controls.
+// newConfig returns a bootstrap configuration that a Machine controls.
 func (l *live) newConfig(name string, of *clusterv1.Machine) *unstructured.Unstructured {
 	l.Helper()
 	config := &unstructured.Unstructured{}
@@ -36,7 +36,7 @@ func (l *live) newConfig(name string, of *clusterv1.Machine) *unstructured.Unstr
 	return config
 }
 
-// newSecret makes a Secret as the bootstrap provider makes it for a configuration.
+// newSecret returns a Secret as the bootstrap provider creates it for a configuration.
 func (l *live) newSecret(name, value string, of *unstructured.Unstructured) *corev1.Secret {
 	l.Helper()
 	secret := &corev1.Secret{
@@ -53,7 +53,7 @@ func (l *live) newSecret(name, value string, of *unstructured.Unstructured) *cor
 	return secret
 }
 
-// newMachine makes a Machine that names a Secret and, unless config is empty, refers to a configuration.
+// newMachine returns a Machine that names a Secret and, unless config is empty, has a configRef.
 func (l *live) newMachine(name, secret, config string) *clusterv1.Machine {
 	l.Helper()
 	objects := member(name, false, func(m *clusterv1.Machine, _ *infrav1.CapstanMachine) {
@@ -68,8 +68,8 @@ func (l *live) newMachine(name, secret, config string) *clusterv1.Machine {
 	return objects[0].(*clusterv1.Machine)
 }
 
-// TestLiveDataOfOthers lets Machines name Secrets that are not theirs, each in another way. No host is claimed for one
-// of them, and nothing is copied. A Machine whose bootstrap provider has made its data gets it all the while.
+// TestLiveDataOfOthers creates Machines that name Secrets of others, each in a different way. No host may be claimed
+// for them, and nothing may be copied. A Machine with data of its own gets a host in the meantime.
 func TestLiveDataOfOthers(t *testing.T) {
 	l := startLive(t, 6)
 	l.cluster()
@@ -78,7 +78,7 @@ func TestLiveDataOfOthers(t *testing.T) {
 	l.newSecret("demo-kubeconfig", "the admin's credentials", nil)
 	l.newSecret("password", "somebody's password", nil)
 
-	attacks := map[string]string{ // by the name of the machine: what its condition says
+	attacks := map[string]string{ // parts of the condition's message, by name of the machine
 		"kubeconfig": "-kubeconfig", "kubeconfig-with-config": "-kubeconfig", "unlabelled": infrav1.BootstrapDataLabel,
 		"without-owner": "not controlled by KubeadmConfig", "of-a-neighbour": "not controlled by it",
 		"own-config": "not controlled by KubeadmConfig",

@@ -15,8 +15,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestLiveRefusedRight takes the right to Secrets from the controller's role: the machine says so, in one write, and
-// goes on by itself when the right is back.
+// TestLiveRefusedRight removes the right to Secrets from the controller's role. The machine must report this with one
+// write, and continue on its own when the right is back.
 func TestLiveRefusedRight(t *testing.T) {
 	l := startLive(t, 1)
 	l.cluster()
@@ -41,7 +41,7 @@ func TestLiveRefusedRight(t *testing.T) {
 	if l.get("host-01", host); host.Spec.Claim != nil {
 		t.Error("a host is held for data that can't be read")
 	}
-	quiet := time.NewTimer(5 * time.Second) // more tries follow, and none of them writes
+	quiet := time.NewTimer(5 * time.Second) // more attempts follow, and none of them writes
 	defer quiet.Stop()
 	<-quiet.C
 	if got := l.written()["PATCH capstanmachines/status"]; got != 1 {
@@ -56,7 +56,7 @@ func TestLiveRefusedRight(t *testing.T) {
 	}
 }
 
-// withoutSecrets takes the rights to Secrets from the manager's role, and returns the rules as they were.
+// withoutSecrets removes the rights to Secrets from the manager's role, and returns the previous rules.
 func (l *live) withoutSecrets() []rbacv1.PolicyRule {
 	l.Helper()
 	before := l.role().Rules

@@ -15,8 +15,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestLiveLostThings: what others destroy of a host's objects, the controller makes again, and what they add does not
-// keep it from writing.
+// TestLiveLostThings checks that the controller recreates a host's objects that others destroy, and that additions by
+// others don't prevent its writes.
 func TestLiveLostThings(t *testing.T) {
 	l := startLive(t, 0)
 	owned := &infrav1.CapstanHost{
@@ -63,7 +63,7 @@ func TestLiveLostThings(t *testing.T) {
 	})
 }
 
-// intactLease reports whether a Lease is labelled for a host and owned by it.
+// intactLease reports whether a Lease has the label of a host and is owned by it.
 func intactLease(lease *coordinationv1.Lease, host client.Object) bool {
 	return len(lease.Labels) > 0 && len(lease.OwnerReferences) == 1 && lease.OwnerReferences[0].UID == host.GetUID()
 }

@@ -4,7 +4,7 @@ package provider
 
 import "maps"
 
-// measured waits until the metrics have these values: sums of gauges and counters, how often histograms observed.
+// measured waits until the metrics have these values: the sums of gauges and counters, and the counts of histograms.
 func (l *live) measured(want map[string]float64) {
 	l.Helper()
 	got := map[string]float64{}

@@ -16,8 +16,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestLiveNamesOfOthers registers hosts whose names lead to objects of others: those are neither changed nor deleted,
-// whoever registers and deletes the hosts. A host that nobody is in the way of gets its identity all the while.
+// TestLiveNamesOfOthers registers hosts that need names of other people's objects. Those objects must not be changed or
+// deleted, whoever registers and deletes the hosts. A host with free names gets its identity in the meantime.
 func TestLiveNamesOfOthers(t *testing.T) {
 	l := startLive(t, 0)
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
@@ -73,7 +73,7 @@ func TestLiveNamesOfOthers(t *testing.T) {
 	}
 	untouched("while the hosts are there")
 
-	// Somebody clears the way for one of them.
+	// Somebody frees the name for one of the hosts.
 	l.must(l.admin.Delete(t.Context(), others["data"]))
 	delete(others, "data")
 	l.until("host data has an account", func() bool { return l.get("host-data", &corev1.ServiceAccount{}) })

@@ -39,7 +39,7 @@ import (
 // limit bounds each wait in these tests.
 const limit = 60 * time.Second
 
-// live is a real API server with the provider running in a real manager, under the rights of config/rbac.
+// live is a real API server with the provider running in a real manager, with the rights of config/rbac.
 type live struct {
 	*testing.T
 	admin client.WithWatch
@@ -116,7 +116,7 @@ func startLive(t *testing.T, n int) *live {
 	return l
 }
 
-// grant gives a user the rights of the manager, and no more.
+// grant gives a user exactly the rights of the manager.
 func (l *live) grant(user string) {
 	l.Helper()
 	data, err := os.ReadFile("../config/rbac/role.yaml")
@@ -162,7 +162,7 @@ func (l *live) until(what string, ok func() bool) {
 	}
 }
 
-// counter counts what passes through it to be written.
+// counter counts the writes that pass through it.
 type counter struct {
 	l    *live
 	next http.RoundTripper
@@ -195,7 +195,7 @@ func (l *live) written() map[string]int {
 	return w
 }
 
-// create makes objects as core would: owners get the uids that the API server gave.
+// create creates objects as Cluster API would: owner references have the uids that the API server assigned.
 func (l *live) create(objects ...client.Object) {
 	l.Helper()
 	var owner types.UID
@@ -218,7 +218,7 @@ func (l *live) get(name string, o client.Object) bool {
 	return err == nil
 }
 
-// cluster makes demo, and lets core say that its infrastructure is provisioned.
+// cluster creates Cluster demo and marks its infrastructure as provisioned, as Cluster API would.
 func (l *live) cluster() {
 	l.Helper()
 	l.create(demo(infrav1.LoadBalancerLocal)...)
@@ -256,7 +256,8 @@ func (l *live) delete(names ...string) {
 	}
 }
 
-// TestLive takes a control plane machine and a worker through their life, with agents that have the rights of agents.
+// TestLive takes a control plane machine and a worker through their life, with agents that only have the rights of
+// agents.
 func TestLive(t *testing.T) {
 	l := startLive(t, 6)
 	watched := l.watchRevisions()
@@ -315,8 +316,8 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// TestLiveCrowd lets many machines run for the hosts at once, more than there are: each gets one of its own, and those
-// without one get what the others give back.
+// TestLiveCrowd creates more machines than hosts at once. No host may go to two machines, and the machines without a
+// host must get those that others release.
 func TestLiveCrowd(t *testing.T) {
 	const hosts, machines = 20, 24
 	l := startLive(t, hosts)
@@ -355,8 +356,8 @@ func TestLiveCrowd(t *testing.T) {
 	l.ready(waiting...)
 }
 
-// watchRevisions watches every revision of machines and clusters. The function that it returns ends that, and fails the
-// test if one said that it is provisioned without what belongs to it (IM-53, IC-50, IC-51).
+// watchRevisions watches every revision of machines and clusters. The returned function stops the watch, and fails the
+// test if a revision was provisioned but lacked what belongs to that (IM-53, IC-50, IC-51).
 func (l *live) watchRevisions() (check func()) {
 	l.Helper()
 	machines, err := l.admin.Watch(l.Context(), &infrav1.CapstanMachineList{}, client.InNamespace(ns))

@@ -29,8 +29,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/epoch"
 )
 
-// liveDock supplies hosts that are nothing but an agent: a goroutine with the token and the rights of an agent, which
-// does all that an agent does with the API server.
+// liveDock supplies hosts that consist only of an agent: a goroutine with the token and the rights of an agent, which
+// sends the same requests to the API server as an agent.
 type liveDock struct {
 	t      *testing.T
 	scheme *runtime.Scheme
@@ -136,7 +136,7 @@ func (d *liveDock) client(host string) client.Client {
 	return d.agents[host].client
 }
 
-// end ends all agents.
+// end stops all agents.
 func (d *liveDock) end() {
 	names, _ := d.List(context.Background())
 	for _, name := range names {
@@ -144,7 +144,7 @@ func (d *liveDock) end() {
 	}
 }
 
-// run beats, watches its own host, and reports.
+// run sends heartbeats, watches its own host, and reports.
 func (a *liveAgent) run(ctx context.Context, host string) error {
 	if err := beat(ctx, a.client, host); err != nil {
 		return err
@@ -245,7 +245,7 @@ func beat(ctx context.Context, c client.Client, host string) error {
 	return nil
 }
 
-// tokenFor asks for a token.
+// tokenFor requests a token.
 func tokenFor(ctx context.Context, c client.Client, account string) (string, error) {
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))},
@@ -256,7 +256,7 @@ func tokenFor(ctx context.Context, c client.Client, account string) (string, err
 	return request.Status.Token, err
 }
 
-// renew asks for a token of the host's present epoch, as its agent does.
+// renew requests a token of the host's current epoch, as its agent does.
 func renew(ctx context.Context, c client.Client, host *infrav1.CapstanHost) error {
 	account := &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name},

@@ -16,7 +16,7 @@ import (
 
 func watchFilter(value string) watchfilter.Filter { return watchfilter.Filter(value) }
 
-// uid gives every object one of its own, whose first characters differ.
+// uid returns the uid of the object with this name. The first characters of uids differ.
 func uid(name string) types.UID {
 	var h uint32 = 2166136261
 	for _, b := range []byte(name) {
@@ -25,7 +25,7 @@ func uid(name string) types.UID {
 	return types.UID(fmt.Sprintf("%08x-%s", h, name))
 }
 
-// hosts returns n hosts of three zones.
+// hosts returns n hosts in three zones.
 func hosts(n int, supplier string) []client.Object {
 	var out []client.Object
 	for i := 1; i <= n; i++ {
@@ -38,7 +38,7 @@ func hosts(n int, supplier string) []client.Object {
 	return out
 }
 
-// demo returns a Cluster with its CapstanCluster, as core would leave them.
+// demo returns a Cluster with its CapstanCluster, as Cluster API would create them.
 func demo(kind infrav1.LoadBalancerType) []client.Object {
 	c := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "demo", UID: uid("demo")},
@@ -60,7 +60,7 @@ func demo(kind infrav1.LoadBalancerType) []client.Object {
 
 type machineEdit func(*clusterv1.Machine, *infrav1.CapstanMachine)
 
-// member returns a Machine of demo with its CapstanMachine and bootstrap data, as core would leave them.
+// member returns a Machine of demo with its CapstanMachine and bootstrap data, as Cluster API would create them.
 func member(name string, controlPlane bool, edits ...machineEdit) []client.Object {
 	m := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{

@@ -2,5 +2,5 @@
 
 package provider
 
-// defaultShare: the race detector makes each life several times as long.
+// Fewer calls fail here, because the race detector makes each life several times as long.
 func init() { defaultShare = 30 }

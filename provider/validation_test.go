@@ -14,7 +14,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestValidation checks on a real API server that the rules in our types hold what the reconcilers rely on.
+// TestValidation checks on a real API server that the rules in our types ensure what the reconcilers rely on.
 func TestValidation(t *testing.T) {
 	env := startAPI(t)
 	scheme := runtime.NewScheme()
@@ -45,7 +45,7 @@ func TestValidation(t *testing.T) {
 	for name, c := range map[string]struct {
 		object client.Object
 		change func(client.Object)
-		fails  string // empty: the change is taken
+		fails  string // empty: the change is accepted
 	}{
 		"a claim can be set and cleared": {object: host(claimed(false)), change: func(o client.Object) {
 			o.(*infrav1.CapstanHost).Spec.Claim = nil

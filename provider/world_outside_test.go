@@ -76,7 +76,7 @@ func (b balancer) Delete(_ context.Context, name types.NamespacedName) error {
 	return b.w.call("delete balancer", true, func() error { delete(b.w.backends, name.Name); return nil })
 }
 
-// agents do what agents do: beat, report, bootstrap, clean.
+// agents plays the agents: they send heartbeats, report, bootstrap and clean.
 func (w *world) agents() {
 	for _, h := range w.allHosts() {
 		if w.dead[h.Name] || h.Spec.Supplier != "" && !w.running[h.Name] {
@@ -106,8 +106,8 @@ func (w *world) agents() {
 	}
 }
 
-// agentRenews gets a token of the present epoch with the one that the agent has, and reports it. The first one comes
-// from the person who enrolls the host.
+// agentRenews uses the agent's token to get one of the current epoch, and reports it. The first token comes from the
+// person who enrolls the host.
 func (w *world) agentRenews(h *infrav1.CapstanHost) {
 	if h.Spec.Supplier != "" || !w.exists(infrav1.EpochSecret(h.Name, h.Spec.Epoch), &corev1.Secret{}) {
 		return
@@ -126,7 +126,7 @@ func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
 		h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{
 			ProviderID: c.ProviderID, Phase: infrav1.BootstrapRunning, Step: "baseline", Baseline: baselineOf(h.Name),
 		}
-		return // it waits until the claim has it
+		return // the agent waits until the claim has it
 	}
 	if r := h.Status.Agent.Bootstrap; r != nil && r.Step == "baseline" {
 		h.Status.Agent.Bootstrap = nil
@@ -141,7 +141,7 @@ func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
 	secret := &corev1.Secret{}
 	if !w.exists(h.Name+infrav1.BootstrapSecretSuffix, secret) ||
 		!strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
-		return // the data for this claim is on its way
+		return // the data for this claim has not arrived yet
 	}
 	if string(secret.Data["value"]) != "data of "+c.Machine ||
 		!strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
@@ -159,10 +159,10 @@ func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
 	w.journal[c.ProviderID] = h.Status.Agent.Bootstrap
 }
 
-// baselineOf is the digest of what a host was before its machine.
+// baselineOf returns the digest of a host's state before its machine.
 func baselineOf(host string) string { return (host + strings.Repeat("_", 43))[:43] }
 
-// compares returns the digest of the baseline that an agent has compared its host with.
+// compares returns the digest of the baseline with which an agent has compared its host.
 func (w *world) compares(c *infrav1.HostClaim) string {
 	if w.exchanged || w.oldAgents {
 		return ""
@@ -170,7 +170,7 @@ func (w *world) compares(c *infrav1.HostClaim) string {
 	return c.Baseline
 }
 
-// address gives host-07 the address 10.231.1.7.
+// address returns the address of a host, for example 10.231.1.7 for host-07.
 func address(hostName string) string {
 	var n int
 	if _, err := fmt.Sscanf(hostName[strings.LastIndex(hostName, "-")+1:], "%d", &n); err != nil {

@@ -36,19 +36,19 @@ import (
 
 const ns = "default"
 
-// fault says what happens to one call that the provider makes, to the API server, the supplier or the balancer.
+// fault says what happens to one of the provider's calls to the API server, the supplier or the balancer.
 type fault int
 
 const (
 	works      fault = iota
 	refused          // the call fails and has no effect
-	answerLost       // the call has its effect, and fails all the same
-	conflict         // the API server says that the object was changed meanwhile; no effect
-	tooMany          // the API server says 429; no effect
-	timedOut         // the API server's time ran out, after the effect
+	answerLost       // the call takes effect, but fails
+	conflict         // the API server says that the object has changed in between; no effect
+	tooMany          // the API server answers 429; no effect
+	timedOut         // the API server times out after the effect
 )
 
-// answer returns the error that stands for a fault; nil if there is none.
+// answer returns the error of a fault, or nil if there is none.
 func (f fault) answer(name string) error {
 	resource := schema.GroupResource{Group: infrav1.GroupVersion.Group, Resource: name}
 	switch f {
@@ -70,9 +70,9 @@ func (f fault) answer(name string) error {
 
 var errInjected = errors.New("injected fault")
 
-// world is a management cluster without time and network: an API server in memory, the three reconcilers, a supplier
-// and a balancer, agents and the parts of Cluster API's core that the provider meets. Every call that the provider
-// makes can be made to fail.
+// world is a management cluster without real time and network: an API server in memory, the three reconcilers, a
+// supplier, a balancer, agents, and the parts of Cluster API that the provider interacts with. Each of the provider's
+// calls can be made to fail.
 type world struct {
 	t      *testing.T
 	api    client.WithWatch // without faults
@@ -80,8 +80,8 @@ type world struct {
 	inject func(call int) fault
 	broken string // the calls of this name are refused
 	calls  int
-	writes []int    // the calls that change something, by their number
-	log    []string // and by their name
+	writes []int    // numbers of the calls that change something
+	log    []string // and their names
 
 	clusters *cluster.Reconciler
 	machines *machine.Reconciler
@@ -89,21 +89,21 @@ type world struct {
 
 	running  map[string]bool     // hosts that the supplier has
 	backends map[string][]string // clusters that the balancer has
-	fails    map[string]string   // hosts on which the bootstrap data fails, and with what
-	stuck    map[string][]string // hosts on which cleaning leaves something
+	fails    map[string]string   // hosts on which the bootstrap data fails, and the messages
+	stuck    map[string][]string // hosts on which cleaning leaves something, and what
 	dead     map[string]bool     // hosts whose agent is silent
 	provided map[types.UID]bool  // machines that were provisioned once
 
-	journal map[string]*infrav1.BootstrapReport // what the agents know to have done, by provider id
-	tokens  map[types.UID]int64                 // the epochs of the tokens that the agents of owned hosts have
+	journal map[string]*infrav1.BootstrapReport // what the agents have done, by provider id
+	tokens  map[types.UID]int64                 // epochs of the tokens of owned hosts' agents
 
 	pool *pool.Pool
-	seen map[string]*infrav1.CapstanHost // what the watch of the hosts has shown
+	seen map[string]*infrav1.CapstanHost // what the watch of hosts has shown
 
 	filter string
-	moved  bool // objects came from another world: addresses arrive after the rest
-	// proof is what the provider is started with; oldAgents don't know of it, and where something was exchanged agents
-	// don't compare with the baseline of the claim.
+	moved  bool // objects came from another world, so addresses arrive after the rest
+	// proof is the provider's option. oldAgents don't support it, and where something was exchanged, agents don't compare
+	// with the baseline of the claim.
 	proof                infrav1.CleaningProof
 	oldAgents, exchanged bool
 }
@@ -128,11 +128,11 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// newAPI returns an API server in memory that has objects.
+// newAPI returns an API server in memory with these objects.
 func newAPI(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	// Not AddToScheme: the client in memory goes through the whole scheme for every write.
+	// Don't use AddToScheme here: the client in memory searches the whole scheme for every write.
 	for _, add := range []func(*runtime.Scheme) error{
 		infrav1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
 		authenticationv1.AddToScheme,
@@ -147,7 +147,7 @@ func newAPI(t *testing.T, objects ...client.Object) client.WithWatch {
 	).Build()
 }
 
-// restart makes new reconcilers, as after kill -9.
+// restart creates new reconcilers, as after kill -9.
 func (w *world) restart() {
 	c := interceptor.NewClient(w.api, w.funcs())
 	recorder := events.NewFakeRecorder(10000)
@@ -175,7 +175,7 @@ func (w *world) restart() {
 	})
 }
 
-// call counts a call and does it, with a fault if one is due.
+// call counts a call and performs it, with a fault if one is due.
 func (w *world) call(name string, changes bool, do func() error) error {
 	w.calls++
 	what := w.inject(w.calls)
@@ -242,8 +242,7 @@ func (w *world) funcs() interceptor.Funcs {
 	}
 }
 
-// settle runs everything until nothing changes any more, and fails the test if that takes too long or an invariant
-// breaks.
+// settle runs everything until nothing changes. It fails the test if that takes too long or an invariant breaks.
 func (w *world) settle() {
 	w.t.Helper()
 	quiet := 0
@@ -258,14 +257,14 @@ func (w *world) settle() {
 			quiet = 0
 			continue
 		}
-		if quiet++; quiet == 2 { // the clock went on in between
+		if quiet++; quiet == 2 { // the clock advanced in between
 			return
 		}
 	}
 	w.t.Fatalf("nothing settled; the last calls: %v", w.log[max(0, len(w.log)-20):])
 }
 
-// pass reconciles every object once, and reports whether one failed.
+// pass reconciles every object once and reports whether one failed.
 func (w *world) pass() (failed bool) {
 	one := func(r reconcile.Reconciler, o client.Object) {
 		result, err := r.Reconcile(w.t.Context(), requestOf(o))
@@ -287,7 +286,7 @@ func (w *world) pass() (failed bool) {
 	return failed
 }
 
-// watch brings what the watch of the hosts shows up to date.
+// watch updates what the watch of hosts has shown.
 func (w *world) watch() {
 	gone := w.seen
 	w.seen = map[string]*infrav1.CapstanHost{}
@@ -302,7 +301,7 @@ func (w *world) watch() {
 	}
 }
 
-// core is what Cluster API's controllers do with what the provider says.
+// core plays Cluster API's controllers, which react to what the provider reports.
 func (w *world) core() {
 	for _, c := range w.allClusters() {
 		if !ptr.Deref(c.Status.Initialization.Provisioned, false) || len(c.OwnerReferences) == 0 {
@@ -319,7 +318,7 @@ func (w *world) core() {
 	}
 }
 
-// invariants hold after every pass, whatever failed.
+// invariants checks what must hold after every pass, whatever failed.
 func (w *world) invariants() {
 	w.t.Helper()
 	claims := map[string]string{}
@@ -350,7 +349,7 @@ func (w *world) invariants() {
 	}
 }
 
-// state changes with every change of an object or outside of the API server.
+// state returns a value that changes with every change of an object or outside the API server.
 func (w *world) state() string {
 	var b strings.Builder
 	put := func(o client.Object) { fmt.Fprintf(&b, "%s/%s ", o.GetName(), o.GetResourceVersion()) }
@@ -395,7 +394,7 @@ func get[O client.Object](w *world, name string, o O) O {
 	return o
 }
 
-// exists reports whether the object is there.
+// exists reports whether the object exists.
 func (w *world) exists(name string, o client.Object) bool {
 	w.t.Helper()
 	err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: ns, Name: name}, o)
@@ -403,7 +402,7 @@ func (w *world) exists(name string, o client.Object) bool {
 	return err == nil
 }
 
-// edit changes an object, its status excepted.
+// edit changes an object, except its status.
 func edit[O client.Object](w *world, o O, change func(O)) {
 	w.t.Helper()
 	change(o)
@@ -421,7 +420,7 @@ func requestOf(o client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
 }
 
-// changes returns the provider's calls since the last time that change something.
+// changes returns the provider's calls that changed something since the last call of changes.
 func (w *world) changes() []string {
 	log := w.log
 	w.log = nil

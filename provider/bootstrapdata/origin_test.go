@@ -23,7 +23,7 @@ import (
 
 var fooConfig = schema.GroupVersionKind{Group: "bootstrap.cluster.x-k8s.io", Version: "v1", Kind: "FooConfig"}
 
-// machine returns a Machine of cluster demo that names a Secret and refers to no configuration.
+// machine returns a Machine of cluster demo that names a Secret but has no configRef.
 func machine(secret string) *clusterv1.Machine {
 	return &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1", UID: "uid-of-w1"},
@@ -33,7 +33,7 @@ func machine(secret string) *clusterv1.Machine {
 	}
 }
 
-// origin is what a bootstrap provider has made for Machine w1; an edit makes an attack of it.
+// origin holds what a bootstrap provider creates for Machine w1; an edit turns it into an attack.
 type origin struct {
 	machine *clusterv1.Machine
 	config  *unstructured.Unstructured
@@ -113,7 +113,7 @@ func TestDataOfOthersIsRefused(t *testing.T) {
 	named := func(secret string) func(*origin) {
 		return func(o *origin) { o.machine.Spec.Bootstrap.DataSecretName, o.secret.Name = &secret, secret }
 	}
-	alone := func(edit func(*origin)) func(*origin) { // the Machine refers to no configuration
+	alone := func(edit func(*origin)) func(*origin) { // the Machine has no configRef
 		return func(o *origin) {
 			o.machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{}
 			edit(o)

@@ -36,7 +36,7 @@ func goes(h infrav1.CapstanHost) infrav1.CapstanHost {
 	return h
 }
 
-// saying returns the host with labels that say something of its zone.
+// saying returns the host with labels that set attributes of its zone.
 func saying(h infrav1.CapstanHost, words ...string) infrav1.CapstanHost {
 	h.Labels = map[string]string{"rack": "7"}
 	for _, word := range words {
@@ -63,14 +63,14 @@ func worker(cluster, zone string) clusterv1.Machine {
 	return m
 }
 
-// standing returns a machine that is in a zone, and was not bound to it.
+// standing returns a machine that is in a zone but was not bound to it.
 func standing(zone string) clusterv1.Machine {
 	m := worker("", "")
 	m.Status.FailureDomain = zone
 	return m
 }
 
-// named returns the CapstanCluster of a cluster, as it was left by the process before: offered these zones.
+// named returns the CapstanCluster of a cluster as an earlier process left it: offered these zones.
 func named(cluster string, offers ...string) infrav1.CapstanCluster {
 	c := infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{
 		OwnerReferences: []metav1.OwnerReference{{
@@ -102,7 +102,7 @@ func pictureOf(
 	return p
 }
 
-// text names the zones, those that can carry another control plane machine with a star, and what is said of them.
+// text lists the zones and their attributes, with a star for zones that are offered to control plane machines.
 func text(domains []clusterv1.FailureDomain) string {
 	var names []string
 	for _, d := range domains {
@@ -123,7 +123,7 @@ func TestDomains(t *testing.T) {
 		hosts    []infrav1.CapstanHost
 		machines []clusterv1.Machine
 		others   []infrav1.CapstanCluster
-		want     string // a zone with a star can carry another control plane machine
+		want     string // a star marks zones that are offered to control plane machines
 	}{
 		"no hosts":             {},
 		"sorted and each once": {hosts: []infrav1.CapstanHost{free("b"), free("a"), free("b")}, want: "a* b*"},
@@ -181,7 +181,8 @@ func TestDomains(t *testing.T) {
 	t.Attr("rule", "IC-20 v1beta2")
 }
 
-// TestClustersMadeAtOnce: every cluster is promised a host before the next one looks, whatever the cache shows.
+// TestClustersMadeAtOnce checks that each cluster is promised a host before the next one looks, whatever the cache
+// shows.
 func TestClustersMadeAtOnce(t *testing.T) {
 	var hosts []infrav1.CapstanHost
 	for _, zone := range []string{"a", "b", "c"} {
@@ -215,7 +216,7 @@ func TestPromises(t *testing.T) {
 		with []clusterv1.Machine
 		has  []infrav1.CapstanCluster
 		want string
-		left int // promises that are remembered
+		left int // recorded promises
 	}{
 		"one zone only":   {then: hosts, want: "a* b", left: 1},
 		"a promise stays": {held: map[types.NamespacedName]string{key: "b"}, then: hosts, want: "a b*", left: 1},

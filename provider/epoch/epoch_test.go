@@ -34,7 +34,7 @@ func api(t *testing.T, objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
-// secret returns the Secret of epoch 3; nil: there is none.
+// secret returns the Secret of epoch 3, or nil if there is none.
 func secret(t *testing.T, c client.Client) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
@@ -47,8 +47,8 @@ func secret(t *testing.T, c client.Client) *corev1.Secret {
 	return s
 }
 
-// TestBegin: a Secret that is right stays, for tokens are bound to its uid; one of an earlier host is made anew; one of
-// somebody else stays, and is named.
+// TestBegin checks that a correct Secret stays, because tokens are bound to its uid; that one of an earlier host is
+// replaced; and that one of somebody else stays and is named in the error.
 func TestBegin(t *testing.T) {
 	of := func(uid types.UID, change func(*corev1.Secret)) *corev1.Secret {
 		s := secretFor(hostWith(uid, 3), 3)
@@ -108,7 +108,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestBeginLooksAtThePresentEpoch: the Secret of an epoch that has ended is not made again.
+// TestBeginLooksAtThePresentEpoch checks that the Secret of an ended epoch is not recreated.
 func TestBeginLooksAtThePresentEpoch(t *testing.T) {
 	for name, now := range map[string]*infrav1.CapstanHost{
 		"another epoch has begun": hostWith("1", 4), "another host has the name": hostWith("2", 3),
@@ -136,7 +136,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestTokenRequest: a token is bound to the Secret of the epoch, and for no audience but the API server's own.
+// TestTokenRequest checks that a token is bound to the Secret of the epoch and has only the API server's own audience.
 func TestTokenRequest(t *testing.T) {
 	spec := TokenRequest(hostWith("1", 3), time.Hour).Spec
 	if *spec.ExpirationSeconds != 3600 || spec.BoundObjectRef.Name != "a-epoch-3" ||

@@ -21,7 +21,7 @@ import (
 
 var secretsResource = schema.GroupResource{Resource: "secrets"}
 
-// play is an object whose passes end as a test says, second by second.
+// play is an object whose passes have the results that a test chooses, one per second.
 type play struct {
 	Streaks
 	clock  *clocktesting.FakePassiveClock
@@ -36,7 +36,7 @@ func newPlay() *play {
 	}
 }
 
-// pass ends a pass with an error, counts a write if the condition changed, and lets the time go on.
+// pass ends a pass with an error, counts a write if the condition changed, and advances the clock.
 func (p *play) pass(after time.Duration, err error) {
 	before := p.object.DeepCopy()
 	if c, ok := p.Judge(p.clock, p.object, err); ok {
@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 	conflict := apierrors.NewConflict(secretsResource, "b", errors.New("newer"))
 	for name, c := range map[string]struct {
 		err  error
-		want string // what is shown after step.Settle
+		want string // the message after step.Settle
 	}{
 		"no error": {},
 		"an ordinary error": {
@@ -96,8 +96,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestAFailureIsWrittenOnce: each write starts a pass at once, so a message that changes with each pass would be
-// written without end.
+// TestAFailureIsWrittenOnce checks that a message does not change with each pass: each write starts a pass, so the
+// writes would never stop.
 func TestAFailureIsWrittenOnce(t *testing.T) {
 	const passes = 300
 	n := 0
@@ -124,7 +124,8 @@ func TestAFailureIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestAfterARestart: what the last process has shown stays until the cause is known to last, and is not written anew.
+// TestAfterARestart checks that the message of an earlier process stays until the failure has lasted again, and is not
+// rewritten.
 func TestAfterARestart(t *testing.T) {
 	p := newPlay()
 	p.pass(step.Settle, errors.New("boom 1"))

@@ -16,7 +16,7 @@ func accepted(offer string) *infrav1.HandOverReport {
 	return &infrav1.HandOverReport{Offer: offer, Accepted: true}
 }
 
-// TestMark compares label and annotations of a host with what its claim and its agent ask for.
+// TestMark checks that the label and annotations of a host match its claim and its agent's report.
 func TestMark(t *testing.T) {
 	type values = map[string]string
 	for name, c := range map[string]struct {
@@ -156,7 +156,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestOffers: an offer holds the move again, whatever was said before; only its acceptance ends that.
+// TestOffers checks that a new offer blocks the move again, whatever happened before, until the agent accepts it.
 func TestOffers(t *testing.T) {
 	host := &infrav1.CapstanHost{}
 	host.UID, host.Spec.Claim = "uid", &infrav1.HostClaim{}

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// member returns a Machine of a control plane that has a node.
+// member returns a control plane Machine that has a Node.
 func member(name string, edits ...func(*clusterv1.Machine)) clusterv1.Machine {
 	m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(name), Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""},
@@ -45,7 +45,7 @@ func TestMayGo(t *testing.T) {
 		machine clusterv1.Machine
 		paused  bool
 		others  []clusterv1.Machine
-		reason  string // empty: it may go
+		reason  string // empty: the Machine may be deleted
 		message string
 	}{
 		"a worker": {machine: member("w", worker)},

@@ -70,7 +70,7 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// others returns one object of somebody else under each name that a host needs.
+// others returns an object of somebody else under each name that a host needs.
 func others() map[string]client.Object {
 	account := metav1.ObjectMeta{Namespace: "default", Name: "host-a", UID: "foreign"}
 	named := func(name string) metav1.ObjectMeta {
@@ -112,8 +112,8 @@ func TestNamesThatOthersHaveAreNotTakenOver(t *testing.T) {
 	}
 }
 
-// TestLeftoversAreReplaced: what an earlier host of that name has left, as a move does until the garbage collector has
-// come by, is deleted and made anew. What has another owner besides stays.
+// TestLeftoversAreReplaced checks that objects of an earlier host of the same name, which a move leaves until garbage
+// collection, are deleted and recreated. Objects with an additional owner stay.
 func TestLeftoversAreReplaced(t *testing.T) {
 	earlier := owner(infrav1.GroupVersion.String(), "CapstanHost", "a", "0")
 	for uid := range map[types.UID]bool{"1": true, "": true} {
@@ -157,7 +157,7 @@ func TestLeftoversAreReplaced(t *testing.T) {
 
 func TestIdentityIsMadeKeptAndRemoved(t *testing.T) {
 	c := api(t)
-	expected := hostWith("") // a mover makes them for the arrival of a host
+	expected := hostWith("") // as a mover creates them before a host arrives
 	if err := Ensure(t.Context(), c, c, expected, Objects(expected)); err != nil {
 		t.Fatal(err)
 	}

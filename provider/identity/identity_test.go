@@ -11,7 +11,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestAgentsMayTouchTheirOwnHostOnly writes down all that an agent may do. Each rule names one object.
+// TestAgentsMayTouchTheirOwnHostOnly lists everything that an agent may do. Each rule names one object.
 func TestAgentsMayTouchTheirOwnHostOnly(t *testing.T) {
 	host := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "host-01", UID: "1"}}
 	var got strings.Builder

@@ -46,7 +46,7 @@ func going(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return m
 }
 
-// class makes a ClusterClass whose machines are of an API group.
+// class returns a ClusterClass whose machines are of an API group.
 func class(group string) *clusterv1.ClusterClass {
 	ref := clusterv1.ClusterClassTemplateReference{APIVersion: group + "/v1beta2", Kind: "X", Name: "x"}
 	c := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: Home, Name: "class"}}
@@ -57,7 +57,7 @@ func class(group string) *clusterv1.ClusterClass {
 	return c
 }
 
-// ofClass makes a Cluster with a topology of 1 and so many workers.
+// ofClass returns a Cluster with a topology of 1 control plane machine and this many workers.
 func ofClass(namespace, name string, workers int32) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	c.Spec.Topology = clusterv1.Topology{
@@ -183,7 +183,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestLookSaysWhatItCantRead: each list and the class.
+// TestLookSaysWhatItCantRead checks the error for each list and for the class.
 func TestLookSaysWhatItCantRead(t *testing.T) {
 	for fail := 1; ; fail++ {
 		calls := 0

@@ -19,21 +19,20 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// world is an API server and a dock, with what else happens there: hosts that are being deleted go, as their controller
-// lets them.
+// world is an API server and a dock. It also plays the controller of hosts, which lets deleted hosts go.
 type world struct {
 	t      *testing.T
 	api    client.WithWatch
 	budget int
 	zones  []string
 	clock  *clocktesting.FakePassiveClock
-	// exist are the hosts of the dock, destroyed those that it was told to destroy.
+	// exist holds the hosts of the dock, destroyed those that it was told to destroy.
 	exist, destroyed []string
 
-	// fail is the number of the call that fails, and late whether it takes effect all the same; 0: none.
+	// fail is the number of the call that fails, or 0. late is whether that call takes effect anyway.
 	calls, fail int
 	late        bool
-	// before is called before each call, if it is set.
+	// before is called before each call. Optional.
 	before func(call string)
 
 	keeper *Keeper
@@ -45,7 +44,7 @@ func newWorld(t *testing.T, budget int, objects ...client.Object) *world {
 	return w
 }
 
-// start makes a keeper, as a plane does that begins.
+// start creates a Keeper, as a starting plane does.
 func (w *world) start() error {
 	c := interceptor.NewClient(w.api, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
@@ -79,10 +78,10 @@ func (w *world) start() error {
 	return err
 }
 
-// errFault is the answer to a call that fails.
+// errFault is the error of a failing call.
 var errFault = errors.New("no answer")
 
-// call does something, or fails.
+// call performs a call or makes it fail.
 func (w *world) call(what string, do func() error) error {
 	if w.before != nil {
 		w.before(what)
@@ -97,7 +96,7 @@ func (w *world) call(what string, do func() error) error {
 	return errFault
 }
 
-// Versions, PowerOn, Destroy and List make the world a supplier.
+// Versions, PowerOn, Destroy and List make the world a Supplier.
 func (w *world) Versions() []string { return nil }
 
 func (w *world) PowerOn(context.Context, string, []byte) (string, error) { return "", nil }
@@ -115,7 +114,7 @@ func (w *world) List(context.Context) (exist []string, err error) {
 	return exist, err
 }
 
-// hosts returns the hosts that are there, as "namespace/name zone", with a ! for a claim.
+// hosts returns the existing hosts as "namespace/name zone", with a ! for a claim.
 func (w *world) hosts() []string {
 	list := &infrav1.CapstanHostList{}
 	if err := w.api.List(context.Background(), list); err != nil {
@@ -133,7 +132,7 @@ func (w *world) hosts() []string {
 	return all
 }
 
-// let lets hosts go that nobody claims any more, and looks that no number is in two namespaces.
+// let removes deleted hosts that are not claimed, and checks that no number is in two namespaces.
 func (w *world) let() {
 	w.t.Helper()
 	list := &infrav1.CapstanHostList{}
@@ -156,7 +155,8 @@ func (w *world) let() {
 	}
 }
 
-// settle starts a keeper and lets it work until all is settled. After a failure it is started again, as after kill -9.
+// settle starts a Keeper and runs it until everything is settled. After a failure it starts a new one, as after kill
+// -9.
 func (w *world) settle() {
 	w.t.Helper()
 	w.keeper = nil
@@ -188,7 +188,7 @@ func host(name, supplier string, claimed bool) *infrav1.CapstanHost {
 	return h
 }
 
-// TestKeep: what was registered by an earlier version, which knew one namespace only, stays.
+// TestKeep also checks that hosts registered by an earlier version, which knew only one namespace, stay.
 func TestKeep(t *testing.T) {
 	for name, c := range map[string]struct {
 		has  []client.Object
@@ -240,9 +240,8 @@ func TestNewRefusesNonsense(t *testing.T) {
 	}
 }
 
-// moves makes a world of an earlier version, with four hosts in Home, one claimed, where another namespace asks for
-// two.
-// The dock still has one of the free hosts, which nobody has destroyed.
+// moves returns a world of an earlier version with four hosts in Home, one of them claimed, where another namespace
+// asks for two. The dock still has one of the free hosts, which nobody has destroyed.
 func moves(t *testing.T) *world {
 	w := newWorld(t, 4, host("host-01", "dock", true), host("host-02", "dock", false), host("host-03", "dock", false),
 		host("host-04", "dock", false), class(infrav1.GroupVersion.Group), ofClass("blue", "demo", 1),
@@ -251,8 +250,8 @@ func moves(t *testing.T) *world {
 	return w
 }
 
-// TestEveryCallFailsInTurn: a namespace asks, then goes. Whichever call fails, before it has done anything or after,
-// and with a plane that starts again after it: all is in order in the end, and no number was in two namespaces.
+// TestEveryCallFailsInTurn lets a namespace ask for hosts and then go away. Whichever call fails, before or after its
+// effect, and even if the plane restarts after it, everything must settle, and no number may ever be in two namespaces.
 func TestEveryCallFailsInTurn(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for fail := 1; ; fail++ {
@@ -284,7 +283,7 @@ func TestEveryCallFailsInTurn(t *testing.T) {
 	}
 }
 
-// TestAHostThatIsClaimedMeanwhileStays: the keeper saw it free, and a machine is faster.
+// TestAHostThatIsClaimedMeanwhileStays covers a host that the Keeper saw free and a machine claims first.
 func TestAHostThatIsClaimedMeanwhileStays(t *testing.T) {
 	w := moves(t)
 	w.before = func(call string) {
@@ -309,14 +308,14 @@ func TestAHostThatIsClaimedMeanwhileStays(t *testing.T) {
 	}
 }
 
-// TestANumberWaitsUntilItsHostIsGone: somebody holds a host that shall move. It is registered nowhere else; after a
-// while its namespace has to do with one host fewer, and when it goes at last all is in order.
+// TestANumberWaitsUntilItsHostIsGone covers a host that should move while somebody blocks its deletion. It must not be
+// registered elsewhere. After a while it counts towards its namespace's share, and once it is gone, everything settles.
 func TestANumberWaitsUntilItsHostIsGone(t *testing.T) {
 	held := host("host-04", "dock", false)
 	held.Finalizers = []string{"tenant/hold"}
 	held.Namespace = "blue"
 	w := newWorld(t, 4, held, class(infrav1.GroupVersion.Group), ofClass("blue", "demo", 3))
-	w.settle() // blue has all of them
+	w.settle() // blue has all hosts
 	if err := w.api.Delete(t.Context(), ofClass("blue", "demo", 3)); err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +353,7 @@ func TestANumberWaitsUntilItsHostIsGone(t *testing.T) {
 		t.Errorf("when it is held for long: %v", got)
 	}
 	w.settle()
-	w.settle() // that it went was an event
+	w.settle() // the deletion of the host was an event
 	inBlue := func(text string) bool { return strings.HasPrefix(text, "blue") }
 	if got := w.hosts(); len(got) != 4 || slices.ContainsFunc(got, inBlue) {
 		t.Errorf("when it is gone: %v", got)
@@ -390,7 +389,7 @@ func TestRegister(t *testing.T) {
 	if err != nil || !maps.Equal(again.Owners(), map[int]string{1: "a", 5: "b"}) {
 		t.Errorf("read again: %v, %v", again.Owners(), err)
 	}
-	// Somebody else has written: it is read, not overwritten.
+	// If somebody else has written the register, it is read again, not overwritten.
 	if err := again.write(t.Context(), map[int]string{1: "c"}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// at makes a host from "namespace/name zone", with words: claimed, going (since a second), stuck (since an hour),
-// marked, off (unschedulable).
+// at returns a host from "namespace/name zone", optionally followed by words: claimed, going (for a second), stuck (for
+// an hour), marked, off (unschedulable).
 func at(t testing.TB, text string) infrav1.CapstanHost {
 	t.Helper()
 	words := strings.Fields(text)
@@ -47,7 +47,7 @@ func at(t testing.TB, text string) infrav1.CapstanHost {
 	return h
 }
 
-// showDecision writes what is to be done in one line.
+// showDecision returns a decision in one line.
 func showDecision(d Decision) string {
 	var parts []string
 	for _, h := range d.Remove {
@@ -68,8 +68,8 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget  int
 		hosts   []string
-		owners  map[int]string // of numbers without a host, and other than where their hosts are
-		demands []Demand       // besides that of Home
+		owners  map[int]string // of numbers without a host, or whose hosts are in another namespace
+		demands []Demand       // in addition to that of Home
 		want    string
 	}{
 		"an empty inventory, zones in turn": {budget: 4,
@@ -155,9 +155,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// FuzzDecide lets an inventory live: demands change, hosts are claimed and come free, decisions are carried out in
-// part. At no moment does a number exist twice, and no claimed host goes. Once demands stay as they are, all is settled
-// in few steps, each namespace has its share, and its zones are balanced as far as claims allow.
+// FuzzDecide simulates an inventory: demands change, hosts are claimed and released, and decisions are carried out in
+// part. No number may ever exist twice, and no claimed host may go. Once demands stop changing, everything must settle
+// in a few steps, each namespace must have its share, and its zones must be balanced as far as claims allow.
 func FuzzDecide(f *testing.F) {
 	for seed := range uint64(100) {
 		f.Add(seed, uint8(seed%17))
@@ -190,7 +190,7 @@ type life struct {
 	demands []Demand
 }
 
-// change does what users and machines do.
+// change makes a random change, as users and machines do.
 func (w *life) change() {
 	w.demands = anyDemands(w.random, w.budget, true)
 	for i := range w.demands {
@@ -212,7 +212,7 @@ func (w *life) change() {
 	}
 }
 
-// step carries a decision out, or a part of it, and lets hosts go that are on their way.
+// step carries out a decision or a part of it, and removes hosts that are being deleted.
 func (w *life) step(partly bool) Decision {
 	does := func() bool { return !partly || w.random.IntN(3) > 0 }
 	d := Decide(Picture{Budget: w.budget, Zones: []string{"x", "y", "z"}, Hosts: slices.Clone(w.hosts),
@@ -231,7 +231,7 @@ func (w *life) step(partly bool) Decision {
 		if slices.ContainsFunc(w.hosts, func(h infrav1.CapstanHost) bool { return h.Name == name(a.Number) }) {
 			w.t.Fatalf("number %d is registered twice", a.Number)
 		}
-		if w.owners[a.Number] = a.Namespace; does() { // the plane may end between the note and the host
+		if w.owners[a.Number] = a.Namespace; does() { // the plane may stop between the record and the host
 			w.hosts = append(w.hosts, at(w.t, a.Namespace+"/"+name(a.Number)+" "+a.Zone))
 		}
 	}
@@ -244,7 +244,7 @@ func (w *life) step(partly bool) Decision {
 	return d
 }
 
-// settled looks at the result.
+// settled checks the result.
 func (w *life) settled() {
 	count, zones, claimed := map[string]int{}, map[string]map[string]int{}, map[string]int{}
 	numbers := map[string]bool{}
@@ -276,7 +276,7 @@ func (w *life) settled() {
 		of := zones[namespace]
 		for _, demand := range w.demands {
 			if demand.Namespace == namespace && len(demand.Zones) > 0 {
-				of = nil // where machines wait, zones need not be even
+				of = nil // zones need not be even where machines wait
 			}
 		}
 		if claimed[namespace] == 0 && max(of["x"], of["y"], of["z"])-min(of["x"], of["y"], of["z"]) > 1 {

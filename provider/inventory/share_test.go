@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// show writes shares in the order of their namespaces.
+// show returns shares in the order of their namespaces.
 func show(shares map[string]int) string {
 	var parts []string
 	for _, namespace := range slices.SortedFunc(maps.Keys(shares), before) {
@@ -68,7 +68,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// anyDemands makes demands of up to six namespaces that fit a budget. Without steps each host is of use.
+// anyDemands returns random demands of up to six namespaces that fit a budget. Without steps, each host helps.
 func anyDemands(random *rand.Rand, budget int, steps bool) []Demand {
 	demands := []Demand{{Namespace: Home, Asks: true}}
 	for i := range random.IntN(6) {
@@ -103,7 +103,7 @@ func FuzzShares(f *testing.F) {
 			fair(t, demands, shares)
 			monotone(t, random, budget, demands, shares)
 		}
-		// Carried out, they are the same.
+		// After they are carried out, the shares are the same.
 		after := slices.Clone(demands)
 		for i := range after {
 			after[i].Has = max(shares[after[i].Namespace], after[i].Claimed)
@@ -118,8 +118,8 @@ func FuzzShares(f *testing.F) {
 	})
 }
 
-// lawsOfShares hold always: all of the budget is shared out, nothing claimed or promised is taken, and who does not ask
-// has nothing else.
+// lawsOfShares checks what always holds: the whole budget is distributed, nothing claimed or promised is taken away,
+// and namespaces that don't ask get nothing else.
 func lawsOfShares(t *testing.T, budget int, demands []Demand, shares map[string]int) {
 	t.Helper()
 	sum := 0
@@ -135,8 +135,8 @@ func lawsOfShares(t *testing.T, budget int, demands []Demand, shares map[string]
 	}
 }
 
-// fair says that nobody has more than another one that lacks something, by more than what can't be divided, unless it
-// was kept for him.
+// fair checks that no namespace has more than one that lacks hosts, except for hosts that were kept for it and for a
+// difference that can't be divided.
 func fair(t *testing.T, demands []Demand, shares map[string]int) {
 	t.Helper()
 	for _, poor := range demands {
@@ -152,7 +152,8 @@ func fair(t *testing.T, demands []Demand, shares map[string]int) {
 	}
 }
 
-// monotone says that a larger budget takes nothing from anybody, and that a larger wish harms only others.
+// monotone checks that a larger budget takes nothing from any namespace, and that asking for more neither reduces a
+// namespace's own share nor increases another's.
 func monotone(t *testing.T, random *rand.Rand, budget int, demands []Demand, shares map[string]int) {
 	t.Helper()
 	for namespace, share := range Shares(budget+1, demands) {

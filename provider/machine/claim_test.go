@@ -44,7 +44,8 @@ func TestClaimHost(t *testing.T) { // IM-49
 	}.do(t)
 }
 
-// TestClaimIsForMachinesThatNeverHadAHost: a second instance would be one too many (IM-63).
+// TestClaimIsForMachinesThatNeverHadAHost checks that a machine that had a host gets no other: there must not be a
+// second instance (IM-63).
 func TestClaimIsForMachinesThatNeverHadAHost(t *testing.T) {
 	for name, edit := range map[string]change{
 		"it holds one":         claimed("host-02"),
@@ -62,8 +63,8 @@ func TestClaimIsForMachinesThatNeverHadAHost(t *testing.T) {
 	}
 }
 
-// TestAClaimWhoseAnswerWasLostIsFound: the watch doesn't show it yet, the API server does. Until it has been looked up,
-// the machine gets no other host.
+// TestAClaimWhoseAnswerWasLostIsFound covers a claim that the API server has and the watch doesn't show yet. Until it
+// is looked up, the machine must get no other host.
 func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		effect bool
@@ -105,7 +106,7 @@ func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 	}
 }
 
-// TestALostClaimOfAMachineInDeletion: the host must not be left behind when the machine goes.
+// TestALostClaimOfAMachineInDeletion checks that the host is not left behind when the machine is deleted.
 func TestALostClaimOfAMachineInDeletion(t *testing.T) {
 	for _, effect := range []bool{true, false} {
 		f := newFixture(t, world()...)
@@ -132,7 +133,7 @@ func TestALostClaimOfAMachineInDeletion(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsGoneHoldsNoHostBack: nobody will ask any more how its claim ended.
+// TestAMachineThatIsGoneHoldsNoHostBack checks that a lost claim of a deleted machine doesn't keep its host set aside.
 func TestAMachineThatIsGoneHoldsNoHostBack(t *testing.T) {
 	f := newFixture(t, world()...)
 	f.fault = onCall(1, fault{err: errInjected})
@@ -153,7 +154,7 @@ func TestAMachineThatIsGoneHoldsNoHostBack(t *testing.T) {
 	}
 }
 
-// TestARefusedClaimIsNotLookedUp: the API server has said that it did nothing.
+// TestARefusedClaimIsNotLookedUp covers a claim that the API server rejected, so its outcome is known.
 func TestARefusedClaimIsNotLookedUp(t *testing.T) {
 	f := newFixture(t, world()...)
 	f.fault = named("patch CapstanHost", forbidden())
@@ -200,7 +201,7 @@ func TestHostThatChangesWhileItIsClaimed(t *testing.T) {
 	}
 }
 
-// TestClaimDecidesOnWhatIs: what the watch shows as free may be taken.
+// TestClaimDecidesOnWhatIs covers a host that the watch shows as free although it is claimed.
 func TestClaimDecidesOnWhatIs(t *testing.T) {
 	other := func(h *infrav1.CapstanHost) { h.Spec.Claim.Machine, h.Spec.Claim.MachineUID = "w9", "uid-of-w9" }
 	f := newFixture(t, world(claimed("host-01", other), claimed("host-02", other))...)

@@ -19,18 +19,18 @@ import (
 const (
 	crowdSize    = 100_000
 	crowdWorkers = 64
-	crowdHosts   = 48 // fewer than workers: most machines wait, and are woken
+	crowdHosts   = 48 // fewer than workers, so most machines wait and are woken
 	crowdLimit   = 5 * time.Minute
 )
 
-// median is the one in the middle.
+// median returns the median.
 func median(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)/2]
 }
 
-// TestACrowdClaims lets 64 workers claim hosts for 100,000 machines, one host for each, while hosts change, conflicts
-// and lost answers come in between, lost requests arrive late, and the watch lags behind. No host may have two
-// claimants, no machine two hosts, and no machine may wait for ever: it is woken, or the test ends at its limit.
+// TestACrowdClaims lets 64 workers claim hosts for 100,000 machines, one host for each, with changing hosts, conflicts,
+// lost answers, requests that arrive late, and a watch that lags behind. No host may have two claimants, and no machine
+// two hosts. A machine that is never woken makes the test run into its time limit.
 func TestACrowdClaims(t *testing.T) {
 	type change struct {
 		host    *infrav1.CapstanHost
@@ -64,7 +64,7 @@ func TestACrowdClaims(t *testing.T) {
 		}
 	})
 	var done atomic.Int64
-	var served sync.Map // as their status has it
+	var served sync.Map // according to their status
 	work := func() {
 		for {
 			request, ended := queue.Get()

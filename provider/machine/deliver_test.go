@@ -55,7 +55,7 @@ func TestDeliver(t *testing.T) { // IM-49
 		t.Run(name, func(t *testing.T) {
 			trial{
 				objects: worldOf(c.edits...), run: (*Reconciler).deliver, calls: c.calls,
-				with: func(f *fixture, s *scope) { // the step begins with a host, whoever has found it
+				with: func(f *fixture, s *scope) { // the step requires a host
 					if s.host == nil {
 						s.host = f.host("host-01")
 					}

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// blind lets the watch show a host as it was before its claim.
+// blind makes the watch show a host as it was before its claim.
 func blind(host *infrav1.CapstanHost) {
 	host.Spec.Claim = nil
 	host.ResourceVersion = "1"
@@ -25,7 +25,7 @@ func (nothing) List(context.Context, client.ObjectList, ...client.ListOption) er
 
 func TestFind(t *testing.T) {
 	had := machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-01" })
-	moved := func(all map[string]client.Object) { // a machine with a new uid has its host by its provider id (IM-63)
+	moved := func(all map[string]client.Object) { // a machine with a new uid holds its host by the provider id (IM-63)
 		m := all["machine"].(*infrav1.CapstanMachine)
 		m.UID, m.Spec.ProviderID = "new", all["host-02"].(*infrav1.CapstanHost).Spec.Claim.ProviderID
 	}
@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 		host := all["host-01"].(*infrav1.CapstanHost)
 		all["machine"].(*infrav1.CapstanMachine).Spec.ProviderID = host.Spec.Claim.ProviderID
 	}
-	thief := func(all map[string]client.Object) { // what is needed for it is the right to create a CapstanMachine
+	thief := func(all map[string]client.Object) { // anybody with the right to create a CapstanMachine can do this
 		identified(all)
 		host := all["host-01"].(*infrav1.CapstanHost)
 		host.Spec.Claim.Machine, host.Spec.Claim.MachineUID = "w9", "uid-of-w9"
@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 				with: func(_ *fixture, s *scope) { s.host, s.extra = nil, nil },
 				run:  (*Reconciler).find,
 				prepare: func(f *fixture) {
-					if err := f.Hosts.Read(t.Context(), ns); err != nil { // it is not there to see the claim
+					if err := f.Hosts.Read(t.Context(), ns); err != nil { // before the claim exists
 						t.Fatal(err)
 					}
 					f.calls = nil
@@ -94,8 +94,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestTheInventoryIsReadOnce: a claim of an earlier process counts although the watch doesn't show it, and no pass
-// lists the hosts again.
+// TestTheInventoryIsReadOnce checks that a claim of an earlier process counts although the watch doesn't show it, and
+// that no pass lists the hosts again.
 func TestTheInventoryIsReadOnce(t *testing.T) {
 	f := newFixture(t, world(claimed("host-01"))...)
 	f.stale = blind

@@ -35,23 +35,23 @@ const ns = "default"
 
 var errInjected = errors.New("injected")
 
-// fixture is a reconciler over an API server in memory, each of whose calls can be made to fail.
+// fixture is a reconciler with an API server in memory. Each of its calls can be made to fail.
 type fixture struct {
 	*Reconciler
 	t     *testing.T
 	api   client.WithWatch // without faults
 	clock *clocktesting.FakePassiveClock
-	calls []string // what the reconciler called, by name
+	calls []string // names of the reconciler's calls
 
-	// fault decides what happens to a call, by its number, which begins at 1, and its name. Nil: all work.
+	// fault decides what happens to a call, by its number, counted from 1, and its name. If nil, all calls work.
 	fault func(n int, name string) fault
-	// stale changes what the watch shows of a host. Nil: all is as it is.
+	// stale changes how the watch shows a host. If nil, the watch shows it unchanged.
 	stale func(*infrav1.CapstanHost)
 	seen  map[string]*infrav1.CapstanHost // what the watch has shown
 	lags  bool                            // the watch shows nothing new
 }
 
-// fault is what happens to a call: an error, and whether the call has its effect all the same.
+// fault is what happens to a call: its error, and whether it takes effect anyway.
 type fault struct {
 	err    error
 	effect bool
@@ -77,7 +77,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	return f
 }
 
-// call notes a call and does it, unless it fails.
+// call records a call and performs it, unless it fails.
 func (f *fixture) call(name string, do func() error) error {
 	f.calls = append(f.calls, name)
 	var fault fault
@@ -130,7 +130,7 @@ func (f *fixture) funcs() interceptor.Funcs {
 	}
 }
 
-// balancer notes what it is told.
+// balancer records its calls.
 type balancer struct{ f *fixture }
 
 func (b balancer) Ensure(context.Context, types.NamespacedName) (string, int32, error) {
@@ -143,7 +143,7 @@ func (b balancer) SetBackends(_ context.Context, _ types.NamespacedName, address
 
 func (b balancer) Delete(context.Context, types.NamespacedName) error { return nil }
 
-// get reads an object; it returns nil if there is none.
+// get reads an object, or returns nil if there is none.
 func get[O client.Object](f *fixture, name string, o O) (found O) {
 	f.t.Helper()
 	switch err := f.api.Get(f.t.Context(), types.NamespacedName{Namespace: ns, Name: name}, o); {
@@ -161,7 +161,7 @@ func (f *fixture) machine(name string) *infrav1.CapstanMachine {
 
 func (f *fixture) host(name string) *infrav1.CapstanHost { return get(f, name, &infrav1.CapstanHost{}) }
 
-// watch brings what the watch shows up to date.
+// watch updates what the watch has shown.
 func (f *fixture) watch() {
 	f.t.Helper()
 	if f.lags {
@@ -187,7 +187,7 @@ func (f *fixture) watch() {
 	}
 }
 
-// scope returns what the earlier steps find out about machine w1, as it is now.
+// scope returns what the earlier steps find out about machine w1 now.
 func (f *fixture) scope() *scope {
 	f.t.Helper()
 	s := &scope{
@@ -206,23 +206,23 @@ func (f *fixture) scope() *scope {
 // run is a step.
 type run = func(*Reconciler, context.Context, *scope) (step.Answer, error)
 
-// trial is a step and the world that it works in.
+// trial is a step and the world in which it runs.
 type trial struct {
-	// objects makes the world anew.
+	// objects returns a new world.
 	objects func() []client.Object
-	// prepare changes the fixture before the step. May be nil.
+	// prepare changes the fixture before the step. Optional.
 	prepare func(*fixture)
-	// with changes the scope that the world gives. May be nil.
+	// with changes the scope before the step. Optional.
 	with func(*fixture, *scope)
 	run  run
-	// check looks at the world after the step, and at its scope.
+	// check checks the world and the scope after the step.
 	check func(t *testing.T, f *fixture, s *scope, answer step.Answer)
-	// calls are what the step calls when nothing fails.
+	// calls are the step's calls when nothing fails.
 	calls []string
 }
 
-// do runs the step once, checks its calls, and then lets each of them fail in turn, without effect, with its answer
-// lost, and with a conflict. Trying again must always lead to the same end.
+// do runs the step once and checks its calls. Then it makes each call fail in turn: without effect, with its answer
+// lost, and with a conflict. Another attempt must always lead to the same result.
 func (c trial) do(t *testing.T) {
 	t.Helper()
 	f := c.begin(t)
@@ -267,7 +267,7 @@ func (c trial) begin(t *testing.T) *fixture {
 	return f
 }
 
-// once runs the step in the world as it is. A nil scope: the machine is gone.
+// once runs the step in the present world. It returns a nil scope if the machine is gone.
 func (c trial) once(f *fixture) (*scope, step.Answer, error) {
 	s := f.scope()
 	if s == nil {
@@ -280,7 +280,7 @@ func (c trial) once(f *fixture) (*scope, step.Answer, error) {
 	return s, answer, err
 }
 
-// onCall lets one call fail.
+// onCall makes one call fail.
 func onCall(number int, what fault) func(int, string) fault {
 	return func(n int, _ string) fault {
 		if n == number {
@@ -290,7 +290,7 @@ func onCall(number int, what fault) func(int, string) fault {
 	}
 }
 
-// named lets the calls of a name fail without effect.
+// named makes the calls of a name fail without effect.
 func named(name string, err error) func(int, string) fault {
 	return func(_ int, called string) fault {
 		if called == name {
@@ -300,10 +300,10 @@ func named(name string, err error) func(int, string) fault {
 	}
 }
 
-// change changes a world before it begins.
+// change edits a world before a test starts.
 type change = func(map[string]client.Object)
 
-// world returns what Cluster API has made for machine w1 of cluster demo, and two free hosts, all edited.
+// world returns what Cluster API creates for machine w1 of cluster demo, and two free hosts, after these edits.
 func world(edits ...change) []client.Object {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-of-" + name)}
@@ -350,7 +350,7 @@ func world(edits ...change) []client.Object {
 	return out
 }
 
-// worldOf returns a maker of worlds.
+// worldOf returns a function that creates worlds.
 func worldOf(edits ...change) func() []client.Object {
 	return func() []client.Object { return world(edits...) }
 }
@@ -364,7 +364,7 @@ func machineIs(edit func(*infrav1.CapstanMachine)) change {
 	return on("machine", edit)
 }
 
-// claimed lets w1 hold a host.
+// claimed gives w1 the claim of a host.
 func claimed(host string, edits ...func(*infrav1.CapstanHost)) change {
 	return func(all map[string]client.Object) {
 		h := all[host].(*infrav1.CapstanHost)
@@ -375,7 +375,7 @@ func claimed(host string, edits ...func(*infrav1.CapstanHost)) change {
 	}
 }
 
-// reported lets the agent report a phase of the bootstrap.
+// reported sets the agent's report of a bootstrap phase.
 func reported(phase infrav1.BootstrapPhase) func(*infrav1.CapstanHost) {
 	return func(h *infrav1.CapstanHost) {
 		h.Status.Agent = &infrav1.AgentReport{Address: "10.231.1.1", Bootstrap: &infrav1.BootstrapReport{
@@ -401,14 +401,14 @@ func deliveredTo(host string) change {
 	}
 }
 
-// deleted lets the machine be in deletion, held by our finalizer.
+// deleted puts the machine into deletion, blocked by our finalizer.
 func deleted(all map[string]client.Object) {
 	m := all["machine"].(*infrav1.CapstanMachine)
 	m.Finalizers, m.DeletionTimestamp = []string{infrav1.MachineFinalizer}, ptr.To(metav1.Now())
 }
 
-// decides runs a step that calls nothing, and compares its obstacle, whose message must begin as the wanted one does.
-// Nil: it goes on.
+// decides runs a step that makes no calls, and checks its obstacle, whose message must begin with the wanted one. If
+// the wanted obstacle is nil, the step must continue.
 func decides(t *testing.T, run run, s *scope, want *step.Obstacle) {
 	t.Helper()
 	answer, err := run(&Reconciler{}, t.Context(), s)

@@ -21,14 +21,14 @@ import (
 	"github.com/capstan-dev/capstan/provider/pool"
 )
 
-// inventory is an API server that has hosts and nothing else. It is fast, and refuses a patch of a host that has
-// changed. It notes every claim: of a host that is claimed, and of a machine that has claimed before.
+// inventory is a fast API server that only has hosts, and refuses patches of hosts that have changed. It records as
+// wrong each claim of a host that is already claimed or by a machine that already has a host.
 type inventory struct {
-	client.Client // nil: the provider must not ask for anything else
+	client.Client // nil, because the provider must not use anything else
 
-	// changed hears of every write, in order: the host as it is now, or the one that was deleted.
+	// changed is called for every write, in order, with the new state of the host or with the deleted host.
 	changed func(host *infrav1.CapstanHost, deleted bool)
-	// faulty lets one of eight claims meet something.
+	// faulty makes one in eight claims run into a problem.
 	faulty bool
 
 	mu      sync.Mutex
@@ -37,10 +37,10 @@ type inventory struct {
 	hosts   map[string]*infrav1.CapstanHost
 	claims  map[string]string // hosts, by uid of the machine
 	wrong   []string
-	late    sync.WaitGroup // patches that are under way after their answer was lost
+	late    sync.WaitGroup // patches still under way after their answer was lost
 }
 
-// newInventory has n free hosts in three zones.
+// newInventory returns an inventory of n free hosts in three zones.
 func newInventory(n int, changed func(*infrav1.CapstanHost, bool)) *inventory {
 	i := &inventory{
 		changed: changed, random: rand.New(rand.NewPCG(14, 1)),
@@ -67,7 +67,7 @@ func (i *inventory) enroll(number int, life string) {
 	i.put(host)
 }
 
-// put stores a host as a newer one.
+// put stores a host with a new resource version.
 func (i *inventory) put(host *infrav1.CapstanHost) {
 	i.version++
 	host.ResourceVersion = strconv.Itoa(i.version)
@@ -75,14 +75,14 @@ func (i *inventory) put(host *infrav1.CapstanHost) {
 	i.changed(host, false)
 }
 
-// touch changes a host in a way that is of no matter to machines.
+// touch changes a host in a way that does not matter to machines.
 func (i *inventory) touch(name string) {
 	host := i.hosts[name].DeepCopy()
 	host.Generation++
 	i.put(host)
 }
 
-// free clears the claim of a host, as its controller does. Now and then somebody deletes the host and enrolls it again.
+// free clears the claim of a host, as its controller does. Sometimes it deletes and enrolls the host again instead.
 func (i *inventory) free(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -123,7 +123,7 @@ var resource = schema.GroupResource{Group: infrav1.GroupVersion.Group, Resource:
 
 // Patch writes a claim.
 func (i *inventory) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
-	if !i.faulty { // it is measured: every client computes what it sends
+	if !i.faulty { // in measurements too, because every client computes what it sends
 		if _, err := p.Data(o); err != nil {
 			return err
 		}
@@ -145,9 +145,9 @@ func (i *inventory) Patch(_ context.Context, o client.Object, p client.Patch, _ 
 	case 2: // the answer is lost
 		_ = i.claim(host.DeepCopy())
 		return errInjected
-	case 3: // so is the request
+	case 3: // the request is lost
 		return apierrors.NewTimeoutError("too slow", 1)
-	case 4: // the request arrives later, when its sender has given up
+	case 4: // the request arrives after its sender has given up
 		late := host.DeepCopy()
 		i.late.Go(func() {
 			time.Sleep(time.Duration(late.Generation%5) * 100 * time.Microsecond)
@@ -197,7 +197,7 @@ func claimants(i *inventory, hosts *pool.Pool) *Reconciler {
 	return &Reconciler{Client: i, Reader: i, Hosts: hosts, Recorder: &events.FakeRecorder{}}
 }
 
-// seek runs the steps that lead to a host.
+// seek runs the steps that find a host.
 func (r *Reconciler) seek(ctx context.Context, s *scope) error {
 	for _, run := range []run{(*Reconciler).find, (*Reconciler).place, (*Reconciler).claimHost} {
 		if answer, err := run(r, ctx, s); err != nil || answer.Stopped() {
@@ -208,7 +208,8 @@ func (r *Reconciler) seek(ctx context.Context, s *scope) error {
 }
 
 // BenchmarkClaim compares the time of a claim in an inventory of 100 hosts with that in one of 10,000, half of them in
-// use, in turns, so that both meet the same computer. It fails if the larger one is slower by more than half.
+// use. It alternates between the two, so that both see the same load. It fails if the larger one is slower by more than
+// half.
 func BenchmarkClaim(b *testing.B) {
 	const batch = 32
 	small, large := newRound(b, 100), newRound(b, 10_000)
@@ -229,7 +230,7 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
-// round is an inventory in which machines claim hosts and leave them again.
+// round is an inventory in which machines claim hosts and release them.
 type round struct {
 	*Reconciler
 	api  *inventory
@@ -249,7 +250,7 @@ func newRound(b *testing.B, n int) *round {
 	return r
 }
 
-// claims returns how long n claims took; then the hosts are free again.
+// claims returns how long n claims took, and frees the hosts afterwards.
 func (r *round) claims(b *testing.B, n int) time.Duration {
 	start := time.Now()
 	names := make([]string, n)

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// nodesOf notes what it is asked to delete, and fails with err.
+// nodesOf records what it is asked to delete, and returns err.
 type nodesOf struct {
 	err     error
 	deleted []string
@@ -28,7 +28,7 @@ func (n *nodesOf) Delete(_ context.Context, cluster client.ObjectKey, name, prov
 	return n.err
 }
 
-// without takes an object out of the world.
+// without removes an object from the world.
 func without(name string) change {
 	return func(all map[string]client.Object) { delete(all, name) }
 }
@@ -92,7 +92,8 @@ func TestRemoveNode(t *testing.T) {
 	}
 }
 
-// TestRemoveNodeComesLast: a kubelet that still runs could register its Node again.
+// TestRemoveNodeComesLast checks that the Node is removed after the release, because a running kubelet could register
+// it again.
 func TestRemoveNodeComesLast(t *testing.T) {
 	f := newFixture(t, world(deleted, claimed("host-01"), machineIs(func(m *infrav1.CapstanMachine) {
 		m.Status.Host = "host-01"

@@ -82,7 +82,7 @@ func TestPick(t *testing.T) {
 	t.Attr("rule", "IM-17 v1beta2")
 }
 
-// TestPlace: a machine that waits costs no call.
+// TestPlace also checks that a waiting machine causes no calls.
 func TestPlace(t *testing.T) {
 	had := machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-09" })
 	noHosts := func(all map[string]client.Object) { delete(all, "host-01"); delete(all, "host-02") }

@@ -28,7 +28,8 @@ func TestProviderID(t *testing.T) { // IM-52
 	t.Attr("rule", "IM-52 v1beta2")
 }
 
-// TestProviderIDThatWasNotWritten: nothing in the same pass builds on it (IM-53).
+// TestProviderIDThatWasNotWritten checks that nothing in the same pass relies on a provider id that was not written
+// (IM-53).
 func TestProviderIDThatWasNotWritten(t *testing.T) {
 	f := newFixture(t, world(claimed("host-01", reported(infrav1.BootstrapSucceeded)))...)
 	f.fault = named("patch CapstanMachine", errInjected)

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/pool"
 )
 
-// pass reconciles w1, whose time then goes on by a second.
+// pass reconciles w1 and then advances the clock by a second.
 func (f *fixture) pass() error {
 	f.t.Helper()
 	f.watch()
@@ -31,7 +31,7 @@ func (f *fixture) pass() error {
 	return err
 }
 
-// passes reconciles w1 often, and returns how often its status was written and the last error.
+// passes reconciles w1 many times. It returns how often its status was written, and the last error.
 func (f *fixture) passes(n int) (writes int, err error) {
 	f.t.Helper()
 	f.calls = nil
@@ -63,8 +63,8 @@ func forbidden() error {
 	return apierrors.NewForbidden(secrets, "w1-data", errors.New(`User "capstan" cannot get it`))
 }
 
-// TestARefusedRightIsShown: what a user sees when the controller may not do what it must, and that it is over when it
-// may.
+// TestARefusedRightIsShown checks what a user sees while the controller lacks a right, and that it goes away when the
+// right is back.
 func TestARefusedRightIsShown(t *testing.T) {
 	f := newFixture(t, world()...)
 	f.fault = named("get Secret", forbidden())
@@ -91,7 +91,7 @@ func TestARefusedRightIsShown(t *testing.T) {
 	}
 }
 
-// TestEveryStepThatFailsIsShown lets each kind of call fail for good, and looks at the object.
+// TestEveryStepThatFailsIsShown makes each kind of call fail permanently, and checks the object.
 func TestEveryStepThatFailsIsShown(t *testing.T) {
 	succeeded := claimed("host-01", reported(infrav1.BootstrapSucceeded))
 	hasFinalizer := machineIs(func(m *infrav1.CapstanMachine) { m.Finalizers = []string{infrav1.MachineFinalizer} })
@@ -132,8 +132,8 @@ func TestEveryStepThatFailsIsShown(t *testing.T) {
 	t.Attr("rule", "IM-49 v1beta2")
 }
 
-// TestAFailedBootstrapIsNotMissed: a pass that could not take back the data must not say that the bootstrap failed, or
-// the next one would take that as done.
+// TestAFailedBootstrapIsNotMissed checks that a pass that could not delete the data does not report the failed
+// bootstrap yet, because the next pass would assume that the data is deleted.
 func TestAFailedBootstrapIsNotMissed(t *testing.T) {
 	f := newFixture(t, world(claimed("host-01", reported(infrav1.BootstrapFailed)), deliveredTo("host-01"))...)
 	f.fault = named("delete Secret", errInjected)
@@ -168,7 +168,7 @@ func TestWhatIsNotShown(t *testing.T) {
 	}
 }
 
-// TestAMachineThatWorksStaysReady: it is its controller that fails.
+// TestAMachineThatWorksStaysReady checks that a machine stays Ready if only its controller fails.
 func TestAMachineThatWorksStaysReady(t *testing.T) {
 	f := newFixture(t, world(claimed("host-01", reported(infrav1.BootstrapSucceeded)))...)
 	if _, err := f.passes(2); err != nil || f.is(infrav1.ReadyCondition) != "True Ready" {
@@ -200,8 +200,8 @@ func TestADeletionThatFailsIsShown(t *testing.T) { // IM-30, IM-59
 	t.Attr("rule", "IM-59 v1beta2")
 }
 
-// TestPausedObjectsSayNothingElse: what fails before it is known whether the Cluster is paused is shown; on an object
-// that is paused by itself it is not (IM-64).
+// TestPausedObjectsSayNothingElse checks that a failure before the Cluster is known to be paused is shown, unless the
+// object itself is paused (IM-64).
 func TestPausedObjectsSayNothingElse(t *testing.T) {
 	annotated := machineIs(func(m *infrav1.CapstanMachine) {
 		m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
@@ -221,7 +221,7 @@ func TestPausedObjectsSayNothingElse(t *testing.T) {
 	}
 }
 
-// TestFailuresAreForgotten: a machine that is gone leaves nothing behind.
+// TestFailuresAreForgotten checks that a deleted machine leaves no record.
 func TestFailuresAreForgotten(t *testing.T) {
 	f := newFixture(t, world()...)
 	f.fault = named("get Cluster", errInjected)

@@ -64,7 +64,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// said returns the events so far, and forgets them.
+// said returns the Events so far, and clears them.
 func said(f *fixture) string {
 	var all []string
 	recorder := f.Recorder.(*events.FakeRecorder)

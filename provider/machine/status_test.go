@@ -52,7 +52,7 @@ func TestSetStatus(t *testing.T) {
 		deleting bool
 
 		ready, claimed, bootstrapped string
-		online                       string // looked at if not empty
+		online                       string // checked if not empty
 		message                      string
 		provisioned                  bool
 	}{
@@ -160,7 +160,7 @@ func TestSetStatus(t *testing.T) {
 	t.Attr("rule", "IM-50 v1beta2")
 }
 
-// TestProvisionedStays: what is known of an instance outlives its host (IM-20).
+// TestProvisionedStays checks that the status of an instance outlives its host (IM-20).
 func TestProvisionedStays(t *testing.T) {
 	m := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}}
 	m.Status = infrav1.CapstanMachineStatus{Host: "host-01", FailureDomain: "zone-a"}
@@ -173,8 +173,8 @@ func TestProvisionedStays(t *testing.T) {
 	t.Attr("rule", "IM-20 v1beta2")
 }
 
-// Addresses that the host's spec adds follow name and internal address, also when they change later. A machine without
-// instance shows none.
+// The addresses in the host's spec come after name and internal address, even if they change later. A machine without
+// an instance has no addresses.
 func TestAddresses(t *testing.T) {
 	h := &infrav1.CapstanHost{}
 	h.Spec.Claim = &infrav1.HostClaim{ProviderID: "p", Hostname: "demo-abc"}

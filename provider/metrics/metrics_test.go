@@ -16,7 +16,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// story tells a Recorder what happens to a machine and its host.
+// story reports to a Recorder what happens to a machine and its host.
 type story struct {
 	*Recorder
 	clock   *clocktesting.FakeClock
@@ -37,21 +37,21 @@ func newStory(t *testing.T) (*story, *prometheus.Registry) {
 	return &story{recorder, clock, m, h}, registry
 }
 
-// condition writes a condition of the machine.
+// condition sets a condition of the machine.
 func (s *story) condition(kind, reason string) {
 	before := s.machine.DeepCopy()
 	conditions.Set(s.machine, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason})
 	s.Machine(before, s.machine, s.host)
 }
 
-// phase writes the phase of the host.
+// phase sets the phase of the host.
 func (s *story) phase(phase infrav1.HostPhase) {
 	before := s.host.DeepCopy()
 	s.host.Status.Phase = phase
 	s.Host(before, s.host)
 }
 
-// bootstrapped has the agent report a bootstrap that took so long.
+// bootstrapped sets the agent's report of a bootstrap that took this long.
 func (s *story) bootstrapped(took time.Duration) {
 	begun := metav1.NewTime(s.clock.Now())
 	s.host.Status.Agent = &infrav1.AgentReport{Bootstrap: &infrav1.BootstrapReport{
@@ -171,7 +171,7 @@ func TestWhatHappensIsMeasuredOnce(t *testing.T) {
 	}
 }
 
-// values returns counters, and sums and counts of histograms, by name and labels.
+// values returns counters, and the sums and counts of histograms, by name and labels.
 func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

@@ -28,9 +28,9 @@ import (
 // patience bounds each wait. It is long because the machine may be busy.
 const patience = time.Minute
 
-// TestUpgrade installs the definitions as a release that knew v1beta1 only would have had them, stores an object of
-// each kind, installs today's definitions over them, and starts the manager: all objects are there, and stored in
-// today's version.
+// TestUpgrade installs the definitions as a release with only v1beta1 would have had them, stores an object of each
+// kind, installs today's definitions over them, and starts the manager. All objects must still exist, stored in today's
+// version.
 func TestUpgrade(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	today, err := apiserver.Capstan()
@@ -99,9 +99,9 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 
-	// What proves it: v1beta1 can go.
+	// The proof is that v1beta1 can be removed.
 	for _, crd := range today {
-		// The API server writes conditions of its own in between.
+		// The API server writes its own conditions in between.
 		must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			now := &apiextensionsv1.CustomResourceDefinition{}
 			must(t, api.Get(t.Context(), client.ObjectKeyFromObject(crd), now))
@@ -121,7 +121,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// onlyOld returns the definition as it was before there was v1beta2.
+// onlyOld returns the definition as it was before v1beta2 existed.
 func onlyOld(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	crd = crd.DeepCopy()
 	old := version(crd, "v1beta1")
@@ -176,7 +176,7 @@ func oldObject(kind string) *unstructured.Unstructured {
 	return u
 }
 
-// install writes a definition of today, converted by webhook, as an upgrade does.
+// install writes today's definition, with conversion by webhook, as an upgrade does.
 func install(t *testing.T, api client.Client, crd *apiextensionsv1.CustomResourceDefinition, s *apiserver.Server) {
 	t.Helper()
 	crd = crd.DeepCopy()
@@ -214,7 +214,7 @@ func start(t *testing.T, s *apiserver.Server, scheme *runtime.Scheme) {
 	w := s.Webhooks
 	mgr, err := ctrl.NewManager(s.Config, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // with -count there is one for each run
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // -count runs the test several times in one process
 		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{
 			Host: w.LocalServingHost, Port: w.LocalServingPort, CertDir: w.LocalServingCertDir,
 		}),
@@ -232,7 +232,7 @@ func start(t *testing.T, s *apiserver.Server, scheme *runtime.Scheme) {
 	})
 }
 
-// await waits until what it calls returns no error.
+// await waits until the function returns no error.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {

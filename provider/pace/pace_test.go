@@ -17,7 +17,7 @@ func newPacer(all, each Limit) (*Pacer, *clocktesting.FakePassiveClock) {
 	return New(Limits{All: all, Each: each}, clock), clock
 }
 
-// A burst over many hosts is held to the limit for all together.
+// A burst over many hosts is limited by the limit for all hosts.
 func TestAll(t *testing.T) {
 	p, clock := newPacer(Limit{PerSecond: 2, Burst: 5}, Limit{PerSecond: 1, Burst: 1})
 	done := map[int]bool{}
@@ -35,7 +35,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// What is done to one host again and again is held to its limit, and leaves others alone.
+// Repeated operations on one host are limited by the limit for one host, and don't delay other hosts.
 func TestEach(t *testing.T) {
 	p, clock := newPacer(Limit{PerSecond: 1000, Burst: 1000}, Limit{PerSecond: 0.5, Burst: 3})
 	n := 0
@@ -57,7 +57,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// Those who wait get turns one after the other, and keep them when they ask too early.
+// Waiting callers get turns one after the other, and keep them if they ask too early.
 func TestTurns(t *testing.T) {
 	p, clock := newPacer(Limit{PerSecond: 1, Burst: 1}, Limit{PerSecond: 1, Burst: 1})
 	for n := range 4 {
@@ -78,7 +78,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Nothing is kept of hosts that nothing is done to any more.
+// Nothing is kept about hosts without recent operations.
 func TestNothingIsKeptForEver(t *testing.T) {
 	p, clock := newPacer(Limit{PerSecond: 10, Burst: 10}, Limit{PerSecond: 1, Burst: 1})
 	for n := range 100 {

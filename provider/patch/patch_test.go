@@ -14,7 +14,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// api returns a client with one host, and the number of writes through it.
+// api returns a client with one host, and a counter of its writes.
 func api(t *testing.T) (client.Client, *int) {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// fill puts the hosts into an index and asks it.
+// fill puts the hosts into an index and calls Place.
 func fill(hosts []infrav1.CapstanHost, request Request) (*infrav1.CapstanHost, Explanation) {
 	x := NewIndex()
 	for i := range hosts {
@@ -24,7 +24,7 @@ func fill(hosts []infrav1.CapstanHost, request Request) (*infrav1.CapstanHost, E
 	return x.Place(request)
 }
 
-// scan says what placement means: a look at every host, as it was done before there was an index.
+// scan defines what placement means, by checking every host.
 func scan(hosts []infrav1.CapstanHost, request Request) (*infrav1.CapstanHost, Explanation) {
 	var fit []*infrav1.CapstanHost
 	inZone := map[string]int{}
@@ -93,7 +93,7 @@ func hasByScan(agent *infrav1.AgentReport, wanted infrav1.HostRequirements) bool
 		(wanted.MinDiskGiB == 0 || disk)
 }
 
-// someHost returns a host whose name is one of few, with whatever a host can have.
+// someHost returns a random host with one of a few names.
 func someHost(r *rand.Rand) infrav1.CapstanHost {
 	host := ready(fmt.Sprintf("h%02d", r.IntN(30)), fmt.Sprintf("z%d", r.IntN(3)))
 	maybe := func(n int, e edit) {
@@ -156,8 +156,8 @@ func someRequest(r *rand.Rand) Request {
 	return request
 }
 
-// TestIndexAnswersLikeAScan changes inventories at random and asks both; the host and the explanation must be the same
-// each time, and what Put says about a change must be true.
+// TestIndexAnswersLikeAScan changes inventories at random and compares the index with scan: host and explanation must
+// always be the same, and what Put reports about changes must be true.
 func TestIndexAnswersLikeAScan(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 14))
@@ -207,7 +207,7 @@ func answer(host *infrav1.CapstanHost, why Explanation) string {
 	return host.Name + ": " + why.String()
 }
 
-// TestAnIndexLetsGo: what is deleted leaves nothing behind, and requests can't make an index grow for ever.
+// TestAnIndexLetsGo checks that deleted hosts leave nothing behind, and that requests can't make an index grow forever.
 func TestAnIndexLetsGo(t *testing.T) {
 	x := NewIndex()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -52,7 +52,7 @@ func labelled(key, value string) edit {
 	return func(h *infrav1.CapstanHost) { h.Labels = map[string]string{key: value} }
 }
 
-// says lets a host say what it has.
+// says sets the hardware that a host reports.
 func says(architecture string, processors int32, memory int64, disks ...int64) edit {
 	return func(h *infrav1.CapstanHost) {
 		h.Status.Agent = &infrav1.AgentReport{Architecture: architecture, Processors: processors, MemoryMiB: memory}
@@ -174,8 +174,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceLaws checks on random inventories: the chosen host is free, the counts add up, and the order of the list is
-// of no matter.
+// TestPlaceLaws checks random inventories: the chosen host is free, the counts add up, and the order of the list does
+// not matter.
 func TestPlaceLaws(t *testing.T) {
 	edits := []edit{
 		func(*infrav1.CapstanHost) {}, claimedBy("demo", true), claimedBy("demo", false), unready(infrav1.HostOffline),

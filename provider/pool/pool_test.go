@@ -57,12 +57,12 @@ func machine(name string) *infrav1.CapstanMachine {
 	return &infrav1.CapstanMachine{ObjectMeta: meta}
 }
 
-// server is an API server that has hosts.
+// server is an API server with hosts.
 type server struct {
 	client.Reader
 	hosts  []infrav1.CapstanHost
 	err    error
-	during func() // happens after the hosts were read, before they arrive
+	during func() // called after the hosts are read and before they arrive
 	lists  int
 }
 
@@ -75,7 +75,7 @@ func (s *server) List(_ context.Context, l client.ObjectList, _ ...client.ListOp
 	return s.err
 }
 
-// trial is a pool with what a test needs.
+// trial is a pool and its surroundings in a test.
 type trial struct {
 	*Pool
 	*testing.T
@@ -91,7 +91,7 @@ func newTrial(t *testing.T, hosts ...*infrav1.CapstanHost) *trial {
 	return p
 }
 
-// pick picks a host for a machine; nil: there is none.
+// pick picks a host for a machine, or returns nil if there is none.
 func (p *trial) pick(name string) *Pick {
 	p.Helper()
 	pick, _, err := p.Pick(machine(name), placement.Request{Cluster: "demo"}, claimedBy(name))
@@ -131,14 +131,14 @@ func TestAHostIsPickedOnce(t *testing.T) {
 			t.Error("the claim is not in the copy alone")
 		}
 	}
-	if !slices.Equal(got, []string{"a", "b", "c"}) { // spread over the zones, as if each had waited for the one before
+	if !slices.Equal(got, []string{"a", "b", "c"}) { // spread over the zones, as if picked one after the other
 		t.Errorf("picked %v", got)
 	}
 	if p.pick("m3") != nil {
 		t.Error("a host was picked twice")
 	}
 	p.says("0 of 3 hosts fit: 3 claimed")
-	p.holds("m0") // not before it is written
+	p.holds("m0") // nothing, until the claim is written
 }
 
 func TestHowAPickEnds(t *testing.T) {
@@ -289,7 +289,7 @@ func TestHowAPickEnds(t *testing.T) {
 	}
 }
 
-// TestALostClaimKeepsItsMachine: it may have a host already.
+// TestALostClaimKeepsItsMachine checks that a machine with a lost claim gets no other host: it may already have one.
 func TestALostClaimKeepsItsMachine(t *testing.T) {
 	p := newTrial(t, host("a", "1"), host("b", "1"))
 	pick := p.pick("m")
@@ -308,7 +308,7 @@ func TestALostClaimKeepsItsMachine(t *testing.T) {
 	p.holds("m", "a")
 }
 
-// TestNamespacesAreApart: a claim never crosses them.
+// TestNamespacesAreApart checks that a claim never crosses namespaces.
 func TestNamespacesAreApart(t *testing.T) {
 	p := newTrial(t, host("a", "1", in("other")), host("b", "1", in("other"), claimedBy("m")))
 	if p.pick("m") != nil {
@@ -330,7 +330,7 @@ func TestOtherFiltersHostsDontCount(t *testing.T) {
 	}
 	p.says("1 of 1 host fits")
 	pick := p.pick("m")
-	p.Changed(pick, host("b", "2")) // somebody takes the label away
+	p.Changed(pick, host("b", "2")) // somebody removes the label
 	p.says("there are no hosts in this namespace")
 	p.Observe(host("b", "3", labelled))
 	p.says("1 of 1 host fits")
@@ -363,12 +363,12 @@ func TestRead(t *testing.T) {
 	}
 	p.holds("m", "a") // the watch is behind
 	p.holds("x")      // the watch is ahead
-	p.holds("y")      // it went away in the meantime
+	p.holds("y")      // it was removed in the meantime
 	p.holds("z", "c")
 	p.says("2 of 4 hosts fit: 2 claimed")
 }
 
-// TestReadersWaitForOne: many workers begin at once, and one of them asks.
+// TestReadersWaitForOne checks that of many workers that start at once, only one reads.
 func TestReadersWaitForOne(t *testing.T) {
 	p := newTrial(t)
 	begun, goOn := make(chan bool), make(chan bool)
@@ -397,7 +397,7 @@ func TestReadersWaitForOne(t *testing.T) {
 	}
 }
 
-// TestThePoolLetsGo: hosts, machines and namespaces that are gone leave nothing behind.
+// TestThePoolLetsGo checks that deleted hosts, machines and namespaces leave nothing behind.
 func TestThePoolLetsGo(t *testing.T) {
 	p := newTrial(t)
 	p.queue = &wakes{}

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/placement"
 )
 
-// wakes notes which machines are woken.
+// wakes records which machines are woken.
 type wakes struct {
 	now   []string
 	later []string
@@ -30,14 +30,14 @@ func (w *wakes) AddAfter(r reconcile.Request, after time.Duration) {
 	w.later = append(w.later, r.Name)
 }
 
-// take returns the machines that were woken since the last time.
+// take returns the machines that were woken since the last call.
 func (w *wakes) take() string {
 	got := strings.Join(w.now, " ")
 	w.now = nil
 	return got
 }
 
-// waiters returns a pool in which machines wait for a host.
+// waiters returns a pool in which these machines wait for a host.
 func waiters(t *testing.T, requests map[string]placement.Request, names ...string) (*trial, *wakes) {
 	p, w := newTrial(t), &wakes{}
 	p.queue = w
@@ -47,7 +47,7 @@ func waiters(t *testing.T, requests map[string]placement.Request, names ...strin
 	return p, w
 }
 
-// asks is a pass over a machine, which takes a host if there is one.
+// asks runs a pass over a machine that takes a host if there is one.
 func (p *trial) asks(name string, request placement.Request) *Pick {
 	p.Helper()
 	end := p.Begin(types.NamespacedName{Namespace: ns, Name: name})
@@ -64,7 +64,7 @@ func (p *trial) asks(name string, request placement.Request) *Pick {
 	return pick
 }
 
-// ends is a pass over a machine that doesn't come so far as to ask for a host.
+// ends runs a pass over a machine that ends before it asks for a host.
 func (p *trial) ends(name string) { p.Begin(types.NamespacedName{Namespace: ns, Name: name})() }
 
 func (p *trial) woken(w *wakes, want string) {
@@ -74,7 +74,7 @@ func (p *trial) woken(w *wakes, want string) {
 	}
 }
 
-// alike: all machines ask for the same.
+// alike makes all machines ask for the same.
 var alike = map[string]placement.Request{}
 
 func TestAFreeHostWakesOneMachine(t *testing.T) {
@@ -96,7 +96,7 @@ func TestAFreeHostWakesOneMachine(t *testing.T) {
 	p.woken(w, "m3")
 }
 
-// TestTenThousandMachinesWait: each host that comes free wakes one of them.
+// TestTenThousandMachinesWait checks that each free host wakes exactly one machine.
 func TestTenThousandMachinesWait(t *testing.T) {
 	const crowd = 10_000
 	var names []string
@@ -122,20 +122,20 @@ func TestWhoIsWoken(t *testing.T) {
 	hasSSD := func(h *infrav1.CapstanHost) { h.Labels = map[string]string{"disk": "ssd"} }
 	p, w := waiters(t, requests, "b1", "s1", "h1", "m1", "b2")
 	p.Observe(host("a", "1"))
-	p.woken(w, "m1") // the first that it fits
+	p.woken(w, "m1") // the first machine that fits
 	p.Observe(host("b", "1", hasSSD))
 	p.woken(w, "s1")
 	p.Observe(host("c", "1", zone("zone-b"), hasSSD))
 	p.woken(w, "b1") // it came first
 	p.Observe(host("d", "1"))
 	p.woken(w, "")
-	p.Observe(host("d", "2", hasSSD)) // it fits b2 no better
+	p.Observe(host("d", "2", hasSSD)) // it doesn't fit b2 any better
 	p.woken(w, "")
 	p.Observe(host("d", "3", func(h *infrav1.CapstanHost) { h.Status.Agent = &infrav1.AgentReport{Processors: 8} }))
 	p.woken(w, "h1")
 }
 
-// TestAWakeIsPassedOn: a machine that was woken may not take the host, or take another one.
+// TestAWakeIsPassedOn covers a woken machine that takes no host, or a different one.
 func TestAWakeIsPassedOn(t *testing.T) {
 	inB := placement.Request{Zone: "zone-b"}
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestAWakeIsPassedOn(t *testing.T) {
 			end()
 		}},
 		"it takes one that nobody was woken for": {func(p *trial, w *wakes) {
-			p.ends("m2") // m2 and m3 wait no longer; b waits
+			p.ends("m2") // m2 and m3 no longer wait; b does
 			p.ends("m3")
 			p.asks("b", inB)
 			p.Observe(host("0", "1")) // it comes first by name; nobody else could take it
@@ -191,7 +191,7 @@ func TestAWakeIsPassedOn(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsWokenDuringItsPassIsNotForgotten: the pass may have looked before the host was free.
+// TestAMachineThatIsWokenDuringItsPassIsNotForgotten covers a pass that looked for a host before one was free.
 func TestAMachineThatIsWokenDuringItsPassIsNotForgotten(t *testing.T) {
 	p, w := waiters(t, alike, "m1", "m2")
 	end := p.Begin(types.NamespacedName{Namespace: ns, Name: "m1"})
@@ -205,7 +205,8 @@ func TestAMachineThatIsWokenDuringItsPassIsNotForgotten(t *testing.T) {
 	p.woken(w, "m2")
 }
 
-// TestExplanationsAreRenewed: a few at a time, the oldest first, and only after a change.
+// TestExplanationsAreRenewed checks that explanations are renewed a few at a time, the oldest first, and only after a
+// change.
 func TestExplanationsAreRenewed(t *testing.T) {
 	var names []string
 	for n := range 3 * refreshesAtOnce {

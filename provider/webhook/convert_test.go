@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta1"
 )
 
-// machineStatus is what the controller may say about a machine.
+// machineStatus is a status that the controller may write.
 func machineStatus() map[string]any {
 	return map[string]any{
 		"initialization": map[string]any{"provisioned": true},
@@ -32,7 +32,7 @@ func machineStatus() map[string]any {
 	}
 }
 
-// content is spec and status of an object.
+// content returns spec and status of an object.
 func content(u *unstructured.Unstructured) map[string]any {
 	return map[string]any{"spec": u.Object["spec"], "status": u.Object["status"]}
 }
@@ -44,7 +44,7 @@ func same(t *testing.T, what string, want, got any) {
 	}
 }
 
-// TestReadAndWriteThroughV1Beta1: the API server converts; who reads v1beta1 and writes it back changes nothing.
+// TestReadAndWriteThroughV1Beta1 checks that reading an object as v1beta1 and writing it back changes nothing.
 func TestReadAndWriteThroughV1Beta1(t *testing.T) {
 	m := created(t, object("v1beta2", "CapstanMachine", "through", map[string]any{
 		"providerID":   "capstan://default/host-1/12345678",
@@ -77,7 +77,7 @@ func TestReadAndWriteThroughV1Beta1(t *testing.T) {
 	same(t, "read and written back", content(m), content(after))
 	same(t, "annotations", map[string]string(nil), after.GetAnnotations())
 
-	// A change through v1beta1 is a change.
+	// A change through v1beta1 takes effect.
 	old = as(t, "v1beta1", m)
 	set(t, old, "host-2", "status", "host")
 	must(t, live.api.Status().Update(t.Context(), old))
@@ -86,8 +86,8 @@ func TestReadAndWriteThroughV1Beta1(t *testing.T) {
 	same(t, "changed through v1beta1", want, as(t, "v1beta2", m).Object["status"])
 }
 
-// TestTwoManagersInTwoVersions: fields that are applied in one version stay when another manager applies in the other
-// version.
+// TestTwoManagersInTwoVersions checks that fields applied in one version stay when another manager applies in the
+// other.
 func TestTwoManagersInTwoVersions(t *testing.T) {
 	applied := func(version, manager string, u *unstructured.Unstructured) {
 		t.Helper()
@@ -110,7 +110,7 @@ func TestTwoManagersInTwoVersions(t *testing.T) {
 	}
 }
 
-// TestEveryKindIsConverted makes one object of each kind in each version and reads it in the other one.
+// TestEveryKindIsConverted creates one object of each kind in each version and reads it in the other version.
 func TestEveryKindIsConverted(t *testing.T) {
 	for _, crd := range live.definitions {
 		if len(crd.Spec.Versions) == 1 {

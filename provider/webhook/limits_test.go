@@ -15,15 +15,15 @@ import (
 
 // attempt is one value of one field, at its limit or beyond.
 type attempt struct {
-	// name says what it is, such as "longer than 63".
+	// name describes the value, for example "longer than 63".
 	name string
-	// value replaces that of the field; nil takes the field away.
+	// value replaces the field's value; nil removes the field.
 	value any
-	// good tells whether it must be taken.
+	// good is true if the value must be accepted.
 	good bool
 }
 
-// unlimited are fields that have no limit of their own, each with the reason.
+// unlimited lists fields without a limit of their own, each with the reason.
 var unlimited = map[string]string{
 	"hostSelector": "Kubernetes' own type: the webhook checks its keys and values, the API server the size of the object",
 	"labels": "Cluster API's own type: the webhook checks its keys and values, the API server the size of the " +
@@ -32,8 +32,8 @@ var unlimited = map[string]string{
 	"attributes":  "Cluster API's own type, written by the controller only",
 }
 
-// TestLimits puts every field of every version of every kind at its limits, which is taken, and beyond, which is
-// refused with the name of the field. What to try follows from the schema, so that no new field is left out.
+// TestLimits sets every field of every version of every kind to its limits, which must be accepted, and beyond them,
+// which must be refused with the name of the field. The values come from the schema, so no new field is left out.
 func TestLimits(t *testing.T) {
 	tried := 0
 	for _, crd := range live.definitions {
@@ -49,7 +49,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// limits tries the values for one version of one kind, none of which is stored.
+// limits tries the values for one version of one kind, without storing them.
 func limits(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version string) (tried int) {
 	schema := schemaOf(t, crd, version)
 	spec, status := schema.Properties["spec"], schema.Properties["status"]
@@ -102,7 +102,7 @@ func walk(path []string, s *apiextensionsv1.JSONSchemaProps,
 		return
 	}
 	if v, ruled := wanted[strings.Join(path[max(0, len(path)-3):], ".")]; ruled && v == nil {
-		return // no value is good
+		return // no value is valid
 	}
 	if attempts := attempts(path, s); len(attempts) > 0 {
 		visit(slices.Clone(path), s, attempts)
@@ -114,13 +114,13 @@ func walk(path []string, s *apiextensionsv1.JSONSchemaProps,
 		property := s.Properties[name]
 		walk(append(path, name), &property, visit)
 		if slices.Contains(s.Required, name) {
-			// What has a default is filled in before it is looked for.
+			// A missing field with a default is filled in before validation.
 			visit(append(slices.Clone(path), name), &property, []attempt{{name: "missing", good: property.Default != nil}})
 		}
 	}
 }
 
-// attempts returns what to try with a field.
+// attempts returns the values to try in a field.
 func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt) {
 	add := func(good bool, value any, name string, args ...any) {
 		all = append(all, attempt{fmt.Sprintf(name, args...), value, good})
@@ -132,7 +132,7 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 			add(false, "nonsense", "not one of the allowed")
 			for _, e := range s.Enum {
 				if v := ruled(path); v != nil && v != strings.Trim(string(e.Raw), `"`) {
-					continue // good with another value of another field
+					continue // valid with another value of another field
 				}
 				add(true, strings.Trim(string(e.Raw), `"`), "%s", e.Raw)
 			}
@@ -190,7 +190,7 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 	return all
 }
 
-// ruled returns the value that a rule wants for the field at path; nil: the schema alone tells.
+// ruled returns the value that a rule requires for the field at path, or nil if the schema suffices.
 func ruled(path []string) any {
 	for n := 2; n <= 3; n++ {
 		if v := wanted[strings.Join(path[max(0, len(path)-n):], ".")]; v != nil {
@@ -200,7 +200,7 @@ func ruled(path []string) any {
 	return nil
 }
 
-// items returns n items that differ in their keys.
+// items returns n items with different keys.
 func items(path []string, s *apiextensionsv1.JSONSchemaProps, n int) []any {
 	all := make([]any, n)
 	for i := range all {
@@ -216,7 +216,7 @@ func items(path []string, s *apiextensionsv1.JSONSchemaProps, n int) []any {
 	return all
 }
 
-// change sets the field at path, in the first item of each list that it is in.
+// change sets the field at path, in the first item of each list on the path.
 func change(t *testing.T, u *unstructured.Unstructured, path []string, value any) {
 	t.Helper()
 	at := u.Object
@@ -237,7 +237,7 @@ func change(t *testing.T, u *unstructured.Unstructured, path []string, value any
 	at[path[len(path)-1]] = value
 }
 
-// TestEveryFieldHasALimit: a string or a list without a bound lets anybody fill etcd.
+// TestEveryFieldHasALimit checks that every string and list is bounded: otherwise anybody could fill etcd.
 func TestEveryFieldHasALimit(t *testing.T) {
 	for _, crd := range live.definitions {
 		for _, v := range crd.Spec.Versions {

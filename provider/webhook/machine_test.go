@@ -8,7 +8,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestMistakesOfThePastDoNotHoldAnObject: what was stored before a check was made can still lose its finalizer.
+// TestMistakesOfThePastDoNotHoldAnObject checks that the finalizer of an object stored before a check existed can be
+// removed.
 func TestMistakesOfThePastDoNotHoldAnObject(t *testing.T) {
 	was := &v1beta2.CapstanMachine{}
 	was.Finalizers = []string{v1beta2.MachineFinalizer}
@@ -23,7 +24,8 @@ func TestMistakesOfThePastDoNotHoldAnObject(t *testing.T) {
 	}
 }
 
-// TestATemplateNeedsARequest: without the request nobody knows whether it is a dry run, and nothing may slip through.
+// TestATemplateNeedsARequest checks that a change is refused without the request, which alone says whether it is a dry
+// run.
 func TestATemplateNeedsARequest(t *testing.T) {
 	was, is := &v1beta2.CapstanMachineTemplate{}, &v1beta2.CapstanMachineTemplate{}
 	is.Spec.Template.Spec.ProviderID = "p"

@@ -28,10 +28,10 @@ import (
 // patience bounds each wait. It is long because the machine may be busy.
 const patience = time.Minute
 
-// ns is where all objects of these tests are.
+// ns is the namespace of all objects in these tests.
 const ns = "default"
 
-// live is one API server with our definitions, asking our webhooks, for all tests of this package that need one.
+// live is an API server with our definitions and webhooks, shared by the tests of this package.
 var live struct {
 	*apiserver.Server
 	api         client.Client
@@ -58,7 +58,7 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// start starts everything; what it returns ends it, also after an error.
+// start starts everything. The returned function stops it, and must be called even after an error.
 func start() (stop func() error, err error) {
 	stop = func() error { return nil }
 	ctrl.SetLogger(logr.Discard())
@@ -105,7 +105,7 @@ func start() (stop func() error, err error) {
 	return stop, register(ctx)
 }
 
-// register makes the API server ask the admission webhooks.
+// register makes the API server call the admission webhooks.
 func register(ctx context.Context) error {
 	config := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := yaml.UnmarshalStrict(manifests.Manifests, config); err != nil {
@@ -119,7 +119,7 @@ func register(ctx context.Context) error {
 	if err := live.api.Create(ctx, config); err != nil {
 		return err
 	}
-	// The API server learns of it a moment later: what must be refused is refused from then on.
+	// The API server notices the registration a moment later. From then on, it refuses what it must.
 	bad := template("probe", map[string]any{
 		"hostSelector": map[string]any{"matchLabels": map[string]any{"not a key": "x"}},
 	})
@@ -131,7 +131,7 @@ func register(ctx context.Context) error {
 	})
 }
 
-// await waits until what it calls returns no error, and returns the last one if that takes too long.
+// await waits until the function returns no error. It returns the last error if that takes too long.
 func await(check func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := check()

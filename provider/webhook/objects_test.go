@@ -11,7 +11,7 @@ import (
 
 const group = "infrastructure.capstan.dev/"
 
-// object makes an object of one of our kinds.
+// object returns an object of one of our kinds.
 func object(version, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + version, "kind": kind}}
 	u.SetNamespace(ns)
@@ -22,17 +22,17 @@ func object(version, kind, name string, spec map[string]any) *unstructured.Unstr
 	return u
 }
 
-// template makes a CapstanMachineTemplate whose machines get a spec.
+// template returns a CapstanMachineTemplate whose machines get this spec.
 func template(name string, spec map[string]any) *unstructured.Unstructured {
 	return object("v1beta2", "CapstanMachineTemplate", name, map[string]any{"template": map[string]any{"spec": spec}})
 }
 
-// created makes an object on the API server that goes with the test.
+// created creates an object on the API server and deletes it at the end of the test.
 func created(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	must(t, live.api.Create(t.Context(), u))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience) // that of the test has ended
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // the context of the test has ended
 		defer cancel()
 		if err := client.IgnoreNotFound(live.api.Delete(ctx, u.DeepCopy())); err != nil {
 			t.Errorf("removing %s: %v", u.GetName(), err)
@@ -41,7 +41,7 @@ func created(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructu
 	return u
 }
 
-// as reads an object in a version.
+// as reads an object in an API version.
 func as(t *testing.T, version string, u *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	read := object(version, u.GetKind(), u.GetName(), nil)
@@ -56,7 +56,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// refused checks that an error says all of this.
+// refused checks that an error contains all these texts.
 func refused(t *testing.T, err error, says ...string) {
 	t.Helper()
 	if err == nil {

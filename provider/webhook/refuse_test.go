@@ -8,21 +8,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// each runs a test in each version that serves a contract.
+// each runs a test in each API version that implements a contract.
 func each(t *testing.T, test func(t *testing.T, version string)) {
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		t.Run(version, func(t *testing.T) { test(t, version) })
 	}
 }
 
-// TestImmutable: what can't change, in both versions, with the name of the field and what to do instead.
+// TestImmutable checks what can't change, in both versions. The error must name the field and say what to do instead.
 func TestImmutable(t *testing.T) {
 	endpoint := map[string]any{"host": "10.0.0.1", "port": int64(6443)}
 	for name, c := range map[string]struct {
 		kind   string
 		spec   map[string]any
 		change func(u *unstructured.Unstructured)
-		says   []string // none: it is taken
+		says   []string // none: the change is accepted
 	}{
 		"the provider id of a machine (IM-10)": {
 			"CapstanMachine", map[string]any{"providerID": "p"}, setTo("q", "spec", "providerID"),
@@ -127,13 +127,14 @@ func inTemplate(spec map[string]any) map[string]any {
 	return map[string]any{"template": map[string]any{"spec": spec}}
 }
 
-// TestRules: what one field says about another, and what only a library can check; the answer names field and remedy.
+// TestRules checks the rules between fields, and those that need a library. The error must name the field and the
+// remedy.
 func TestRules(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	for name, c := range map[string]struct {
 		kind, object string
 		spec         map[string]any
-		says         []string // none: it is taken
+		says         []string // none: the change is accepted
 		only         string   // version, if not both
 	}{
 		"an endpoint without port": {
@@ -243,8 +244,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestTopologyDryRun: the topology controller tries by server-side apply what a change of a template would be; nobody
-// else may (IMT-12).
+// TestTopologyDryRun checks that only the topology controller may try a change of a template with a server-side apply
+// dry run (IMT-12).
 func TestTopologyDryRun(t *testing.T) {
 	for kind, change := range map[string]map[string]any{
 		"CapstanMachineTemplate": {"hostSelector": map[string]any{"matchLabels": map[string]any{"rack": "b"}}},
@@ -273,7 +274,7 @@ func TestTopologyDryRun(t *testing.T) {
 	}
 }
 
-// TestManagedByStays: a cluster that somebody else manages does not become ours (IC-34).
+// TestManagedByStays checks that a cluster that somebody else manages can't become ours (IC-34).
 func TestManagedByStays(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		u := object(version, "CapstanCluster", "managed", nil)

@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// wanted are values of fields for which the schema alone does not tell a good one: a rule does, or the admission
-// webhook.
+// wanted holds values of fields whose valid values depend on a rule or on the admission webhook, not only on the
+// schema.
 var wanted = map[string]any{
 	"matchExpressions.operator": "Exists",
 	"matchExpressions.values":   nil, // none for Exists
 	"conditions.status":         "True",
 	"status.addresses.type":     "InternalIP",
 	"spec.addresses.type":       "ExternalDNS",
-	"spec.addresses.address":    "a.example.com", // of ExternalDNS
+	"spec.addresses.address":    "a.example.com", // for type ExternalDNS
 	"template.spec.providerID":  nil,             // refused: it names one instance
 }
 
@@ -33,7 +33,7 @@ func schemaOf(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition,
 	return nil
 }
 
-// sample makes an object in which every field of the spec is set.
+// sample returns an object in which every field of the spec is set.
 func sample(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition,
 	version, name string) *unstructured.Unstructured {
 	t.Helper()
@@ -41,7 +41,7 @@ func sample(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition,
 	return object(version, crd.Spec.Names.Kind, name, value("spec", &spec).(map[string]any))
 }
 
-// value returns a good value for the field at path.
+// value returns a valid value for the field at path.
 func value(path string, s *apiextensionsv1.JSONSchemaProps) any {
 	for field, v := range wanted {
 		if strings.HasSuffix(path, field) {
@@ -74,7 +74,7 @@ func value(path string, s *apiextensionsv1.JSONSchemaProps) any {
 	}
 }
 
-// text returns a good string, of n bytes if nothing speaks against it.
+// text returns a valid string, of n bytes if possible.
 func text(s *apiextensionsv1.JSONSchemaProps, n int) string {
 	switch {
 	case s.Format == "date-time":

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestDefaults: what is left out is filled in where everybody can see it.
+// TestDefaults checks that defaults are filled in and visible in the stored object.
 func TestDefaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind string
@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestColumns asks as "kubectl get" does: the first question about a machine is where it runs and why it is not ready.
+// TestColumns requests tables like "kubectl get". They must show where a machine runs and why it is not ready.
 func TestColumns(t *testing.T) {
 	m := object("v1beta2", "CapstanMachine", "columns", map[string]any{"providerID": "capstan://default/host-1/12345678"})
 	m.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "demo"})

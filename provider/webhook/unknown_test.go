@@ -6,8 +6,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestAnUnknownFieldIsNamed: an agent that reports more than the definition knows is refused by these words, and sends
-// less then (agent/rest).
+// TestAnUnknownFieldIsNamed checks the exact refusal of a report with fields that the definition doesn't have. An agent
+// recognizes it and then reports less (agent/rest).
 func TestAnUnknownFieldIsNamed(t *testing.T) {
 	host := created(t, object("v1beta2", "CapstanHost", "unknown", map[string]any{"zone": "z"}))
 	report := object("v1beta2", "CapstanHost", "unknown", nil)

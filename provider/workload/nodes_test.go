@@ -27,8 +27,7 @@ var errRefused = errors.New("refused")
 
 var demo = client.ObjectKey{Namespace: "default", Name: "demo"}
 
-// server answers as the API server of a workload cluster with one Node, w1 of instance "ours", and notes what it is
-// asked.
+// server answers like the API server of a workload cluster with one Node, w1 of instance "ours", and records requests.
 func server(t *testing.T, status int) (kubeconfig []byte, asked *[]string) {
 	t.Helper()
 	asked = &[]string{}
@@ -112,7 +111,7 @@ func TestDeleteWithoutServer(t *testing.T) {
 
 func config(text []byte) (*rest.Config, error) { return clientcmd.RESTConfigFromKubeConfig(text) }
 
-// nodes reads from a management cluster with the kubeconfig of cluster demo; nil: it has none.
+// nodes returns a Nodes that reads from a management cluster with this kubeconfig of cluster demo; nil means none.
 func nodes(kubeconfig []byte) *Nodes {
 	b := fake.NewClientBuilder()
 	if kubeconfig != nil {
