@@ -1,4 +1,4 @@
-// Command capstan-agent is the process on every host of the inventory.
+// Command capstan-agent runs on every host of the inventory.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command capstan-dock carries local hosts: the dock itself (run), PID 1 of a host (init), and, called by another name,
-// the commands of a host that talk to its PID 1 (systemctl, journalctl, hostnamectl, poweroff, reboot). See package
-// dock.
+// Command capstan-dock runs local hosts: the dock itself (run), PID 1 of a host (init), and, when called by another
+// name, the commands on a host that talk to its PID 1 (systemctl, journalctl, hostnamectl, poweroff, reboot). See
+// package dock.
 package main
 
 import "os"

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/probe"
 )
 
-// The main goroutine stays on the main thread: PID 1 of a dock ends when the thread that started it does.
+// Keep the main goroutine on the main thread: PID 1 of a dock dies when the thread that started it exits.
 func init() { runtime.LockOSThread() }
 
 const usage = `usage:
@@ -33,7 +33,7 @@ const usage = `usage:
 Called as systemctl, journalctl, hostnamectl, poweroff, reboot or shutdown it is that command of a local host.
 `
 
-// Commands that only this program itself uses.
+// Commands that only this program itself calls.
 const (
 	insideCommand = "inside"       // PID 1 of a dock
 	initCommand   = "init"         // PID 1 of a host
@@ -125,7 +125,7 @@ func runDock(args []string, errOut io.Writer) int {
 	return 0
 }
 
-// exists reports whether there is such a file.
+// exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// serveHealth answers /healthz, /readyz and /metrics over plain HTTP: a probe has no certificate to show. The process
-// is healthy while it answers; whether the management cluster can be reached shows in the answers to hooks. stop ends
-// it and waits for that.
+// serveHealth serves /healthz, /readyz and /metrics over plain HTTP, because probes have no client certificate. The
+// process is healthy as long as it answers; the answers to hooks show whether the management cluster can be reached.
+// stop stops the server and waits for that.
 func serveHealth(ctx context.Context, address string, probes http.Handler,
 	metrics prometheus.Gatherer) (stop func(), err error) {
 	if address == "" {
@@ -33,10 +33,10 @@ func serveHealth(ctx context.Context, address string, probes http.Handler,
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = health.Serve(listener) // ends with Close
+		_ = health.Serve(listener) // returns after Close
 	}()
 	return func() {
-		_ = health.Close() // nothing that a probe would miss
+		_ = health.Close() // a probe loses nothing
 		<-ended
 	}, nil
 }

@@ -1,5 +1,5 @@
-// Command capstan-extension serves the runtime extension that Capstan ships: capacity, maintenance windows, add-ons,
-// verification, backups. See package extension.
+// Command capstan-extension serves Capstan's runtime extension: capacity, maintenance windows, add-ons, verification,
+// backups. See package extension.
 package main
 
 import (
@@ -10,13 +10,13 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
-	// the image has no authorities, and a bucket may have a certificate of a public one
+	// the image has no CA certificates, and a bucket may use a public certificate
 	_ "golang.org/x/crypto/x509roots/fallback"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {
-	// what the client's library says; once in a process
+	// logs of the client's library; set once per process
 	log.SetLogger(logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil)))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

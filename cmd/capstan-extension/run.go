@@ -30,11 +30,11 @@ import (
 // version is set by the linker.
 var version string
 
-// readTimeout bounds one request to the API server: callers wait ten seconds for an answer.
+// readTimeout bounds one request to the API server: callers wait ten seconds for a response.
 const readTimeout = 8 * time.Second
 
-// linger is how long a replica serves after it was told to end, with its probe saying no: that long a Service may go on
-// sending calls to it.
+// linger is how long a replica keeps serving, with a failing readiness probe, after it was told to stop: a Service may
+// send it calls for that long.
 const linger = 3 * time.Second
 
 type flags struct {
@@ -115,7 +115,7 @@ func (f *flags) complete() error {
 	return nil
 }
 
-// checkBackups looks at what would be found out otherwise when the first cluster is upgraded.
+// checkBackups finds mistakes that would otherwise show only when the first cluster is upgraded.
 func (f *flags) checkBackups() error {
 	if f.backups != "" && !filepath.IsAbs(f.backups) {
 		return fmt.Errorf("--backups is %q: give an absolute path", f.backups)
@@ -145,8 +145,7 @@ func (f *flags) completeSecret() error {
 	return nil
 }
 
-// run is the whole program. It gives the exit code: 0 when the context ended it, 1 when it failed, 2 when it was called
-// wrongly.
+// run runs the program and returns its exit code: 0 when ctx ended, 1 on an error, 2 for wrong arguments.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var f flags
 	if err := f.parse(args, stderr); errors.Is(err, flag.ErrHelp) {
@@ -214,7 +213,7 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 	return serveOwn(ctx, f, reader, tls, handler)
 }
 
-// serveOwn serves with a certificate that is made and renewed here, and kept in a Secret that all replicas share.
+// serveOwn serves with a certificate that it creates and renews itself, in a Secret that all replicas share.
 func serveOwn(ctx context.Context, f flags, c client.Client, tls server.TLS, handler http.Handler) error {
 	namespace, name, _ := strings.Cut(f.certSecret, "/")
 	keeper, err := certificate.New(ctx, certificate.InSecret(c, types.NamespacedName{Namespace: namespace, Name: name}),
@@ -244,7 +243,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config.Timeout = readTimeout
 	config.UserAgent = "capstan-extension/" + versionText()
-	config.QPS, config.Burst = -1, -1 // the gate makes a handful of requests, one after the other
+	config.QPS, config.Burst = -1, -1 // the gate makes only a few requests, one after the other
 	return config, nil
 }
 

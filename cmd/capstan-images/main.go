@@ -1,4 +1,4 @@
-// Command capstan-images is the image store of a dock: the one process that writes images and unpacks their layers.
+// Command capstan-images is the image store of a dock: the only process that writes images and unpacks their layers.
 // See package image.
 package main
 

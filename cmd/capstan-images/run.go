@@ -28,10 +28,10 @@ const usage = `usage:
 With --once it ends when its standard input does; else with SIGTERM.
 `
 
-// exitLocked says that another process has the store.
+// exitLocked is the exit code if another process has the store open.
 const exitLocked = 75
 
-// idleAfter is how long after its last work the process gives memory back.
+// idleAfter is how long after its last work the process returns memory to the machine.
 const idleAfter = 20 * time.Second
 
 func run(args []string, in io.Reader, errOut io.Writer) int {
@@ -96,7 +96,7 @@ func serve(ctx context.Context, dir string, logger *log.Logger) error {
 	return group.Wait()
 }
 
-// giveBack returns memory to the machine when there is no work.
+// giveBack returns memory to the machine while there is no work.
 func giveBack(ctx context.Context, s *service.Server) error {
 	for {
 		select {

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/certificate"
 )
 
-// Names in config/webhook. The Secret is the one that cert-manager would write.
+// Names in config/webhook. The Secret has the name that cert-manager would use.
 const (
 	webhookService       = "capstan-webhook-service"
 	webhookSecret        = "capstan-webhook-service-cert"
@@ -31,22 +31,22 @@ const (
 )
 
 const (
-	// injectPeriod is how often the objects that lead to the webhooks are looked at.
+	// injectPeriod is how often to check the objects that refer to the webhooks.
 	injectPeriod = time.Minute
-	// injectTimeout bounds one look.
+	// injectTimeout bounds one check.
 	injectTimeout = 30 * time.Second
 )
 
-// certificates keeps the certificate of the webhooks, for a management cluster without cert-manager, and lets the API
-// server trust it. All replicas do.
+// certificates maintains the certificate of the webhooks, for a management cluster without cert-manager, and makes the
+// API server trust it. Every replica does this.
 type certificates struct {
 	*certificate.Keeper
 	client client.Client
-	kinds  []string // names of the definitions that may be converted
+	kinds  []string // names of the definitions with conversion
 }
 
-// ownCertificates makes sure that there is a certificate that the API server trusts: it has to be so before caches
-// start, because they may need objects to be converted.
+// ownCertificates makes sure that there is a certificate that the API server trusts. This must happen before the caches
+// start, because they may need objects converted.
 func ownCertificates(ctx context.Context, config *rest.Config, scheme *runtime.Scheme,
 	namespace string) (*certificates, error) {
 	direct, err := client.New(config, client.Options{Scheme: scheme})
@@ -76,10 +76,10 @@ func ownCertificates(ctx context.Context, config *rest.Config, scheme *runtime.S
 	return c, c.inject(ctx)
 }
 
-// NeedLeaderElection is false: every replica serves webhooks.
+// NeedLeaderElection returns false, because every replica serves webhooks.
 func (c *certificates) NeedLeaderElection() bool { return false }
 
-// Start keeps certificate and trust until the context ends.
+// Start maintains the certificate and the trust in it until the context ends.
 func (c *certificates) Start(ctx context.Context) error {
 	renewed := make(chan error, 1)
 	go func() { renewed <- c.Run(ctx) }()
@@ -91,7 +91,7 @@ func (c *certificates) Start(ctx context.Context) error {
 	return <-renewed
 }
 
-// inject writes the authorities where the API server looks for them, if they are not there already.
+// inject writes the certificate authorities to where the API server looks for them, unless they are there already.
 func (c *certificates) inject(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, injectTimeout)
 	defer cancel()
@@ -108,8 +108,7 @@ func (c *certificates) inject(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// patch reads an object and writes it, if the change says that it did something. It begins again if others write at the
-// same time.
+// patch reads an object and writes it back if change returns true. It starts again on a conflict.
 func (c *certificates) patch(ctx context.Context, object client.Object, change func() bool) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.patchOnce(ctx, object, change) })
 }
@@ -129,7 +128,7 @@ func (c *certificates) patchOnce(ctx context.Context, object client.Object, chan
 	return nil
 }
 
-// trustHooks sets the authorities of all webhooks, and reports whether that changed one.
+// trustHooks sets the certificate authorities of all webhooks, and reports whether any changed.
 func trustHooks(hooks *admissionregistrationv1.ValidatingWebhookConfiguration, authorities []byte) (changed bool) {
 	for i := range hooks.Webhooks {
 		if to := &hooks.Webhooks[i].ClientConfig.CABundle; !bytes.Equal(*to, authorities) {
@@ -139,7 +138,8 @@ func trustHooks(hooks *admissionregistrationv1.ValidatingWebhookConfiguration, a
 	return changed
 }
 
-// trustConversion sets the authorities of a conversion webhook, if there is one, and reports whether that changed it.
+// trustConversion sets the certificate authorities of a conversion webhook, if there is one, and reports whether they
+// changed.
 func trustConversion(crd *apiextensionsv1.CustomResourceDefinition, authorities []byte) bool {
 	conversion := crd.Spec.Conversion
 	if conversion == nil || conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil ||

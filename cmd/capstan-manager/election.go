@@ -15,10 +15,10 @@ import (
 // +kubebuilder:rbac:groups="",namespace=capstan-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=capstan-system,resources=events,verbs=create;patch
 
-// electionID names the Lease of an instance that works on everything.
+// electionID names the Lease of an instance that handles all objects.
 const electionID = "capstan-manager.infrastructure.capstan.dev"
 
-// election says how one of several replicas is chosen to work.
+// election configures how one of several replicas becomes the leader.
 type election struct {
 	enabled             bool
 	namespace           string
@@ -36,7 +36,7 @@ func (e *election) addFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&e.retry, "leader-elect-retry-period", 2*time.Second, "pause between two tries")
 }
 
-// apply sets the options of a manager that works on a namespace and a label; empty means all.
+// apply sets the options of a manager that handles a namespace and a label; empty means all.
 func (e *election) apply(options *ctrl.Options, namespace, watchFilter string) {
 	options.LeaderElection = e.enabled
 	options.LeaderElectionNamespace = e.namespace
@@ -45,8 +45,8 @@ func (e *election) apply(options *ctrl.Options, namespace, watchFilter string) {
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &e.lease, &e.renew, &e.retry
 }
 
-// leaseName returns the name of the Lease for a shard. Shards that work on different objects must not wait for each
-// other, so each has a Lease of its own.
+// leaseName returns the name of the Lease for a shard. Shards that handle different objects must not wait for each
+// other, so each has its own Lease.
 func leaseName(namespace, watchFilter string) string {
 	if namespace == "" && watchFilter == "" {
 		return electionID

@@ -54,7 +54,7 @@ type settings struct {
 	version                bool
 	featureGates           string
 	proof                  string
-	// gates are all feature gates, as featureGates says.
+	// gates are all feature gates, according to featureGates.
 	gates gates.Set
 }
 
@@ -135,7 +135,7 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	return s, logging, nil
 }
 
-// addLimits adds the flags that limit what is done to hosts.
+// addLimits adds the flags that limit operations on hosts.
 func (s *settings) addLimits(flags *flag.FlagSet) {
 	flags.Float64Var(&s.limits.All.PerSecond, "host-rate", pace.DefaultAll.PerSecond,
 		"how often in a second hosts are claimed, given bootstrap data, released, powered on or destroyed: each of "+

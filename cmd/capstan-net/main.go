@@ -1,4 +1,4 @@
-// Command capstan-net connects the pods of a Node with those of other Nodes: on owned hosts, as a pod on each.
+// Command capstan-net connects the pods of a Node with those of other Nodes. It runs as a pod on each owned host.
 package main
 
 import (
@@ -48,7 +48,7 @@ func run(args []string, getenv func(string) string, errOut io.Writer) int {
 	return 0
 }
 
-// serve works with the API server of the cluster that this program is a pod of.
+// serve connects to the API server of the cluster in which this program runs as a pod.
 func serve(ctx context.Context, o podnet.Options) error {
 	config, err := rest.InClusterConfig()
 	if err != nil {

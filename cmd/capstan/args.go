@@ -6,14 +6,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// positional is an argument that a command takes by its place, as its Use line names it.
+// positional is a positional argument of a command, as named in its Use line.
 type positional struct {
 	name     string
 	optional bool // [NAME]
 	repeated bool // NAME...
 }
 
-// positionals reads the arguments off a Use line such as "restore CLUSTER [BACKUP]". Flags end them. Pure.
+// positionals parses the arguments in a Use line such as "restore CLUSTER [BACKUP]", up to the first flag. Pure.
 func positionals(use string) []positional {
 	var all []positional
 	for _, word := range strings.Fields(use)[1:] {
@@ -29,8 +29,8 @@ func positionals(use string) []positional {
 	return all
 }
 
-// checkArguments sets the check of positional arguments for a command and all below it.
-// The Use line of a command is the only place that says which arguments it takes.
+// checkArguments sets the check of positional arguments for a command and all commands below it. The Use line of a
+// command is the only place that defines its arguments.
 func checkArguments(cmd *cobra.Command) {
 	if cmd.Runnable() && !cmd.DisableFlagParsing {
 		cmd.Args = arguments
@@ -40,7 +40,7 @@ func checkArguments(cmd *cobra.Command) {
 	}
 }
 
-// arguments reports which argument is missing or too much.
+// arguments returns an error if an argument is missing or superfluous.
 func arguments(cmd *cobra.Command, args []string) error {
 	var required []string
 	limit := 0
@@ -66,7 +66,7 @@ func arguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// exampleOf returns advice with the first example of a command.
+// exampleOf returns advice that contains the first example of a command.
 func exampleOf(cmd *cobra.Command) string {
 	example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
 	if example == "" {
@@ -83,7 +83,7 @@ func quoted(words []string) []string {
 	return all
 }
 
-// are joins words with a verb: "A is", "A and B are". There is at least one word.
+// are joins words with a verb: "A is", "A and B are". There must be at least one word.
 func are(words []string) string {
 	if last := len(words) - 1; last > 0 {
 		return strings.Join(words[:last], ", ") + " and " + words[last] + " are"
@@ -91,8 +91,8 @@ func are(words []string) string {
 	return words[0] + " is"
 }
 
-// misspelled reports a word after a group of commands that names none of them. Cobra checks this for the root only, and
-// prints help as if nothing was wrong for the groups below.
+// misspelled returns an error for an unknown word after a group of commands. Cobra checks this only for the root. For
+// groups below it prints help as if nothing were wrong.
 func misspelled(root *cobra.Command, args []string) error {
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd == root || cmd.Runnable() || !cmd.HasSubCommands() {

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/backup"
 )
 
-// backupPlace says where backups are.
+// backupPlace says where backups are stored.
 type backupPlace struct {
 	directory string
 	bucket    backup.Place
@@ -35,7 +35,7 @@ func (p *backupPlace) flag(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("directory", "bucket")
 }
 
-// as gives the flags that say the same place in another command.
+// as returns the flags that name the same place in another command.
 func (p *backupPlace) as(cmd *cobra.Command) (flags string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if slices.Contains([]string{"directory", "bucket", "endpoint", "region", "prefix", "insecure"}, f.Name) {
@@ -174,7 +174,7 @@ func (a *app) backupCreateCommand() *cobra.Command {
 	return cmd
 }
 
-// backupAccess reaches a cluster from this machine, for which its own address is no address.
+// backupAccess returns how to reach a cluster from this machine, where the cluster's own address does not work.
 func (a *app) backupAccess(ctx context.Context, cluster string) (*backup.Access, error) {
 	c, err := a.client()
 	if err != nil {

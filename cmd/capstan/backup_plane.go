@@ -22,7 +22,7 @@ docs/backup.md says what is, and how hosts find a plane that has moved.`,
 	return cmd
 }
 
-// planeBackup returns the options for a file.
+// planeBackup returns the options for a backup file.
 func (a *app) planeBackup(path string) (planebackup.Options, error) {
 	kubernetes, err := a.versionOrNewest("")
 	if err != nil {

@@ -49,7 +49,8 @@ control plane machines are deleted, and made again by their owner. docs/backup.m
 	return cmd
 }
 
-// prepareRestore prepares the restore of a cluster on local hosts; args are its name and perhaps that of a backup.
+// prepareRestore prepares restoring a cluster on local hosts; args are the name of the cluster and optionally that of a
+// backup.
 func (a *app) prepareRestore(ctx context.Context, store backup.Store, args []string) (*restore.Restore, error) {
 	c, err := a.client()
 	if err != nil {
@@ -76,7 +77,7 @@ func (a *app) prepareRestore(ctx context.Context, store backup.Store, args []str
 	return restore.Prepare(ctx, o)
 }
 
-// restore restores the data, then the rest of the control plane, and says what is left to do.
+// restore restores the data, then the rest of the control plane, and prints the remaining steps.
 func (a *app) restore(ctx context.Context, cluster string, r *restore.Restore) error {
 	kept, err := r.Data(ctx)
 	if err != nil {

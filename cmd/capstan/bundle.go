@@ -23,7 +23,7 @@ The plane need not run.`,
 	return cmd
 }
 
-// bundleTable prints bundles, one line for each.
+// bundleTable prints one line for each bundle.
 func (a *app) bundleTable(all []nodebundle.Bundle) error {
 	cells := [][]string{}
 	for _, b := range all {
@@ -33,7 +33,7 @@ func (a *app) bundleTable(all []nodebundle.Bundle) error {
 	return a.table([]string{"KUBERNETES", "PLATFORM", "SIZE", "AGE"}, cells)
 }
 
-// netProgram returns the path of the program that connects pods, for an architecture.
+// netProgram returns the path of the program that connects pods, beside this one.
 func (a *app) netProgram() (string, error) {
 	return home.Binaries(a.place().Binaries).Path(nodebundle.NetProgram)
 }

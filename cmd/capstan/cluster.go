@@ -43,7 +43,7 @@ func (a *app) completeCluster(cmd *cobra.Command, args []string, _ string) ([]st
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeVersion completes a Kubernetes version with those that there is a bundle of.
+// completeVersion completes a Kubernetes version with those that have a bundle.
 func (a *app) completeVersion(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if cmd.Root().PersistentPreRunE(cmd, args) != nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -51,7 +51,7 @@ func (a *app) completeVersion(cmd *cobra.Command, args []string, _ string) ([]st
 	return a.bin.Bundles(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// versionOrNewest returns the Kubernetes version that was asked for, or the newest that a bundle exists for.
+// versionOrNewest returns the given Kubernetes version, or else the newest one that has a bundle.
 func (a *app) versionOrNewest(version string) (string, error) {
 	if version != "" {
 		return version, nil

@@ -42,7 +42,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 			if r.ControlPlaneHost != "" && r.Class == templates.LocalClass {
 				r.Class = templates.OwnedClass
 			}
-			if r.ControlPlaneHost == "" { // hosts of their own have programs of their own
+			if r.ControlPlaneHost == "" { // owned hosts bring their own programs
 				if _, err := a.bin.Kube(r.Version); err != nil {
 					return err
 				}
@@ -52,7 +52,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 			}
 			if dryRun {
 				if r.Class == templates.LocalClass && r.ClassNamespace == "" {
-					r.ClassNamespace = topology.SharedNamespace // no plane is asked
+					r.ClassNamespace = topology.SharedNamespace // don't contact a plane
 				}
 				return a.print(format, r.Cluster(), func() error { return a.print("yaml", r.Cluster(), nil) })
 			}
@@ -71,7 +71,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&hollow, "hollow", false,
 		"pods are reported as running, but have no processes: for hundreds of Nodes on a laptop")
 	cmd.Flags().BoolVar(&real, "real", false, "pods run from their images")
-	_ = cmd.Flags().MarkHidden("real") // until it is what happens without a flag
+	_ = cmd.Flags().MarkHidden("real") // until it becomes the default
 	cmd.MarkFlagsMutuallyExclusive("hollow", "real")
 	wait.add(cmd, "wait until all Nodes are Ready", 10*time.Minute)
 	outputFlag(cmd, &format)

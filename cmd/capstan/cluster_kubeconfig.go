@@ -30,7 +30,7 @@ func (a *app) clusterKubeconfigCommand() *cobra.Command {
 	}
 }
 
-// clusterKubeconfig writes the kubeconfig with which this machine reaches a cluster, and returns its path.
+// clusterKubeconfig writes a kubeconfig with which this machine reaches a cluster, and returns its path.
 func (a *app) clusterKubeconfig(ctx context.Context, name string) (string, error) {
 	c, err := a.client()
 	if err != nil {

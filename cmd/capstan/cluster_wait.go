@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/describe"
 )
 
-// waiting says whether to wait for the end of what was begun, and how long.
+// waiting says whether and how long to wait until an operation is complete.
 type waiting struct {
 	wait    bool
 	timeout time.Duration
@@ -22,12 +22,12 @@ func (w *waiting) add(cmd *cobra.Command, usage string, timeout time.Duration) {
 	cmd.Flags().DurationVar(&w.timeout, "timeout", timeout, "how long to wait")
 }
 
-// key returns the name of a cluster in the namespace of this command.
+// key returns the key of a cluster in the namespace of this command.
 func (a *app) key(cluster string) client.ObjectKey {
 	return client.ObjectKey{Namespace: a.namespace, Name: cluster}
 }
 
-// waitForCluster shows the cluster's way up, step by step, until all its Nodes are Ready.
+// waitForCluster waits until all Nodes of the cluster are Ready, and shows the steps.
 func (a *app) waitForCluster(ctx context.Context, c client.Reader, name string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (a *app) waitForCluster(ctx context.Context, c client.Reader, name string, 
 	return err
 }
 
-// waitForDeletion shows what holds the deletion of a cluster, until the cluster is gone.
+// waitForDeletion waits until a cluster is gone, and shows what delays its deletion.
 func (a *app) waitForDeletion(ctx context.Context, c client.Reader, name string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -12,11 +12,11 @@ import (
 	"github.com/capstan-dev/capstan/local"
 )
 
-// target are the flags that say which management cluster a clusterctl command works with.
+// target holds the flags that select the management cluster of a clusterctl command.
 type target struct {
 	kubeconfig, context, config string
 	verbosity                   int
-	// binaries are those of providers that run as processes of the plane, by their names.
+	// binaries are the programs of providers that run as processes of the plane, by provider name.
 	binaries map[string]string
 }
 
@@ -50,7 +50,7 @@ plane.`,
 	return cmd
 }
 
-// clusterctl opens the library; without a management cluster only if that may be.
+// clusterctl opens the library. If offline is set, it works without a management cluster.
 func (a *app) clusterctl(cmd *cobra.Command, t *target, offline bool) (*clusterctl.Client, error) {
 	ctx := cmd.Context()
 	found := clusterctl.Target{
@@ -73,7 +73,8 @@ func (a *app) clusterctl(cmd *cobra.Command, t *target, offline bool) (*clusterc
 	return found.Open(ctx, kubeconfig)
 }
 
-// onCluster is what a command does with the library; without a management cluster only if that may be.
+// onCluster returns a RunE function that opens the library and calls do. If offline is set, it works without a
+// management cluster.
 func (a *app) onCluster(
 	t *target, offline bool, do func(ctx context.Context, c *clusterctl.Client, args []string) error,
 ) func(*cobra.Command, []string) error {
@@ -86,14 +87,14 @@ func (a *app) onCluster(
 	}
 }
 
-// stopped reports whether the management plane is known not to run.
+// stopped reports whether the management plane is known to be stopped.
 func (a *app) stopped(ctx context.Context) bool {
 	s, err := a.status(ctx)
 	return err == nil && s.Plane == "Stopped"
 }
 
-// settleNamespace chooses the namespace that was not named: on another management cluster that of the kubeconfig's
-// context, as clusterctl does.
+// settleNamespace chooses the namespace if none was named. For another management cluster it takes the one in the
+// kubeconfig's context, like clusterctl.
 func (a *app) settleNamespace(cmd *cobra.Command, t *target, kubeconfig string) (err error) {
 	if a.namespace != "" && (t.kubeconfig == "" || cmd.Flags().Changed("namespace")) {
 		return nil
@@ -128,7 +129,7 @@ func (a *app) clusterctlGetCommand(t *target) *cobra.Command {
 		ValidArgsFunction: a.completeCluster,
 		Example:           "  capstan clusterctl get kubeconfig demo > demo.kubeconfig",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if t.kubeconfig == "" { // by a relay: what is in the Secret is reached in the dock only
+			if t.kubeconfig == "" { // through a relay: the address in the Secret works only in the dock
 				return a.clusterKubeconfigCommand().RunE(cmd, args)
 			}
 			c, err := a.clusterctl(cmd, t, false)

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl"
 )
 
-// clusterctlConfigCommand shows which providers clusterctl knows.
+// clusterctlConfigCommand shows the providers that clusterctl knows.
 func (a *app) clusterctlConfigCommand(t *target) *cobra.Command {
 	var format string
 	repositories := &cobra.Command{

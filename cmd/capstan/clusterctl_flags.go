@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl"
 )
 
-// addProviderFlags adds the flags that name providers. The function returns what was given.
+// addProviderFlags adds the flags that name providers. The function that it returns returns their values.
 func addProviderFlags(cmd *cobra.Command) func() (clusterctl.Request, error) {
 	for _, kind := range clusterctl.Types {
 		name, short := clusterctl.Flag(kind)
@@ -48,11 +48,11 @@ func binaryFlag(cmd *cobra.Command, given *[]string, named func() (clusterctl.Re
 		return completeBinary(request, begun)
 	}
 	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-		panic(err) // the flag is there: it was added above
+		panic(err) // the flag was added above
 	}
 }
 
-// completeBinary proposes the names of the providers of a request, then paths.
+// completeBinary completes the names of the providers in a request, then paths.
 func completeBinary(request clusterctl.Request, begun string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	var all []string
@@ -76,7 +76,7 @@ func completeBinary(request clusterctl.Request, begun string) ([]string, cobra.S
 	return all, directive
 }
 
-// useBinaries reads the programs that were given, before anything is asked.
+// useBinaries parses the given programs before any prompt.
 func (t *target) useBinaries(given []string, request clusterctl.Request) (err error) {
 	if len(given) > 0 && t.kubeconfig != "" {
 		return hint("leave out --provider-binary", "with --kubeconfig the management cluster runs the provider's "+
@@ -86,7 +86,7 @@ func (t *target) useBinaries(given []string, request clusterctl.Request) (err er
 	return err
 }
 
-// seconds is how long to wait: a number of seconds, as clusterctl takes it, or a duration such as 5m.
+// seconds is a time to wait, given as a number of seconds, as in clusterctl, or as a duration such as 5m.
 type seconds time.Duration
 
 func (s *seconds) String() string { return time.Duration(*s).String() }
@@ -105,7 +105,7 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// waitFlags adds clusterctl's flags that wait for providers.
+// waitFlags adds clusterctl's flags for waiting for providers.
 func waitFlags(cmd *cobra.Command, wait *bool, timeout *time.Duration) {
 	*timeout = 5 * time.Minute
 	cmd.Flags().BoolVar(wait, "wait-providers", false, "wait until they work")

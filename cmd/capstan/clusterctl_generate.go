@@ -68,7 +68,7 @@ func (a *app) clusterctlGenerateClusterCommand(t *target) *cobra.Command {
 	return cmd
 }
 
-// printVariables shows the variables of a template with their defaults.
+// printVariables prints the variables of a template with their defaults.
 func (a *app) printVariables(variables []clusterctl.Variable) error {
 	var rows [][]string
 	for _, v := range variables {

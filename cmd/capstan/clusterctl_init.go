@@ -50,7 +50,7 @@ func (a *app) clusterctlInitCommand(t *target) *cobra.Command {
 	return cmd
 }
 
-// clusterctlListImagesCommand shows which images an installation needs.
+// clusterctlListImagesCommand lists the images that an installation needs.
 func (a *app) clusterctlListImagesCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list-images", Short: "List the container images that providers need, and install nothing",
@@ -77,7 +77,7 @@ func (a *app) clusterctlListImagesCommand(t *target) *cobra.Command {
 	return cmd
 }
 
-// printProvidersNow reads the inventory again, and shows what is installed.
+// printProvidersNow reads the inventory again and prints the installed providers.
 func (a *app) printProvidersNow(cmd *cobra.Command, t *target) error {
 	c, err := a.clusterctl(cmd, t, false)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *app) printProvidersNow(cmd *cobra.Command, t *target) error {
 	return a.printProviders(c)
 }
 
-// printProviders shows what is installed.
+// printProviders prints the installed providers.
 func (a *app) printProviders(c *clusterctl.Client) error {
 	var rows [][]string
 	for _, kind := range clusterctl.Types {

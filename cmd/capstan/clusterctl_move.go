@@ -10,14 +10,14 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl"
 )
 
-// destination are the flags that say where a move goes to, and how agents get there.
+// destination holds the flags that say where a move goes and how agents get there.
 type destination struct {
 	clusterctl.HandOver
 
 	ca string
 }
 
-// handOver returns what the library wants to know about it.
+// handOver returns the hand-over options for the library.
 func (a *app) handOver(d *destination) (h clusterctl.HandOver, err error) {
 	h = d.HandOver
 	h.Namespace, h.Tell = a.namespace, func(text string) { fmt.Fprintln(a.err, text) }
@@ -29,7 +29,7 @@ func (a *app) handOver(d *destination) (h clusterctl.HandOver, err error) {
 	return h, nil
 }
 
-// noTarget is for a move to nowhere.
+// noTarget returns the error for a move without a target.
 func noTarget(advice string) error {
 	return hint("add --to-kubeconfig FILE"+advice, "no target was given")
 }
@@ -90,7 +90,7 @@ move: they are processes of this plane.`,
 
 func (a *app) moveClusters(cmd *cobra.Command, c *clusterctl.Client, d *destination, dryRun bool) error {
 	if dryRun {
-		d.ca = "" // nobody is told about it
+		d.ca = "" // don't tell the agents about it
 	}
 	h, err := a.handOver(d)
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *app) moveClusters(cmd *cobra.Command, c *clusterctl.Client, d *destinat
 	return nil
 }
 
-// openMove opens both sides of a move, for the commands that need a target.
+// openMove opens both sides of a move, for commands that need a target.
 func (a *app) openMove(cmd *cobra.Command, t *target, d *destination) (*clusterctl.Client, clusterctl.HandOver, error) {
 	if d.To.Path == "" {
 		return nil, d.HandOver, noTarget("")

@@ -50,7 +50,7 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
 	return cmd
 }
 
-// describeProvider shows what there is to know of a provider before it is installed.
+// describeProvider prints what is known about a provider before its installation.
 func (a *app) describeProvider(components upstream.Components) error {
 	rows := [][]string{
 		{"Name", components.Name()}, {"Type", string(components.Type())}, {"URL", components.URL()},

@@ -26,7 +26,7 @@ func (a *app) clusterctlUpgradeCommand(t *target) *cobra.Command {
 	return upgrade
 }
 
-// printPlans shows what there is to upgrade to.
+// printPlans prints the available upgrades.
 func (a *app) printPlans(plans []upstream.UpgradePlan) error {
 	var rows [][]string
 	for _, plan := range plans {

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl"
 )
 
-// clusterctlGenerateYAMLCommand replaces the variables of any YAML.
+// clusterctlGenerateYAMLCommand replaces variables in any YAML.
 func (a *app) clusterctlGenerateYAMLCommand(t *target) *cobra.Command {
 	var o upstream.ProcessYAMLOptions
 	var from string
@@ -43,12 +43,12 @@ func (a *app) clusterctlGenerateYAMLCommand(t *target) *cobra.Command {
 	return cmd
 }
 
-// writeToFlag adds clusterctl's flag for a file in place of standard output.
+// writeToFlag adds clusterctl's flag for a file that replaces standard output.
 func writeToFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVar(path, "write-to", "", "file to write to (default: standard output)")
 }
 
-// writeYAML writes what text returns to a file, or to standard output. A file is closed before success is reported.
+// writeYAML writes the result of text to a file or to standard output. It closes the file before it reports success.
 func (a *app) writeYAML(text func() ([]byte, error), path string) error {
 	data, err := text()
 	if err != nil {
@@ -64,7 +64,7 @@ func (a *app) writeYAML(text func() ([]byte, error), path string) error {
 	return err
 }
 
-// clusterctlConvertCommand rewrites Cluster API's objects to another version.
+// clusterctlConvertCommand converts Cluster API objects to another version.
 func (a *app) clusterctlConvertCommand(t *target) *cobra.Command {
 	var version, path string
 	cmd := &cobra.Command{

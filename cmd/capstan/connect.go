@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/local"
 )
 
-// place is where the local management plane is.
+// place returns the location of the local management plane.
 func (a *app) place() local.Place {
 	return local.Place{Home: string(a.home), Binaries: string(a.bin)}
 }
@@ -18,12 +18,12 @@ func (a *app) place() local.Place {
 // client connects to the management plane.
 func (a *app) client() (client.WithWatch, error) { return local.Connect(string(a.home)) }
 
-// status describes the management plane as it is now.
+// status returns the current status of the management plane.
 func (a *app) status(ctx context.Context) (local.PlaneStatus, error) {
 	return local.Status(ctx, a.place())
 }
 
-// cluster gets a Cluster by name; an unknown name is answered with those that exist.
+// cluster gets a Cluster by name; the error for an unknown name lists the existing ones.
 func (a *app) cluster(ctx context.Context, c client.Reader, name string) (*clusterv1.Cluster, error) {
 	return describe.Find(ctx, c, a.key(name))
 }

@@ -20,7 +20,7 @@ func (a *app) hookCommand() *cobra.Command {
 	return cmd
 }
 
-// hookCalls reads the calls that were made for a cluster, or all of them.
+// hookCalls returns the calls made for a cluster, or all calls.
 func (a *app) hookCalls(cluster string) ([]record.Call, error) {
 	all, err := record.Read(a.home.Hooks())
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *app) hookTable(calls []record.Call) error {
 	return a.table([]string{"TIME", "HOOK", "OBJECT", "EXTENSION", "ANSWER", "TOOK", "MESSAGE"}, rows)
 }
 
-// writeHooks prints the calls for one cluster below its tree.
+// writeHooks prints the calls for a cluster below its tree.
 func (a *app) writeHooks(cluster string) error {
 	calls, err := a.hookCalls(cluster)
 	if err != nil || len(calls) == 0 {

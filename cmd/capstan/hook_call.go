@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// hookCall are the flags of capstan hook call.
+// hookCall holds the flags of capstan hook call.
 type hookCall struct {
 	server  hookServer
 	cluster string
@@ -102,8 +102,7 @@ func (a *app) clusterForHook(ctx context.Context, plane ctrlclient.Client, call 
 	return sample.Cluster(), nil
 }
 
-// hookOptions says whom to call: the server that is named, or the extensions of the plane. The caller must call
-// release.
+// hookOptions returns whom to call: the named server, or the extensions of the plane. The caller must call release.
 func (a *app) hookOptions(ctx context.Context, plane ctrlclient.Client, call hookCall) (
 	o hookcall.Options, release func() error, err error,
 ) {

@@ -62,7 +62,7 @@ which has the form of capstan verify: what failed has level MUST, a warning SHOU
 	return judging(cmd)
 }
 
-// testExtension makes the checks and prints the report; it does so also if the user ends them.
+// testExtension runs the checks and prints the report, even if the user interrupts the checks.
 func (a *app) testExtension(ctx context.Context, target conformance.Target, format string, strict bool) error {
 	if err := report.Format(format).Valid(); err != nil {
 		return err

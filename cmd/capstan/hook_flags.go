@@ -10,7 +10,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// hookServer is an extension's server that is named on the command line.
+// hookServer is an extension's server, given on the command line.
 type hookServer struct {
 	url      string
 	caFile   string
@@ -27,7 +27,7 @@ func (s *hookServer) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("client-cert-file", "client-key-file")
 }
 
-// certificate is what is shown to a server that asks for one, nil if nothing was given.
+// certificate returns the client certificate for a server that asks for one, or nil if none was given.
 func (s *hookServer) certificate() (*tls.Certificate, error) {
 	if s.certFile == "" {
 		return nil, nil
@@ -50,7 +50,7 @@ func (s *hookServer) ca() ([]byte, error) {
 	return data, nil
 }
 
-// config is the ExtensionConfig that would register the server.
+// config returns the ExtensionConfig that would register the server.
 func (s *hookServer) config() (*runtimev1.ExtensionConfig, error) {
 	ca, err := s.ca()
 	if err != nil {

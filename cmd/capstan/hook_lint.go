@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/rules"
 )
 
-// hookLint are the flags of capstan hook lint.
+// hookLint holds the flags of capstan hook lint.
 type hookLint struct {
 	lock    string
 	against string
@@ -104,7 +104,7 @@ func (a *app) lintHooks(ctx context.Context, module, pkg string, flags hookLint)
 	return nil
 }
 
-// warnMissing names packages that could not be read.
+// warnMissing prints a warning with the packages that could not be read.
 func (a *app) warnMissing(packages []string) {
 	for _, m := range packages {
 		fmt.Fprintf(a.err, "Warning: changes in types of this package are not seen: %s\n", m)

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/lint"
 )
 
-// hookPreflight are the flags of capstan hook preflight.
+// hookPreflight holds the flags of capstan hook preflight.
 type hookPreflight struct {
 	from, to string
 	file     string

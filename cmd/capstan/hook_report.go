@@ -16,10 +16,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/rules"
 )
 
-// runtimePage is where the book says what extensions are asked for.
+// runtimePage is the page of Cluster API's book with the requirements for extensions.
 const runtimePage = "https://cluster-api.sigs.k8s.io/tasks/experimental/runtime-sdk/implement-extensions"
 
-// reportFlag adds -o to a command that judges.
+// reportFlag adds -o to a command that judges something.
 func reportFlag(cmd *cobra.Command, format *string) {
 	var formats []string
 	for _, f := range report.Formats() {
@@ -31,14 +31,14 @@ func reportFlag(cmd *cobra.Command, format *string) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// hookReport is what a command of extensions found, in the form of capstan verify.
+// hookReport contains the findings of a command for extensions, in the format of capstan verify.
 type hookReport struct {
 	*check.Report
 	table []*check.Check
 }
 
-// newHookReport returns a report of a command about one thing. The table has a check for each rule that may be found
-// to be broken.
+// newHookReport returns an empty report of a command about one thing. Its table has one check for each rule that may be
+// broken.
 func newHookReport(command, about, fix string, ids ...string) hookReport {
 	r := hookReport{Report: &check.Report{Tool: "capstan hook " + command, Releases: []string{about}, Checks: len(ids)}}
 	r.Findings = []check.Finding{}
@@ -48,7 +48,7 @@ func newHookReport(command, about, fix string, ids ...string) hookReport {
 	return r
 }
 
-// hookCheck completes a check with what the catalogue says of its first rule.
+// hookCheck fills in a check from the catalog entry of its first rule.
 func hookCheck(c check.Check) *check.Check {
 	rule, _ := contract.Find(c.Rules[0])
 	c.Doc, c.Why = cmp.Or(c.Doc, rule.Text), "Rule "+rule.ID+" of Runtime SDK: "+rule.Text
@@ -56,7 +56,7 @@ func hookCheck(c check.Check) *check.Check {
 	return &c
 }
 
-// add adds a finding of a check of the table. What only warns counts as level SHOULD.
+// add adds a finding of one of the table's checks. A finding that is only a warning gets level SHOULD.
 func (r hookReport) add(id string, warns bool, f check.Finding) {
 	i := slices.IndexFunc(r.table, func(c *check.Check) bool { return c.ID == id })
 	if i < 0 {
@@ -72,7 +72,8 @@ func (r hookReport) add(id string, warns bool, f check.Finding) {
 	r.Findings = append(r.Findings, f)
 }
 
-// addHooks adds what rules say of a change of hooks. Of is the object whose hook changes. Empty: the hooks themselves.
+// addHooks adds the findings of rules about a change of hooks. of is the object whose hook changes; empty means the
+// hooks themselves.
 func (r hookReport) addHooks(at, of string, found ...rules.Finding) {
 	for _, f := range found {
 		r.add(strings.ToLower(f.Rule), f.Severity != rules.Break, check.Finding{
@@ -84,7 +85,7 @@ func (r hookReport) addHooks(at, of string, found ...rules.Finding) {
 // lintedRules are the rules that a change of hooks can break.
 var lintedRules = []string{"RS-01", "RS-02", "RS-03", "RS-04", "RS-05", "RS-06"}
 
-// lintReport returns the report of hook lint. Pkg is the package as the user named it.
+// lintReport returns the report of hook lint. pkg is the package as the user named it.
 func lintReport(module, pkg string, found []rules.Finding) hookReport {
 	at := pkg
 	if !strings.Contains(module, "@") {
@@ -95,7 +96,7 @@ func lintReport(module, pkg string, found []rules.Finding) hookReport {
 	return r
 }
 
-// preflightReport returns the report of hook preflight. From says where the ExtensionConfigs are.
+// preflightReport returns the report of hook preflight. from says where the ExtensionConfigs are.
 func preflightReport(from string, impacts []rules.Impact) hookReport {
 	r := newHookReport("preflight", from, "Get a release of the extension that works with the planned one.",
 		append(slices.Clone(lintedRules), "RC-23")...)
@@ -129,7 +130,7 @@ func testReport(found *conformance.Report) hookReport {
 				Position: source.Position{File: found.URL}, Object: objectOf(one.Handler), Message: one.Message,
 			})
 		case one.Verdict == conformance.Skipped && !made[one.Name]:
-			made[one.Name] = true // it is named once
+			made[one.Name] = true // name it only once
 			r.Skipped = append(r.Skipped, check.Skipped{
 				Check: one.Name, Release: found.URL, Missing: check.Need(one.Message),
 			})
@@ -144,7 +145,7 @@ func testReport(found *conformance.Report) hookReport {
 	return r
 }
 
-// objectOf returns the object of a finding about a handler. Empty: it is about the server.
+// objectOf returns the object of a finding about a handler; an empty handler means the server.
 func objectOf(handler string) string {
 	if handler == "" {
 		return ""
@@ -152,7 +153,7 @@ func objectOf(handler string) string {
 	return "handler " + handler
 }
 
-// writeReport writes a report in a format.
+// writeReport prints a report in a format.
 func (a *app) writeReport(format string, r hookReport) error {
 	return report.Write(a.out, report.Format(format), r.Report, r.table)
 }

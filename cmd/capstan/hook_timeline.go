@@ -15,11 +15,11 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// existsTimeout bounds how long the timeline waits for the management plane, which it can do without.
+// existsTimeout bounds how long the timeline waits for the management plane, which is optional.
 const existsTimeout = 3 * time.Second
 
-// stillCounts returns a function that reports whether a call can still hold something back; all can if nobody can
-// tell. It asks the management plane when it is first called.
+// stillCounts returns a function that reports whether a call can still block something. It asks the management plane at
+// its first call; if that fails, it returns true for all calls.
 func (a *app) stillCounts(ctx context.Context) func(record.Call) bool {
 	known := sync.OnceValue(func() func(record.Call) bool {
 		ctx, cancel := context.WithTimeout(ctx, existsTimeout)
@@ -84,7 +84,7 @@ func (a *app) timelineTable(shown describe.Timeline) error {
 	return a.table([]string{"OBJECT", "HOOK", "BY", "SINCE", "CALLS", "WHY", "GOES ON WHEN"}, rows)
 }
 
-// watchTimeline prints the timeline, and what is new in it, until ctx ends.
+// watchTimeline prints the timeline, and then anything new in it, until ctx ends.
 func (a *app) watchTimeline(ctx context.Context, cluster, format string) error {
 	if format == "yaml" {
 		return hint("use -o table or -o json", "--watch does not go with -o yaml")

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/unblock"
 )
 
-// hookUnblockCommand is the emergency exit of an administrator.
+// hookUnblockCommand is an administrator's emergency override.
 func (a *app) hookUnblockCommand() *cobra.Command {
 	var extension, reason string
 	var duration time.Duration
@@ -50,7 +50,7 @@ taken.`,
 	return cmd
 }
 
-// unblock lets a cluster through a hook.
+// unblock lets a cluster pass a hook.
 func (a *app) unblock(ctx context.Context, name string, order unblock.Order) error {
 	c, err := a.client()
 	if err != nil {

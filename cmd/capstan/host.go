@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/local"
 )
 
-// completionLimit bounds the questions of a completion: nobody waits longer for one.
+// completionLimit bounds the calls of a completion, because nobody waits longer for one.
 const completionLimit = 2 * time.Second
 
 func (a *app) hostCommand() *cobra.Command {
@@ -58,7 +58,7 @@ With --wide it shows what hosts say of themselves, too. Nothing of that is prove
 	return cmd
 }
 
-// hostTable prints hosts, with their namespaces if they are of several, and with their facts if it is wide.
+// hostTable prints hosts: with namespaces if there may be several, and with facts if wide.
 func (a *app) hostTable(hosts []local.Host, withNamespace, wide bool) error {
 	head := []string{"NAME", "STATE", "ZONE", "CLAIMED BY", "VERSION", "ADDRESS", "AGE"}
 	if wide {
@@ -87,7 +87,7 @@ func (a *app) hostTable(hosts []local.Host, withNamespace, wide bool) error {
 	return a.table(head, cells)
 }
 
-// factCells are the cells of what a host says of itself.
+// factCells returns the cells with what a host reports about itself.
 func factCells(f local.Facts) []string {
 	return []string{
 		dash(oneLine(f.OperatingSystem, 40)), dash(oneLine(f.Kernel, 40)), dash(f.Architecture),
@@ -96,7 +96,7 @@ func factCells(f local.Facts) []string {
 	}
 }
 
-// number returns a number with its unit, and a dash for nothing.
+// number returns a number with its unit, or "-" for zero.
 func number(n int64, unit string) string {
 	if n == 0 {
 		return "-"
@@ -114,7 +114,7 @@ func (a *app) hostLogsCommand() *cobra.Command {
 				return err
 			}
 			defer log.Close()
-			defer context.AfterFunc(cmd.Context(), func() { log.Close() })() // the host decides how long it is
+			defer context.AfterFunc(cmd.Context(), func() { log.Close() })() // the host decides how long the log is
 			_, err = io.Copy(a.out, log)
 			return err
 		},

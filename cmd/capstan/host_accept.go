@@ -68,7 +68,7 @@ It shows what is left and asks. It counts for what was shown: if the agent finds
 	return cmd
 }
 
-// answerLimit bounds what is read of an answer, in bytes.
+// answerLimit bounds how much of an answer is read, in bytes.
 const answerLimit = 1024
 
 // confirmed reports whether the next line of in says yes.

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/local"
 )
 
-// hostKey returns the name of a host in the namespace of this command.
+// hostKey returns the key of a host in the namespace of this command.
 func (a *app) hostKey(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: a.namespace, Name: name}
 }
@@ -63,7 +63,7 @@ conditions, and what it waits for. What a host says of itself is not proved; zon
 	return cmd
 }
 
-// hostDetails prints all about a host.
+// hostDetails prints everything about a host.
 func (a *app) hostDetails(d local.HostDetails) error {
 	w := tabwriter.NewWriter(a.out, 0, 4, 3, ' ', 0)
 	row := func(name, value string) { fmt.Fprintf(w, "%s:\t%s\n", name, dash(oneLine(value, 400))) }

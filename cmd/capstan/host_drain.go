@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/local"
 )
 
-// drainLimit is how long a drain is waited for: nodes may drain for long.
+// drainLimit is how long to wait for a drain: nodes may take long to drain.
 const drainLimit = 20 * time.Minute
 
 func (a *app) hostDrainCommand() *cobra.Command {

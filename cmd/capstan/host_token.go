@@ -54,7 +54,7 @@ listed for a day.`,
 	return cmd
 }
 
-// tokenTable prints credentials, with their namespaces if they are of several.
+// tokenTable prints credentials, with namespaces if there may be several.
 func (a *app) tokenTable(list []credential.Credential, withNamespace bool) error {
 	head := []string{"ID", "STATE", "NAMES", "ZONE", "LABELS", "USED", "EXPIRES", "HOSTS"}
 	if withNamespace {

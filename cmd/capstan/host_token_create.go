@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/local/credential"
 )
 
-// tokenFormats are those in which a credential is printed.
+// tokenFormats are the formats in which a credential can be printed.
 var tokenFormats = []string{"line", "file", "cloud-init", "json", "yaml"}
 
 func (a *app) hostTokenCreateCommand() *cobra.Command {
@@ -73,8 +73,8 @@ is installed by cloud-init.`,
 	return cmd
 }
 
-// tokenPrinter returns what prints a credential in a format. It is asked for first: no credential is made that can't be
-// printed.
+// tokenPrinter returns a function that prints a credential in a format. It is called first, so that no credential is
+// created that can't be printed.
 func (a *app) tokenPrinter(format string) (func(local.Admission) error, error) {
 	write := func(data []byte, err error) error {
 		if err == nil {

@@ -33,10 +33,10 @@ func (a *app) images(ctx context.Context) (*client.Client, error) {
 	return local.Images(ctx, a.place())
 }
 
-// progressAfter is how long something may take before it is shown.
+// progressAfter is how long an operation may take before its progress is shown.
 const progressAfter = 2 * time.Second
 
-// slowly does what may take long: then a step is shown, with what do says.
+// slowly runs an operation. If it takes long, slowly shows it as a step, with the details that do reports.
 func (a *app) slowly(name string, do func(say func(string)) error) error {
 	said := make(chan string)
 	done := make(chan error)

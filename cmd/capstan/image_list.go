@@ -35,7 +35,7 @@ share counted for each.`,
 	return cmd
 }
 
-// imageTable prints images, one line for each name.
+// imageTable prints one line for each name of an image.
 func (a *app) imageTable(all []image.Image) error {
 	cells := [][]string{}
 	for _, img := range all {
@@ -57,7 +57,7 @@ func shortDigest(digest string) string {
 	return hex[:min(len(hex), 12)]
 }
 
-// size writes bytes as people read them.
+// size formats a number of bytes for people.
 func size(n int64) string {
 	switch {
 	case n < 1<<10:

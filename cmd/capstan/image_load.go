@@ -43,7 +43,7 @@ An image that had the name before loses it. It stays on the disk as long as a ho
 	return cmd
 }
 
-// add adds images and prints which.
+// add adds images and prints them.
 func (a *app) add(ctx context.Context, format, what string,
 	do func(context.Context, *client.Client, func(string)) ([]image.Image, error),
 ) error {
@@ -70,7 +70,7 @@ func (a *app) add(ctx context.Context, format, what string,
 	return nil
 }
 
-// isTerminal reports whether a file is one: binary data does not go there.
+// isTerminal reports whether out is a terminal, to which binary data must not go.
 func isTerminal(out io.Writer) bool {
 	f, is := out.(*os.File)
 	if !is {

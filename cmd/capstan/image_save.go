@@ -39,7 +39,7 @@ make the same bytes. Without -o it goes to the output.`,
 	return cmd
 }
 
-// saveFile writes a file as a whole, or not at all.
+// saveFile writes a file completely or not at all.
 func saveFile(file string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"os"
 )
 
-// maxInput bounds what is read from a file or the input.
+// maxInput bounds what is read from a file or standard input.
 const maxInput = 20 << 20
 
-// readInput reads a file, or the input for "-".
+// readInput reads a file, or standard input for "-".
 func (a *app) readInput(path string) ([]byte, error) {
 	in := a.in
 	if path != "-" {

@@ -9,7 +9,7 @@ import (
 // judges is the annotation of commands with the exit codes of capstan verify.
 const judges = "capstan.dev/judges"
 
-// findings is an error with exit code 1 of a command that judges: all was judged, and something was found.
+// findings is the error, with exit code 1, of a command that judged everything and found something.
 type findings struct{ error }
 
 // Unwrap returns the cause.
@@ -22,8 +22,8 @@ func judging(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// exitCode returns the code for an error of a command. Whatever is wrong with the flags or arguments of a command that
-// judges, it could not judge. Pure.
+// exitCode returns the exit code for a command's error. Wrong flags or arguments of a command that judges count as 2,
+// because it could not judge. Pure.
 func exitCode(cmd *cobra.Command, err error) int {
 	_, isJudge := cmd.Annotations[judges]
 	switch {

@@ -46,8 +46,8 @@ func (a *app) kubectlCommand() *cobra.Command {
 			} else if _, err := local.Kubeconfig(string(a.home)); err != nil && wantsServer(args) {
 				return err
 			}
-			// kubectl takes the place of this process: signals, terminal and exit code are its own, and nothing is left of it
-			// when it is killed.
+			// kubectl replaces this process, so that signals, terminal and exit code are its own, and killing it leaves
+			// nothing behind.
 			err = syscall.Exec(kube, append([]string{kube, "kubectl"}, args...),
 				environment(os.Environ(), "KUBECONFIG", kubeconfig))
 			return fmt.Errorf("starting %s: %w", kube, err)
@@ -55,20 +55,20 @@ func (a *app) kubectlCommand() *cobra.Command {
 	}
 }
 
-// environment gives an environment in which a variable has a value, and no other one: of two the first would count.
-// Pure.
+// environment returns the environment with a variable set and without its earlier values, because the first value would
+// count. Pure.
 func environment(all []string, name, value string) []string {
 	all = slices.DeleteFunc(slices.Clone(all), func(v string) bool { return strings.HasPrefix(v, name+"=") })
 	return append(all, name+"="+value)
 }
 
-// takeOwnFlags takes --cluster and --home from the front of the arguments: all else is kubectl's.
+// takeOwnFlags takes --cluster and --home from the front of the arguments; the rest belongs to kubectl.
 func (a *app) takeOwnFlags(args []string) (cluster string, rest []string, err error) {
 	for len(args) > 0 {
 		name, value, inline := strings.Cut(args[0], "=")
 		var target *string
 		switch name {
-		case "--": // as people write it elsewhere; kubectl itself would print its help
+		case "--": // a common separator elsewhere, but kubectl itself would print its help
 			return cluster, args[1:], nil
 		case "--cluster":
 			target = &cluster
@@ -89,7 +89,7 @@ func (a *app) takeOwnFlags(args []string) (cluster string, rest []string, err er
 	return cluster, args, nil
 }
 
-// wantsServer is false for the commands of kubectl that talk to no server.
+// wantsServer returns false for kubectl's commands that need no server.
 func wantsServer(args []string) bool {
 	if len(args) == 0 {
 		return false

@@ -1,5 +1,5 @@
-// Capstan is the command line of Capstan: it starts and ends the management plane on this machine and works with the
-// clusters in it. Results go to stdout, progress and everything else to stderr; the exit code is 0 only if all went
+// Capstan is the command line of Capstan: it starts and stops the management plane on this machine and works with the
+// plane's clusters. Results go to stdout, progress and everything else to stderr; the exit code is 0 only if all went
 // well.
 package main
 

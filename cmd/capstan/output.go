@@ -54,7 +54,7 @@ func (a *app) table(header []string, rows [][]string) error {
 	return w.Flush()
 }
 
-// age is the time since t as kubectl prints it.
+// age returns the time since t in kubectl's format.
 func age(t metav1.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -62,7 +62,7 @@ func age(t metav1.Time) string {
 	return duration.HumanDuration(time.Since(t.Time))
 }
 
-// dash replaces nothing by a dash, so that columns stay readable.
+// dash replaces an empty string with "-", so that columns stay readable.
 func dash(s string) string {
 	if s == "" {
 		return "-"

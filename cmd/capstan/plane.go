@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/local/inside"
 )
 
-// planeCommand is the management plane process itself. The dock runs it; people use "up".
+// planeCommand is the management plane's own process. The dock runs it; people use "up".
 func (a *app) planeCommand() *cobra.Command {
 	o := inside.Options{Version: clusterctl.Version(version)}
 	var featureGates, listen string

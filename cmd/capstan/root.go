@@ -22,7 +22,7 @@ import (
 // version is set by the build.
 var version = "dev"
 
-// defaultNamespace is that of clusters and hosts, unless another one is named.
+// defaultNamespace is the default namespace of clusters and hosts.
 const defaultNamespace = "default"
 
 // app is what all commands share: where things are and where to write.
@@ -32,8 +32,8 @@ type app struct {
 	in        io.Reader
 	out       io.Writer // results
 	err       io.Writer // progress and everything else
-	terminal  io.Writer // err, for what redraws a line
-	raw       io.Writer // out, for what is not text
+	terminal  io.Writer // err, for lines that are redrawn
+	raw       io.Writer // out, for data that is not text
 	home      home.Dir
 	bin       home.Binaries
 }
@@ -41,15 +41,15 @@ type app struct {
 // hint returns an error made from format and args, with advice.
 func hint(advice, format string, args ...any) error { return hints.Errorf(advice, format, args...) }
 
-// run is main without the process: it returns the exit code. program is the name that the binary was called by.
+// run is main without the process: it returns the exit code. program is the name by which the binary was called.
 func run(program string, args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The same binary is kubectl when it is called so: a plug-in-free way to have it in PATH.
+	// The same binary is kubectl when called by that name, which puts kubectl into PATH without a plug-in.
 	if filepath.Base(program) == "kubectl" {
 		args = append([]string{"kubectl"}, args...)
 	}
-	// Names, messages and conditions come from tenants, hosts and extensions: none of them may drive the user's terminal.
+	// Names, messages and conditions come from tenants, hosts and extensions, and must not control the user's terminal.
 	a := &app{in: in, out: text.Writer(out), err: text.Writer(errOut), terminal: errOut, raw: out}
 	root := a.rootCommand()
 	root.SetArgs(args)
@@ -125,7 +125,7 @@ func (a *app) steps() *steps.Printer {
 	return steps.New(a.err)
 }
 
-// progress returns a receiver of the events of package local that prints them on stderr.
+// progress returns a function that prints the events of package local on stderr.
 func (a *app) progress() local.Progress {
 	p := a.steps()
 	return func(e local.Event) {
@@ -144,7 +144,7 @@ func (a *app) progress() local.Progress {
 	}
 }
 
-// next prints what a user may type next. Commands about clusters and hosts get the namespace of this one.
+// next prints commands that the user may type next. It adds the current namespace to commands about clusters and hosts.
 func (a *app) next(lines ...string) {
 	fmt.Fprintln(a.err, "\nNext:")
 	for _, l := range lines {
@@ -152,7 +152,7 @@ func (a *app) next(lines ...string) {
 	}
 }
 
-// inNamespace gives a command line that does the same in a namespace. Pure.
+// inNamespace returns a command line that does the same in a namespace. Pure.
 func inNamespace(line, namespace string) string {
 	rest, ours := strings.CutPrefix(line, "capstan ")
 	if !ours || namespace == "" || namespace == defaultNamespace {

@@ -24,7 +24,7 @@ func (a *app) statusCommand() *cobra.Command {
 			}
 			shown := struct {
 				local.PlaneStatus `json:",inline"`
-				// Shares say which namespaces have the local hosts while the plane is ready.
+				// Shares show how namespaces share the local hosts while the plane is ready.
 				Shares []local.Share `json:"shares,omitempty"`
 			}{PlaneStatus: s}
 			if s.Plane == local.PhaseReady {
@@ -80,7 +80,7 @@ func (a *app) statusCommand() *cobra.Command {
 	return cmd
 }
 
-// otherGates returns the feature gates of a plane that are not those that it has by default.
+// otherGates returns the feature gates of a plane that differ from its defaults.
 func otherGates(all gates.Set) string {
 	usual, err := gates.Plane().With(nil)
 	if err != nil {
@@ -95,10 +95,10 @@ func otherGates(all gates.Set) string {
 	return other.String()
 }
 
-// sharesLimit bounds the question who has the hosts.
+// sharesLimit bounds the request for the shares.
 const sharesLimit = 5 * time.Second
 
-// shareTable prints which namespaces have the local hosts, and who waits for some.
+// shareTable prints how namespaces share the local hosts, and which of them wait for more.
 func (a *app) shareTable(shares []local.Share) error {
 	sum := local.Share{Namespace: "all"}
 	cells := [][]string{}

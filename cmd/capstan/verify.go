@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// verifyFlags are the flags of capstan verify.
+// verifyFlags holds the flags of capstan verify.
 type verifyFlags struct {
 	format   string
 	explain  string
@@ -51,7 +51,7 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
   capstan verify --set CONTROL_PLANE_MACHINE_COUNT=3 --variables ci.yaml ./out/infrastructure-foo/v1.2.3
   capstan verify --explain IM-19
   capstan verify --list`,
-		// It works without a home directory.
+		// The command works without a home directory.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 		RunE: func(_ *cobra.Command, args []string) error {
 			if flags.explain != "" {
@@ -63,7 +63,7 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 			if len(args) == 0 {
 				args = []string{"."}
 			}
-			// It lives for a second or two: collecting garbage was a third of its work.
+			// The command runs only for a second or two, and collecting garbage took a third of that.
 			defer debug.SetGCPercent(debug.SetGCPercent(400))
 			return a.verify(args, flags)
 		},
@@ -86,7 +86,7 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 	return judging(cmd)
 }
 
-// completeVerify sets what the shell completes.
+// completeVerify sets up shell completion.
 func (a *app) completeVerify(cmd *cobra.Command) {
 	fixed := func(flag string, values []string) {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -135,7 +135,8 @@ func (a *app) verify(paths []string, flags verifyFlags) error {
 	return err
 }
 
-// judge opens what the arguments name, and runs checks over it. With --fix, it does so again after mending.
+// judge opens what the arguments name and runs the checks over it. With --fix it applies fixes and runs the checks
+// again.
 func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*check.Report, error) {
 	reader, err := flags.reader()
 	if err != nil {
@@ -172,7 +173,7 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 	return result, nil
 }
 
-// reader returns a reader with the values of variables that flags give. Those of --set count more.
+// reader returns a reader with the variables' values from flags. Those of --set take precedence.
 func (f verifyFlags) reader() (source.Reader, error) {
 	reader := source.Reader{Variables: map[string]string{}, Clusters: f.clusters}
 	if f.values != "" {
@@ -192,7 +193,7 @@ func (f verifyFlags) reader() (source.Reader, error) {
 	return reader, nil
 }
 
-// openAll returns the releases that paths name. Those of which nothing says the version have the one that is given.
+// openAll returns the releases that paths name. version is used for those whose version is otherwise unknown.
 func openAll(reader source.Reader, paths []string, version string) ([]*source.Release, error) {
 	var all []*source.Release
 	for _, path := range paths {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// summarised runs a function with os.Stderr replaced, which kustomize writes warnings to, one for each deprecated field
-// of each base: they become one line. All else goes to errs as it comes.
+// summarised runs a function with os.Stderr replaced. It condenses kustomize's warnings, one for each deprecated field
+// of each base, into one line, and forwards all other output to errs.
 func summarised[T any](errs io.Writer, read func() (T, error)) (T, error) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -29,8 +29,7 @@ func summarised[T any](errs io.Writer, read func() (T, error)) (T, error) {
 	return read()
 }
 
-// forward writes lines on, up to the last one, except for warnings about deprecated fields. It returns how many those
-// were.
+// forward copies lines, except warnings about deprecated fields, and returns the number of those warnings.
 func forward(to io.Writer, from io.Reader) int {
 	warnings := 0
 	lines := bufio.NewReader(from)
