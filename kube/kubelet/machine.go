@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine answers the questions that the kubelet asks cAdvisor, about the machine as a whole: what it has, and what is
-// free. It starts nothing and watches nothing; every answer is read when asked.
+// machine answers the kubelet's cAdvisor requests for the machine as a whole: what it has, and what is free. It runs no
+// background work and reads every answer on request.
 type machine struct {
 	root    string // the kubelet's root directory: its filesystem is the node's
 	started time.Time
 }
 
-// Start has nothing to start.
+// Start does nothing.
 func (m *machine) Start() error { return nil }
 
-// MachineInfo returns processors, memory and identity.
+// MachineInfo returns the machine's processors, memory and identity.
 func (m *machine) MachineInfo() (*cadvisorv1.MachineInfo, error) {
 	memory, err := memoryInfo()
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *machine) VersionInfo() (*cadvisorv1.VersionInfo, error) {
 	}, nil
 }
 
-// ContainerInfoV2 returns the whole machine as the root container, whichever is asked for: there are no others.
+// ContainerInfoV2 returns the whole machine as the root container for every name: there are no others.
 func (m *machine) ContainerInfoV2(name string,
 	options cadvisorv2.RequestOptions) (map[string]cadvisorv2.ContainerInfo, error) {
 	if options.Recursive || name != "/" {
@@ -86,13 +86,13 @@ func (m *machine) ContainerInfoV2(name string,
 	}}, nil
 }
 
-// GetRequestedContainersInfo returns nothing: no container has a cgroup.
+// GetRequestedContainersInfo returns nothing, because no container has a cgroup.
 func (m *machine) GetRequestedContainersInfo(string,
 	cadvisorv2.RequestOptions) (map[string]*cadvisorv1.ContainerInfo, error) {
 	return map[string]*cadvisorv1.ContainerInfo{}, nil
 }
 
-// ImagesFsInfo returns the node's filesystem, as images take no room of their own.
+// ImagesFsInfo returns the node's filesystem, because images take no room of their own.
 func (m *machine) ImagesFsInfo(context.Context) (cadvisorv2.FsInfo, error) { return m.RootFsInfo() }
 
 // ContainerFsInfo returns the node's filesystem.
@@ -144,7 +144,7 @@ func parseMemoryInfo(data string) map[string]uint64 {
 	return values
 }
 
-// cpuTime returns the time that all processors were busy since the machine started.
+// cpuTime returns the busy time of all processors since the machine booted.
 func cpuTime() (time.Duration, error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -153,7 +153,7 @@ func cpuTime() (time.Duration, error) {
 	return parseCPUTime(string(data)), nil
 }
 
-// parseCPUTime adds up user, nice, system, irq, softirq and steal time of the first line of /proc/stat, which counts in
+// parseCPUTime adds up user, nice, system, irq, softirq and steal time from the first line of /proc/stat, in units of
 // 1/100 s.
 func parseCPUTime(data string) time.Duration {
 	line, _, _ := strings.Cut(data, "\n")
@@ -170,7 +170,7 @@ func parseCPUTime(data string) time.Duration {
 	return ticks * 10 * time.Millisecond
 }
 
-// osName returns the name of the operating system as os-release gives it.
+// osName returns the name of the operating system from os-release.
 func osName() string {
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		data, err := os.ReadFile(path)
@@ -186,7 +186,7 @@ func osName() string {
 	return "Linux"
 }
 
-// readLine returns the first line of a file, empty when there is none.
+// readLine returns the first line of a file, or "" without one.
 func readLine(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -196,7 +196,7 @@ func readLine(path string) string {
 	return line
 }
 
-// dashed writes a machine id of 32 hexadecimal digits as a UUID.
+// dashed returns a machine id of 32 hexadecimal digits as a UUID.
 func dashed(id string) string {
 	if len(id) != 32 {
 		return id

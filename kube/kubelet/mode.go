@@ -14,10 +14,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// modeLimit bounds the wait for the container runtime to say what its containers are.
+// modeLimit bounds the wait for the container runtime to report its mode.
 const modeLimit = 30 * time.Second
 
-// askMode asks the container runtime at an endpoint what its containers are.
+// askMode asks the container runtime at an endpoint for its mode.
 func askMode(ctx context.Context, endpoint string) (mode.Mode, error) {
 	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(endpoint, "unix://"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

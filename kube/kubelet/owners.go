@@ -8,11 +8,12 @@ import (
 	"k8s.io/kubernetes/pkg/volume/projected"
 )
 
-// On a host with one id all files belong to it, and so do those of volumes: each container sees them as its own,
-// because its user is that id by another number. Nobody else is there to give files to, so the kubelet must not try.
+// On a host with one id, all files belong to that id, including those in volumes. Each container sees them as its own,
+// because its user is the same id under another number. No other owner is possible, so the kubelet must not try to set
+// one.
 
-// withoutOwners returns the pod as a kubelet with one id shall see it: volumes belong to no group. The group stays one
-// that the containers ask for, so that the CRI server says that they don't have it.
+// withoutOwners returns the pod as a kubelet with one id must see it: its volumes belong to no group. The containers
+// still request the group, so that the CRI server reports that they don't have it.
 func withoutOwners(pod *v1.Pod, source string) *v1.Pod {
 	pod = hastenComponents(pod, source)
 	if sc := pod.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
@@ -24,8 +25,8 @@ func withoutOwners(pod *v1.Pod, source string) *v1.Pod {
 	return pod
 }
 
-// pluginsWithoutOwners returns plugins of volumes that give no file to a container's user. Only projected volumes do,
-// as they hold tokens.
+// pluginsWithoutOwners returns volume plugins that never give files to a container's user. Only the one for projected
+// volumes would, because they hold tokens.
 func pluginsWithoutOwners(plugins []volume.VolumePlugin) []volume.VolumePlugin {
 	name := projected.ProbeVolumePlugins()[0].GetPluginName()
 	changed := slices.Clone(plugins)
@@ -39,7 +40,7 @@ func pluginsWithoutOwners(plugins []volume.VolumePlugin) []volume.VolumePlugin {
 
 type withoutOwnersPlugin struct{ volume.VolumePlugin }
 
-// NewMounter returns the plugin's, which is given no owners.
+// NewMounter returns the plugin's mounter without owners.
 func (p withoutOwnersPlugin) NewMounter(spec *volume.Spec, pod *v1.Pod) (volume.Mounter, error) {
 	mounter, err := p.VolumePlugin.NewMounter(spec, pod)
 	if err != nil {
@@ -50,13 +51,13 @@ func (p withoutOwnersPlugin) NewMounter(spec *volume.Spec, pod *v1.Pod) (volume.
 
 type withoutOwnersMounter struct{ volume.Mounter }
 
-// SetUp makes the volume.
+// SetUp sets the volume up.
 func (m withoutOwnersMounter) SetUp(args volume.MounterArgs) error {
 	args.FsUser, args.FsGroup = nil, nil
 	return m.Mounter.SetUp(args)
 }
 
-// SetUpAt makes the volume in a directory.
+// SetUpAt sets the volume up in a directory.
 func (m withoutOwnersMounter) SetUpAt(dir string, args volume.MounterArgs) error {
 	args.FsUser, args.FsGroup = nil, nil
 	return m.Mounter.SetUpAt(dir, args)

@@ -11,19 +11,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Bounds of the wait for an API server that isn't there yet.
+// Limits of the wait for an API server that isn't up yet.
 const (
 	patience = 10 * time.Second
 	retryMin = 20 * time.Millisecond
 	retryMax = 250 * time.Millisecond
 )
 
-// patient is a transport that, when nobody listens at the API server's address, tries the requests of informers and the
-// registration of the Node again for a while before it reports so.
+// patient is a transport for the time when nobody listens at the API server's address yet. It retries the requests of
+// informers and the registration of the Node for a while before it reports the error.
 //
-// The kubelet of a control plane starts before its API server. Its informers and its registration then back off to many
-// seconds each, and the whole start-up waits for them. Asking again soon costs a refused connection on the same host.
-// Other requests fail at once as ever, because loops that static pods need wait for them.
+// The kubelet of a control plane starts before its API server. Its informers and its registration would back off for
+// many seconds, and the whole start-up would wait for them. Retrying soon costs only refused connections on the same
+// host. Other requests still fail at once, because loops that static pods need wait for them.
 type patient struct {
 	next  http.RoundTripper
 	limit time.Duration
@@ -33,7 +33,7 @@ type patient struct {
 func bePatient(client kubernetes.Interface) {
 	rc, ok := client.CoreV1().RESTClient().(*rest.RESTClient)
 	if !ok || rc == nil || rc.Client == nil {
-		return // some other client: requests fail as they always did
+		return // an unknown kind of client: its requests fail as usual
 	}
 	// All API groups of a clientset share this HTTP client.
 	next := rc.Client.Transport
@@ -43,7 +43,7 @@ func bePatient(client kubernetes.Interface) {
 	rc.Client.Transport = &patient{next: next, limit: patience}
 }
 
-// WrappedRoundTripper lets client-go find the connections below.
+// WrappedRoundTripper returns the inner transport, for client-go.
 func (p *patient) WrappedRoundTripper() http.RoundTripper { return p.next }
 
 // RoundTrip implements http.RoundTripper.
@@ -70,7 +70,7 @@ func worthWaiting(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodGet:
 		query := req.URL.Query()
-		return query.Has("watch") || query.Has("limit") // a watch, or a list in pages
+		return query.Has("watch") || query.Has("limit") // a watch, or a paged list
 	case http.MethodPost:
 		return req.URL.Path == "/api/v1/nodes"
 	}
@@ -85,7 +85,7 @@ func again(req *http.Request, err error) bool {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return true
 	}
-	// A load balancer without a living backend accepts and hangs up. Only a request that reads may be sent again then.
+	// A load balancer without a working backend accepts and hangs up. Then only reading requests may be sent again.
 	reads := req.Method == http.MethodGet || req.Method == http.MethodHead
 	return reads && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET))
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/component"
 )
 
-// rewriter returns a pod from a source as the kubelet shall see it, a copy of its own.
+// rewriter returns a copy of a pod from a source, changed for this kubelet.
 type rewriter func(pod *v1.Pod, source string) *v1.Pod
 
-// hastenComponents returns the pod as a kubelet of real pods shall see it: components get a quicker start-up probe.
+// hastenComponents returns the pod for a kubelet of real pods: components get a quicker start-up probe.
 func hastenComponents(pod *v1.Pod, source string) *v1.Pod {
 	pod = pod.DeepCopy()
 	for i := range pod.Spec.Containers {
@@ -26,13 +26,13 @@ func hastenComponents(pod *v1.Pod, source string) *v1.Pod {
 	return pod
 }
 
-// rewrite returns the pod as a kubelet of hollow pods shall see it, a copy of its own; the API's object stays as it is.
-// A container that really runs keeps everything and gets a quicker start-up probe. Of a hollow one goes what could only
-// fail: probes, lifecycle hooks, volumes that must be mounted, what a container runtime would have to support.
+// rewrite returns a copy of the pod for a kubelet of hollow pods; the API's object stays unchanged. A container that
+// runs for real keeps everything and gets a quicker start-up probe. A hollow one loses what could only fail: probes,
+// lifecycle hooks, volumes that need mounts, and what a container runtime would have to support.
 func rewrite(pod *v1.Pod, source string) *v1.Pod {
 	pod = pod.DeepCopy()
 	if kubetypes.IsMirrorPod(pod) {
-		return pod // only the shadow of a static pod
+		return pod // only the mirror of a static pod
 	}
 	annotations := maps.Clone(pod.Annotations)
 	if annotations == nil {
@@ -77,8 +77,8 @@ func rewrite(pod *v1.Pod, source string) *v1.Pod {
 	return pod
 }
 
-// hasten makes a start-up probe ask at once and every second, for as long in all as it did. kubeadm's ask every 10
-// seconds, the first time after 10 seconds, which is most of the time that a control plane here takes to start.
+// hasten makes a start-up probe run at once and then every second, within the same total time. kubeadm's probes run
+// every 10 seconds and start after 10 seconds, which is most of a control plane's start-up time here.
 func hasten(p *v1.Probe) {
 	if p == nil {
 		return
@@ -97,8 +97,8 @@ func hasten(p *v1.Probe) {
 	p.TimeoutSeconds = max(p.TimeoutSeconds, 1)
 }
 
-// hollowContainer removes what needs a process, a mount or a kernel feature. Environment and volumes of files stay, as
-// references to missing Secrets and ConfigMaps are found on a hollow host too.
+// hollowContainer removes what needs a process, a mount or a kernel feature. Environment and volumes of files stay, so
+// that references to missing Secrets and ConfigMaps are detected on a hollow host too.
 func hollowContainer(c *v1.Container) {
 	c.StartupProbe, c.ReadinessProbe, c.LivenessProbe, c.Lifecycle = nil, nil, nil, nil
 	c.VolumeDevices = nil
@@ -107,7 +107,7 @@ func hollowContainer(c *v1.Container) {
 		sc.SELinuxOptions = nil
 		sc.ProcMount = nil
 	}
-	// The message of a container without a process can only be in its log.
+	// Without a process, the message can only come from the log.
 	c.TerminationMessagePath = ""
 }
 
@@ -139,7 +139,7 @@ func hollowSpec(spec *v1.PodSpec) {
 	}
 }
 
-// files reports whether the kubelet itself makes the volume, out of files.
+// files reports whether the kubelet itself creates the volume from files.
 func files(v v1.Volume) bool {
 	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil ||
 		v.HostPath != nil

@@ -12,9 +12,9 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// fit changes what a host without cgroups, iptables and a machine of its own can't do; everything else stays as the
-// user wrote it. It runs after flags and configuration file were read and before they are validated, so that
-// configurations as kubeadm writes them need no change.
+// fit overrides the settings that a host without cgroups, iptables and a machine of its own can't support; everything
+// else stays as the user wrote it. It runs after flags and configuration file were read and before they are validated,
+// so configurations written by kubeadm need no change.
 func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration, of mode.Mode) {
 	if flags.NodeLabels == nil {
 		flags.NodeLabels = map[string]string{}
@@ -38,7 +38,7 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	config.ProtectKernelDefaults = false
 	config.MakeIPTablesUtilChains = false
 
-	// The disk and the memory are the machine's too: pods of one host are not evicted for what others use.
+	// The disk and the memory are the machine's too: one host's pods must not be evicted because of others' usage.
 	config.EvictionHard = map[string]string{
 		"memory.available":   "0%",
 		"nodefs.available":   "0%",
@@ -53,12 +53,12 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	config.ImageGCHighThresholdPercent = 100
 	config.ImageGCLowThresholdPercent = 99
 
-	// The kubelet makes no pod while this file is missing, as it may be on a machine without a network.
+	// The kubelet starts no pod while this file is missing, as it may be on a machine without a network.
 	if _, err := os.Stat(config.ResolverConfig); err != nil {
 		config.ResolverConfig = ""
 	}
 
-	// Of hollow pods nothing is pulled, so pulls need no order and no limit; the image store takes four at a time.
+	// Hollow pods pull nothing, so pulls need no order and no limit. The image store allows four at a time.
 	config.SerializeImagePulls = false
 	config.MaxParallelImagePulls = ptr.To[int32](10)
 	if !of.Hollow {
@@ -66,7 +66,7 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	}
 	config.RegistryPullQPS = 0
 
-	// A machine that shuts down does not tell the hosts on it.
+	// A machine that shuts down does not notify its hosts.
 	config.ShutdownGracePeriod.Duration = time.Duration(0)
 	config.ShutdownGracePeriodCriticalPods.Duration = time.Duration(0)
 	config.ShutdownGracePeriodByPodPriority = nil

@@ -11,16 +11,16 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/config"
 )
 
-// newPodConfig returns what merges the sources of pods.
+// newPodConfig returns the object that merges the sources of pods.
 func newPodConfig(deps *upstream.Dependencies) *config.PodConfig {
 	return config.NewPodConfig(deps.Recorder, deps.PodStartupLatencyTracker)
 }
 
-// askNode asks the kubelet for the Node.
+// askNode returns the kubelet's Node.
 func askNode(ctx context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { return getNode(ctx) }
 
-// rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod
-// rewritten. The element's type is not exported by the kubelet, but its shape is, so it is a type parameter here. The
+// rewriting returns the channel for a source of pods: whatever is sent to it arrives at out with each pod rewritten.
+// The kubelet does not export the element's type, but its shape is known, so the type is a parameter here. The
 // goroutine ends with ctx.
 func rewriting[U ~struct{ Pods []*v1.Pod }](
 	ctx context.Context, change rewriter, source string, out chan<- U,

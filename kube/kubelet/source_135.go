@@ -12,16 +12,16 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// newPodConfig returns what merges the sources of pods.
+// newPodConfig returns the object that merges the sources of pods.
 func newPodConfig(deps *upstream.Dependencies) *config.PodConfig {
 	return config.NewPodConfig(config.PodConfigNotificationIncremental, deps.Recorder, deps.PodStartupLatencyTracker)
 }
 
-// askNode asks the kubelet for the Node.
+// askNode returns the kubelet's Node.
 func askNode(_ context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { return getNode() }
 
-// rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod
-// rewritten. The goroutine ends with ctx.
+// rewriting returns the channel for a source of pods: whatever is sent to it arrives at out with each pod rewritten.
+// The goroutine ends with ctx.
 func rewriting(ctx context.Context, change rewriter, source string, out chan<- any) chan<- any {
 	in := make(chan any)
 	go func() {

@@ -1,5 +1,5 @@
-// Package mode says what containers of a host are: hollow, or from their images, and what these can have. The CRI
-// server says so in its verbose status, the kubelet labels its Node with it.
+// Package mode describes the containers of a host: hollow or from images, and which ids and limits they can have. The
+// CRI server reports the mode in its verbose status, and the kubelet labels its Node with it.
 package mode
 
 import (
@@ -13,36 +13,36 @@ const RuntimeName = "capstan"
 
 // Labels of Nodes.
 const (
-	// HollowLabel is "true" on a Node whose pods are hollow, but for components. Others don't have it.
+	// HollowLabel is "true" on a Node whose pods, except components, are hollow. Other Nodes lack it.
 	HollowLabel = "capstan.dev/hollow"
-	// IDsLabel says which ids containers can have: IDsAll or IDsOne. Hollow Nodes don't have it.
+	// IDsLabel says which ids containers can have: IDsAll or IDsOne. Hollow Nodes lack it.
 	IDsLabel = "capstan.dev/ids"
-	// LimitsLabel says which limits hold, such as "cpu.memory.pids", or LimitsNone. Hollow Nodes don't have it.
+	// LimitsLabel lists the enforced limits, such as "cpu.memory.pids", or is LimitsNone. Hollow Nodes lack it.
 	LimitsLabel = "capstan.dev/limits"
 )
 
-// Values of labels.
+// Values of the labels.
 const (
-	IDsAll     = "all" // 65,536 at least
+	IDsAll     = "all" // at least 65,536
 	IDsOne     = "one"
 	LimitsNone = "none"
 )
 
-// Mode is what containers are.
+// Mode describes the containers of a host.
 type Mode struct {
 	Hollow bool
 	IDs    string
 	Limits string
 }
 
-// The names in a CRI status.
+// Keys in a CRI status.
 const (
 	infoHollow = "capstan.hollow"
 	infoIDs    = "capstan.ids"
 	infoLimits = "capstan.limits"
 )
 
-// Info is the mode as the CRI's verbose status has it: each value is JSON.
+// Info returns the mode as part of the CRI's verbose status: each value is JSON.
 func (m Mode) Info() map[string]string {
 	return map[string]string{
 		infoHollow: strconv.FormatBool(m.Hollow),
@@ -51,8 +51,8 @@ func (m Mode) Info() map[string]string {
 	}
 }
 
-// Parse reads a CRI status. Runtime is the runtime's name. A server of ours that says nothing is one of before, whose
-// containers are hollow; other runtimes' are not, and nothing is known about what they can have.
+// Parse returns the mode in a CRI status; runtime is the runtime's name. A server of ours without the information is an
+// older one, with hollow containers. Containers of other runtimes are not hollow, and what they can have is unknown.
 func Parse(runtime string, info map[string]string) Mode {
 	said, ok := info[infoHollow]
 	if !ok {
@@ -61,7 +61,7 @@ func Parse(runtime string, info map[string]string) Mode {
 	return Mode{Hollow: said == "true", IDs: strings.Trim(info[infoIDs], `"`), Limits: strings.Trim(info[infoLimits], `"`)}
 }
 
-// Labels are those of a Node.
+// Labels returns the labels of the Node.
 func (m Mode) Labels() map[string]string {
 	if m.Hollow {
 		return map[string]string{HollowLabel: "true"}
@@ -75,10 +75,10 @@ func (m Mode) Labels() map[string]string {
 	return labels
 }
 
-// manyIDs are as many as containers of other runtimes have.
+// manyIDs is how many ids containers of other runtimes have.
 const manyIDs = 65536
 
-// IDsHere returns which ids this process's user namespace has.
+// IDsHere reports which ids this process's user namespace has: IDsAll or IDsOne.
 func IDsHere() string {
 	for _, file := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		text, err := os.ReadFile(file)
@@ -89,11 +89,11 @@ func IDsHere() string {
 	return IDsAll
 }
 
-// sum adds up the ids of a map as /proc/PID/uid_map has it.
+// sum adds up the ids of a map in the form of /proc/PID/uid_map.
 func sum(text string) (ids uint64) {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 3 {
-			n, _ := strconv.ParseUint(f[2], 10, 64) // the kernel writes numbers
+			n, _ := strconv.ParseUint(f[2], 10, 64) // the kernel always writes numbers
 			ids += n
 		}
 	}

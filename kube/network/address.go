@@ -1,9 +1,9 @@
 // Package network is the network of the pods of one host: their addresses, links, and packet rules. Plans are pure;
-// Apply puts them into a Kernel.
+// Apply applies them to a Kernel.
 //
-// Pods are not on a bridge: each has a cable of its own to its host, which is its router. So no pod sees what another
-// sends, and none can answer for another; and all that pods send passes the host's packet rules, also from one to
-// another, on kernels that filter no bridges. Package routes leads to the pods of other hosts.
+// Each pod has its own cable to its host, which routes between pods. So no pod sees another's traffic or can answer in
+// its place, and all traffic of pods passes the host's packet rules, even between pods of the host and on kernels that
+// do not filter bridged packets. Package routes connects the pods of other hosts.
 package network
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// ParseRanges parses the ranges of a Node's pods: one, or one of each family, IPv4 and IPv6.
+// ParseRanges parses the ranges of a Node's pods: one range, or one of each family, IPv4 and IPv6.
 func ParseRanges(texts []string) ([]netip.Prefix, error) {
 	var ranges []netip.Prefix
 	for _, text := range texts {
@@ -34,25 +34,25 @@ func ParseRanges(texts []string) ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// Gateway is the address in a range that no pod gets, because it means the host: the first behind the network's own.
+// Gateway returns the address in a range that is the host's: the first after the network's own. No pod gets it.
 func Gateway(r netip.Prefix) netip.Addr { return r.Masked().Addr().Next() }
 
-// ErrExhausted is wrapped by the errors of Take where all addresses of a range are in use.
+// ErrExhausted is wrapped by Take's error if all addresses of a range are in use.
 var ErrExhausted = errors.New("all addresses of the Node's pod range are in use: remove pods, or give " +
 	"Nodes larger ranges")
 
-// Addresses are the addresses that pods of this host hold. The zero value has no ranges. It is not safe for use by
-// several goroutines at once.
+// Addresses records the addresses that pods of this host hold. The zero value has no ranges. It is not safe for
+// concurrent use.
 type Addresses struct {
 	ranges []netip.Prefix
-	held   map[netip.Addr]string // the holder's id
+	held   map[netip.Addr]string // the id of the holder
 	last   map[netip.Prefix]netip.Addr
 }
 
-// SetRanges sets where addresses are taken from, from now on. What is held stays held.
+// SetRanges sets the ranges that Take uses from now on. Addresses in use stay held.
 func (a *Addresses) SetRanges(ranges []netip.Prefix) { a.ranges = slices.Clone(ranges) }
 
-// Hold notes that a pod holds addresses, as it did before a restart.
+// Hold records that a pod holds addresses since before a restart.
 func (a *Addresses) Hold(id string, addresses []netip.Addr) error {
 	for _, address := range addresses {
 		if other := a.held[address]; other != "" && other != id {
@@ -66,8 +66,8 @@ func (a *Addresses) Hold(id string, addresses []netip.Addr) error {
 	return nil
 }
 
-// Take takes one address of each range for a pod. Each goes on behind the one that was taken last: the address of a pod
-// that was just removed is not given to the next, because its peers may still try to reach it.
+// Take takes one address of each range for a pod. It continues after the address taken last, so that the address of a
+// pod just removed is not reused while its peers may still try to reach it.
 func (a *Addresses) Take(id string) ([]netip.Addr, error) {
 	a.init()
 	var taken []netip.Addr
@@ -85,7 +85,7 @@ func (a *Addresses) Take(id string) ([]netip.Addr, error) {
 	return taken, nil
 }
 
-// Free frees what a pod holds. One that holds nothing is fine.
+// Free frees the addresses of a pod, if it holds any.
 func (a *Addresses) Free(id string) {
 	for address, holder := range a.held {
 		if holder == id {
@@ -110,8 +110,8 @@ func (a *Addresses) init() {
 	}
 }
 
-// next returns a free address of a range. The first is the network's, the second the gateway's, the last of IPv4
-// is for all.
+// next returns a free address of a range. It skips the first address (the network's), the second (the gateway's), and
+// in IPv4 the last (broadcast).
 func (a *Addresses) next(r netip.Prefix) (netip.Addr, error) {
 	first := Gateway(r).Next()
 	usable := func(address netip.Addr) bool {

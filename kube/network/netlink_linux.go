@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netlink is the Kernel of the network namespace of the thread that opened it.
+// Netlink is the Kernel of the network namespace in which its thread called Open.
 type Netlink struct{ handle *netlink.Handle }
 
 // netlinkLimit bounds the wait for the kernel.
 const netlinkLimit = 10 * time.Second
 
-// Open connects to the kernel. Close it after use.
+// Open connects to the kernel. The caller must close the connection.
 func Open() (*Netlink, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -83,7 +83,7 @@ func (n *Netlink) DeleteAddress(link string, address netip.Addr) error {
 func addressOf(a netip.Addr) *netlink.Addr {
 	address := &netlink.Addr{IPNet: ipNet(single(a))}
 	if a.Is6() {
-		address.Flags = unix.IFA_F_NODAD // nobody else can have it
+		address.Flags = unix.IFA_F_NODAD // no other node can have it
 	}
 	return address
 }
@@ -124,7 +124,7 @@ func (n *Netlink) SetUp(link string) error {
 	return n.handle.LinkSetUp(l)
 }
 
-// Waits for what the kernel does by and by.
+// Limits of waits for what the kernel does asynchronously.
 const (
 	awaitLimit    = 5 * time.Second
 	awaitInterval = time.Millisecond
@@ -162,7 +162,7 @@ func (n *Netlink) DeleteLink(name string) error {
 	if err == nil {
 		err = n.handle.LinkDel(l)
 	}
-	// The kernel may delete it at the same time, when the namespace of the peer ends.
+	// The kernel may delete it at the same time, when the peer's namespace ends.
 	if isMissing(err) {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (n *Netlink) SetSysctl(key, value string, optional bool) error {
 	return os.WriteFile(path, []byte(value), 0)
 }
 
-// Cables lists the host's ends of cables to pods.
+// Cables lists the host's ends of its cables to pods.
 func (n *Netlink) Cables() ([]string, error) {
 	links, err := list(n.handle.LinkList)
 	if err != nil {
@@ -197,10 +197,10 @@ func (n *Netlink) Cables() ([]string, error) {
 	return names, nil
 }
 
-// Uplink is what leads from this host to all others.
+// Uplink describes this host's link to all others.
 type Uplink struct {
-	Address netip.Addr // of the host there, IPv4; invalid where there is none
-	MTU     int        // of pods: that of the link, less the tunnel's headers
+	Address netip.Addr // of the host on that link, IPv4; invalid if there is none
+	MTU     int        // for pods: the link's, less the tunnel's headers
 }
 
 // Uplink returns the link of the default route.
@@ -234,8 +234,8 @@ func (n *Netlink) Uplink() (Uplink, error) {
 
 const mtuDefault = 1500
 
-// Forget ends the connections that the kernel knows from and to addresses, and by UDP to ports of the host: what sends
-// there without a pause would reach the pod of before for ever.
+// Forget removes the kernel's tracked connections from and to addresses, and those by UDP to ports of the host.
+// Otherwise a client that sends without a pause would be directed to the previous pod forever.
 func (n *Netlink) Forget(addresses []netip.Addr, ports []HostPort) error {
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
 		filter := stale{addresses, ports}
@@ -246,7 +246,7 @@ func (n *Netlink) Forget(addresses []netip.Addr, ports []HostPort) error {
 	return nil
 }
 
-// stale are connections that are to be forgotten.
+// stale selects the connections to forget.
 type stale struct {
 	addresses []netip.Addr
 	ports     []HostPort
@@ -268,7 +268,7 @@ func (s stale) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	return false
 }
 
-// dumpTries bounds how often a list is read again that changed meanwhile.
+// dumpTries bounds how often a list that changed during reading is read again.
 const dumpTries = 5
 
 func list[T any](read func() ([]T, error)) ([]T, error) {

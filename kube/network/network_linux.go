@@ -10,25 +10,25 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/table"
 )
 
-// ErrNoRange is returned where a pod is asked for before the Node has a pod range.
+// ErrNoRange is returned when a pod is added before the Node has a pod range.
 var ErrNoRange = errors.New("the Node has no pod range yet: it gets one from the cluster's controller manager, " +
 	"if the cluster has a pod network (clusterNetwork.pods of the Cluster, podSubnet of kubeadm)")
 
-// Network is the network of this host's pods. Its methods may be called by several goroutines at once.
+// Network is the network of this host's pods. It is safe for concurrent use.
 type Network struct {
 	step func(string)
 
-	mu        sync.Mutex // guards all below, and what the packet rules are made of
+	mu        sync.Mutex // guards everything below, and the input of the packet rules
 	addresses Addresses
 	ranges    []netip.Prefix
-	old       []netip.Prefix // ranges of before, of which pods hold addresses still
+	old       []netip.Prefix // earlier ranges, in which pods still hold addresses
 	uplink    Uplink
 	ready     error          // why pods can't have a network; nil if they can
-	pods      map[string]Pod // that have, or are about to get, a cable
+	pods      map[string]Pod // those that have, or are about to get, a cable
 }
 
 // New returns a network without ranges. step, which may be nil, is called between the steps of changes, with the name
-// of what follows.
+// of the next step.
 func New(step func(string)) *Network {
 	if step == nil {
 		step = func(string) {}
@@ -36,7 +36,7 @@ func New(step func(string)) *Network {
 	return &Network{step: step, ready: ErrNoRange, pods: map[string]Pod{}}
 }
 
-// Ready returns why pods can't have a network yet; nil if they can. What failed before is tried again.
+// Ready returns the reason why pods can't have a network yet, or nil. It retries what failed before.
 func (n *Network) Ready() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,7 +46,7 @@ func (n *Network) Ready() error {
 	return n.ready
 }
 
-// SetRanges sets the ranges of the Node's pods, and prepares the host. Pods that have an address keep it.
+// SetRanges sets the ranges of the Node's pods and prepares the host. Pods keep the addresses that they have.
 func (n *Network) SetRanges(ranges []netip.Prefix) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,7 +65,7 @@ func (n *Network) SetRanges(ranges []netip.Prefix) error {
 	return n.ready
 }
 
-// prepare makes what the host needs for its pods; the caller holds the lock.
+// prepare sets up what the host needs for its pods. The caller holds the lock.
 func (n *Network) prepare() error {
 	k, err := Open()
 	if err != nil {
@@ -89,7 +89,7 @@ func (n *Network) prepare() error {
 	return n.applyRules()
 }
 
-// applyRules makes the packet rules those of all pods; the caller holds the lock.
+// applyRules replaces the packet rules by those for the current pods. The caller holds the lock.
 func (n *Network) applyRules() error {
 	pods := make([]Pod, 0, len(n.pods))
 	for _, p := range n.pods {
@@ -98,7 +98,7 @@ func (n *Network) applyRules() error {
 	return table.Apply(rules(slices.Concat(n.ranges, n.old), pods))
 }
 
-// locate says which addresses of the host belong to a pod's; the caller holds the lock.
+// locate sets the host's addresses that belong to a pod's. The caller holds the lock.
 func (n *Network) locate(p *Pod) error {
 	for _, a := range p.Addresses {
 		all := slices.Concat(n.ranges, n.old)
@@ -112,7 +112,7 @@ func (n *Network) locate(p *Pod) error {
 	return nil
 }
 
-// Add gives a pod addresses, a cable and its ports: all of it or nothing. It returns the addresses.
+// Add gives a pod addresses, a cable and its ports, either all or none. It returns the addresses.
 func (n *Network) Add(id, space string, ports []HostPort) ([]netip.Addr, error) {
 	p, mtu, err := n.reserve(Pod{ID: id, Space: space, Ports: ports})
 	if err != nil {
@@ -183,7 +183,8 @@ func (n *Network) connect(p Pod, mtu int) error {
 	return k.Forget(nil, p.Ports)
 }
 
-// Remove removes a pod's cable and ports, and frees its addresses. It may be called again, and for a pod that has none.
+// Remove removes a pod's cable and ports, and frees its addresses. It may be called again, and for a pod without a
+// network.
 func (n *Network) Remove(id string) error {
 	k, err := Open()
 	if err != nil {
@@ -217,9 +218,9 @@ func (n *Network) Remove(id string) error {
 	return nil
 }
 
-// Restore takes over the pods that there were before a restart, and removes cables and packet rules of all others. It
-// returns the ids of those that have no cable any more, or addresses that are not this Node's; they hold them until
-// they are removed.
+// Restore takes over the pods from before a restart, and removes the cables and packet rules of all others. It returns
+// the ids of pods that lost their cable or whose addresses are not this Node's any more. These hold their addresses
+// until they are removed.
 func (n *Network) Restore(ranges []netip.Prefix, pods []Pod) (lost []string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,37 +7,38 @@ import (
 	"strings"
 )
 
-// Op is one step of a plan. Each is idempotent, so a plan can be applied again after it failed half way.
+// Op is one step of a plan. It is idempotent, so a plan that failed halfway can be applied again.
 type Op interface {
 	fmt.Stringer
 	apply(Kernel) error
 }
 
-// Kernel is what a plan changes: one network namespace. Each call is idempotent.
+// Kernel is what a plan changes: one network namespace. All calls are idempotent.
 type Kernel interface {
-	// MakeVeth makes a pair: name here, and peer in the network namespace at a path. A link called name that exists
-	// already is a leftover, and is deleted first.
+	// MakeVeth creates a veth pair: name in this namespace, and peer in the network namespace at a path. It first deletes
+	// an existing link called name, which is a leftover.
 	MakeVeth(name string, mac net.HardwareAddr, peer string, peerMAC net.HardwareAddr, mtu int, space string) error
 	// EnsureAddress adds an address to a link, and DeleteAddress removes it.
 	EnsureAddress(link string, address netip.Addr) error
 	DeleteAddress(link string, address netip.Addr) error
-	// EnsureNeighbor says for good which MAC an address at a link has.
+	// EnsureNeighbor sets the permanent MAC of an address at a link.
 	EnsureNeighbor(link string, address netip.Addr, mac net.HardwareAddr) error
-	// EnsureRoute sends what is for to through a link, from source if that is valid: to via, or to the address itself.
+	// EnsureRoute routes packets for to through a link, from source if that is valid. The next hop is via; if via is the
+	// zero Addr, the destinations are on the link itself.
 	EnsureRoute(link string, to netip.Prefix, via, source netip.Addr) error
 	// SetUp brings a link up.
 	SetUp(link string) error
-	// AwaitRunning waits until a link carries packets: the kernel drops them for a while after both ends came up.
+	// AwaitRunning waits until a link carries packets: after both ends came up, the kernel still drops them for a while.
 	AwaitRunning(link string) error
-	// AwaitLocal waits until what is for an address is taken: of IPv6 that is after it was added.
+	// AwaitLocal waits until the kernel accepts packets for an address. For IPv6 that is a while after adding the address.
 	AwaitLocal(address netip.Addr) error
 	// DeleteLink deletes a link; it may be missing.
 	DeleteLink(name string) error
-	// SetSysctl writes value to /proc/sys/net/KEY. Where optional, a kernel without that key is fine.
+	// SetSysctl writes value to /proc/sys/net/KEY. If optional is true, it ignores a key that the kernel lacks.
 	SetSysctl(key, value string, optional bool) error
 }
 
-// Apply does the steps in order and stops at the first that fails.
+// Apply executes the steps in order and stops at the first that fails.
 func Apply(k Kernel, plan []Op) error {
 	for _, op := range plan {
 		if err := op.apply(k); err != nil {
@@ -47,7 +48,7 @@ func Apply(k Kernel, plan []Op) error {
 	return nil
 }
 
-// Text is the plan, one line for each step.
+// Text returns the plan as text, one line for each step.
 func Text(plan []Op) string {
 	var b strings.Builder
 	for _, op := range plan {
@@ -61,13 +62,13 @@ const (
 	loopback  = "lo"
 	podLink   = "eth0" // in the pod
 	linkStart = Links + "-"
-	linkBytes = 11 // of the sandbox's id: with what is before it, as many as Linux allows
+	linkBytes = 11 // of the sandbox's id: with the prefix, as long as Linux allows
 )
 
-// LinkName is the name of the host's end of a pod's cable.
+// LinkName returns the name of the host's end of a pod's cable.
 func LinkName(id string) string { return linkStart + id[:min(linkBytes, len(id))] }
 
-// hostMAC and podMAC are derived from a pod's first address, so that nobody has to ask for them.
+// hostMAC and podMAC derive MACs from a pod's first address, so that no lookup is needed.
 func hostMAC(a netip.Addr) net.HardwareAddr { return mac(0xcc, a) }
 func podMAC(a netip.Addr) net.HardwareAddr  { return mac(0xcd, a) }
 
@@ -78,7 +79,7 @@ func mac(kind byte, a netip.Addr) net.HardwareAddr {
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// defaultRoute is where a family's packets go that have no other route.
+// defaultRoute returns the default destination of an address's family.
 func defaultRoute(a netip.Addr) netip.Prefix {
 	if a.Is4() {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -87,7 +88,7 @@ func defaultRoute(a netip.Addr) netip.Prefix {
 }
 
 // Source returns the address from which the host sends to pods of the range r. It is node, the host's own IPv4 address,
-// so that a server that listens on all addresses answers from the address that the pod called. Where the host has no
+// so that a server that listens on all addresses answers from the address that the pod called. If the host has no
 // address of the family, as for IPv6 in a dock, Source returns the gateway's address.
 func Source(r netip.Prefix, node netip.Addr) netip.Addr {
 	if r.Addr().Is4() && node.IsValid() {
@@ -96,8 +97,8 @@ func Source(r netip.Prefix, node netip.Addr) netip.Addr {
 	return Gateway(r)
 }
 
-// PlanHost plans what the host needs for pods of these ranges, in its namespace. Addresses of gateways are at the
-// loopback interface: pods' cables come and go, and not every kernel has a kind of link for an address alone.
+// PlanHost plans what the host needs for pods of these ranges, in its namespace. The gateways' addresses are on the
+// loopback interface, because pods' cables come and go, and not every kernel supports dummy links.
 func PlanHost(ranges []netip.Prefix, node netip.Addr) []Op {
 	plan := []Op{sysctl{"ipv4/ip_forward", "1", false}}
 	for _, r := range ranges {
@@ -114,17 +115,17 @@ func PlanHost(ranges []netip.Prefix, node netip.Addr) []Op {
 	return append(plan, up{loopback})
 }
 
-// PlanNoRange plans to remove what a host has for a range that is not its own any more.
+// PlanNoRange plans the removal of what a host has for a range that is no longer its own.
 func PlanNoRange(r netip.Prefix) []Op { return []Op{noAddress{loopback, Gateway(r)}} }
 
-// Pod is a pod that gets a network.
+// Pod is a pod with a network.
 type Pod struct {
 	ID        string
 	Space     string       // the path of its network namespace
 	Addresses []netip.Addr // one, or one of each family
-	Gateways  []netip.Addr // of each address's range: the next hop of all that the pod sends
-	Sources   []netip.Addr // from which the host sends to each address
-	Ports     []HostPort   // of the host that lead to the pod
+	Gateways  []netip.Addr // for each address: the next hop of everything that the pod sends
+	Sources   []netip.Addr // for each address: the host's source address towards it
+	Ports     []HostPort   // ports of the host that lead to the pod
 }
 
 // PlanCable plans, in the host's namespace, the cable to a pod.
@@ -137,7 +138,7 @@ func PlanCable(p Pod, mtu int) []Op {
 		sysctl{"ipv6/conf/" + link + "/accept_ra", "0", true},
 		sysctl{"ipv6/conf/" + link + "/disable_ipv6", off(hasIPv6(p)), !hasIPv6(p)},
 	}
-	if len(p.Ports) > 0 { // the host reaches them at 127.0.0.1, too
+	if len(p.Ports) > 0 { // the host can reach them at 127.0.0.1, too
 		plan = append(plan, sysctl{"ipv4/conf/" + link + "/route_localnet", "1", false})
 	}
 	for _, a := range p.Addresses {
@@ -150,7 +151,7 @@ func PlanCable(p Pod, mtu int) []Op {
 	return plan
 }
 
-// PlanPod plans the pod's own namespace, from within it and after PlanCable.
+// PlanPod plans the pod's own namespace. Apply it inside that namespace, after PlanCable.
 func PlanPod(p Pod) []Op {
 	host := hostMAC(p.Addresses[0])
 	plan := []Op{
@@ -178,10 +179,10 @@ func PlanPod(p Pod) []Op {
 	return append(plan, running{podLink})
 }
 
-// PlanRunning plans, in the host's namespace, what is last: the cable carries packets.
+// PlanRunning plans, in the host's namespace, the last step: waiting until the cable carries packets.
 func PlanRunning(id string) []Op { return []Op{running{LinkName(id)}} }
 
-// PlanNoCable plans to remove the cable to a pod, and with it all routes and neighbors at it.
+// PlanNoCable plans the removal of the cable to a pod, and with it of all routes and neighbors on it.
 func PlanNoCable(id string) []Op { return []Op{deleteLink{LinkName(id)}} }
 
 func hasIPv6(p Pod) bool {
@@ -193,7 +194,7 @@ func hasIPv6(p Pod) bool {
 	return false
 }
 
-// off is the value of a setting that disables what is wanted or not.
+// off returns the value of a "disable" setting: "0" if the feature is wanted, else "1".
 func off(wanted bool) string {
 	if wanted {
 		return "0"

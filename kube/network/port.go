@@ -13,7 +13,7 @@ import (
 // HostPort is a port of the host that leads to a pod.
 type HostPort struct {
 	Protocol table.Protocol
-	Host     netip.Addr // the host's address that is meant; all of them when it is unspecified or the zero Addr
+	Host     netip.Addr // the host's address; an unspecified or the zero Addr means all of them
 	Port     uint16
 	Pod      uint16 // the port of the pod
 }
@@ -28,10 +28,10 @@ func (p HostPort) String() string {
 
 func (p HostPort) any() bool { return !p.Host.IsValid() || p.Host.IsUnspecified() }
 
-// leadsTo reports whether a pod's address can be meant: 0.0.0.0 means IPv4, :: means IPv6.
+// leadsTo reports whether the port can lead to a pod's address: 0.0.0.0 means IPv4, :: means IPv6.
 func (p HostPort) leadsTo(a netip.Addr) bool { return !p.Host.IsValid() || p.Host.Is4() == a.Is4() }
 
-// meets reports whether a packet could be for both.
+// meets reports whether one packet could match both.
 func (p HostPort) meets(other HostPort) bool {
 	if p.Port != other.Port || p.Protocol != other.Protocol {
 		return false
@@ -45,7 +45,7 @@ func (p HostPort) meets(other HostPort) bool {
 	return p.Host == other.Host
 }
 
-// Conflict returns why a pod can't have its ports beside those of other pods; nil if it can.
+// Conflict returns the reason why a pod can't have its ports beside those of other pods, or nil.
 func Conflict(p Pod, others []Pod) error {
 	for i, port := range p.Ports {
 		for _, mine := range p.Ports[:i] {
@@ -68,7 +68,7 @@ func Conflict(p Pod, others []Pod) error {
 	return nil
 }
 
-// TableName is the name of the packet rules of a host's pods.
+// TableName is the name of the table with the packet rules of a host's pods.
 const TableName = "capstan-pods"
 
 var (
@@ -77,16 +77,16 @@ var (
 	outward   = table.NotOut(Links + "*")
 )
 
-// rules returns the packet rules of a host whose pods are of these ranges.
+// rules returns the packet rules of a host for pods of these ranges.
 func rules(ranges []netip.Prefix, pods []Pod) table.Table {
 	own := table.Chain{Name: "own", Hook: table.Prerouting, Priority: table.Raw, Rules: []table.Rule{
-		{byCable, table.Strange(), table.Drop}, // a pod sends from its own addresses
+		{byCable, table.Strange(), table.Drop}, // a pod sends only from its own addresses
 		{byCable, table.To(loopback4), table.Drop},
 	}}
 	away := table.Chain{Name: "away", Hook: table.Forward, Priority: table.Filter}
 	from := table.Chain{Name: "from", NAT: true, Hook: table.Postrouting, Priority: table.SrcNAT}
 	for _, r := range ranges {
-		// What is behind the host's own address must not look as if it came from the tunnel of the host.
+		// Traffic through the host's own address must not look as if it came from the host's tunnel.
 		away.Rules = append(away.Rules, table.Rule{
 			table.From(r), outward, table.Port(table.UDP, TunnelPort), table.Drop,
 		})
@@ -107,7 +107,7 @@ func rules(ranges []netip.Prefix, pods []Pod) table.Table {
 	return table.Table{Name: TableName, Chains: []table.Chain{own, arriving, local, away, from}}
 }
 
-// portRules returns the rules that lead to a pod, and those by which answers find back to the host, and to itself.
+// portRules returns the rules that lead to a pod, and those that lead its answers back to the host and to itself.
 func portRules(p Pod) (to, back []table.Rule) {
 	ports := slices.Clone(p.Ports)
 	slices.SortFunc(ports, func(a, b HostPort) int {

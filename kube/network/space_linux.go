@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Within calls f in the network namespace at a path, on a thread of its own. Sockets that f itself makes stay in that
+// Within calls f in the network namespace at a path, on a thread of its own. Sockets that f opens stay in that
 // namespace.
 func Within(path string, f func() error) error {
 	done := make(chan error, 1)
@@ -22,14 +22,14 @@ func Within(path string, f func() error) error {
 		}
 		err = f()
 		if back() == nil {
-			runtime.UnlockOSThread() // else the thread ends with the goroutine
+			runtime.UnlockOSThread() // otherwise the thread exits with the goroutine
 		}
 		done <- err
 	}()
 	return <-done
 }
 
-// enter moves this thread into a namespace, and returns how it comes back.
+// enter moves this thread into a namespace and returns a function that moves it back.
 func enter(path string) (back func() error, err error) {
 	open := func(path string) (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) }
 	before, err := open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))

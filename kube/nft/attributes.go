@@ -10,7 +10,7 @@ import (
 // attributes are those of a netlink message.
 type attributes []byte
 
-// put adds an attribute. Its length has 16 bits; callers bound what they put.
+// put adds an attribute. Its length is limited to 16 bits; callers bound what they add.
 func (a *attributes) put(kind uint16, data []byte) {
 	*a = binary.NativeEndian.AppendUint16(*a, uint16(unix.SizeofNlAttr+len(data)))
 	*a = binary.NativeEndian.AppendUint16(*a, kind)
@@ -25,17 +25,17 @@ func (a *attributes) number(kind uint16, n uint32) {
 
 func (a *attributes) nest(kind uint16, inner attributes) { a.put(kind|unix.NLA_F_NESTED, inner) }
 
-// note adds one of the notes that nft keeps beside an object: a comment, or how to show it.
+// note adds a note, which nft stores beside an object: a comment, or how to show the object.
 func (a *attributes) note(kind byte, data []byte) {
 	*a = append(append(*a, kind, byte(len(data))), data...)
 }
 
-// padded is data with a length that is a multiple of 4 bytes, as attributes and parts of a key have it.
+// padded returns data padded to a multiple of 4 bytes, as attributes and parts of a key must be.
 func padded(data []byte) []byte {
 	return append(slices.Clone(data), make([]byte, -len(data)&3)...)
 }
 
-// each calls f with each attribute. It stops where one does not fit.
+// each calls f with each attribute and stops at one whose length does not fit.
 func each(data []byte, f func(kind uint16, value []byte)) {
 	for len(data) >= unix.SizeofNlAttr {
 		size := int(binary.NativeEndian.Uint16(data))
@@ -47,7 +47,7 @@ func each(data []byte, f func(kind uint16, value []byte)) {
 	}
 }
 
-// value returns the attribute of a kind, nil if there is none.
+// value returns the attribute of a kind, or nil.
 func value(data []byte, kind uint16) (found []byte) {
 	each(data, func(k uint16, v []byte) {
 		if k == kind {
@@ -66,7 +66,7 @@ func word(data []byte, kind uint16) string {
 	return string(text)
 }
 
-// number32 returns the attribute of a kind as a number, 0 if there is none.
+// number32 returns the attribute of a kind as a number, or 0.
 func number32(data []byte, kind uint16) uint32 {
 	if v := value(data, kind); len(v) == 4 {
 		return binary.BigEndian.Uint32(v)
@@ -74,7 +74,7 @@ func number32(data []byte, kind uint16) uint32 {
 	return 0
 }
 
-// noted returns the note of a kind that is kept beside an object.
+// noted returns the note of a kind that is stored beside an object.
 func noted(notes []byte, kind byte) []byte {
 	for len(notes) >= 2 {
 		size := int(notes[1])

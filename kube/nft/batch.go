@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sent is one message of a transaction, and the command that it does.
+// sent is one message of a transaction, and the line of the command that it executes.
 type sent struct {
 	kind    uint16
 	flags   uint16
@@ -19,13 +19,13 @@ type sent struct {
 	command string
 }
 
-// batch is a transaction that is being read.
+// batch is a transaction while it is being parsed.
 type batch struct {
 	messages []sent
-	sets     map[setName]setType // that this transaction made or asked for
+	sets     map[setName]setType // that this transaction created or looked up
 	find     func(setName) (setType, error)
-	unnamed  uint32 // sets without names, so far
-	line     string // that is being read
+	unnamed  uint32 // number of sets without names so far
+	line     string // the line being parsed
 }
 
 // Kinds of notes beside objects.
@@ -45,7 +45,7 @@ const (
 
 var families = map[string]byte{"ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6}
 
-// read reads one command.
+// read parses one command.
 func (b *batch) read(line string) error {
 	w, err := split(line)
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *batch) read(line string) error {
 	return err
 }
 
-// command is a command that is being read, after its object's family and table.
+// command is a command whose object's family and table were parsed.
 type command struct {
 	*batch
 	*words
@@ -95,7 +95,7 @@ func (c command) unknown() error {
 	return fmt.Errorf("%q of a %s is nothing that kube-proxy needs", c.verb, c.object)
 }
 
-// send adds a message. What is new is made if need be; nothing happens where it is there already.
+// send adds a message. Creating an object that already exists has no effect.
 func (c command) send(kind int, data attributes) {
 	flags := uint16(0)
 	switch kind {
@@ -131,7 +131,7 @@ func (c command) doTable() error {
 	return nil
 }
 
-// properties reads what an object has in braces: properties that f knows, and a comment.
+// properties parses an object's properties in braces: those that f knows, and a comment.
 func (c command) properties(f func(name string) (known bool, err error)) (comment string, err error) {
 	if !c.takes("{") {
 		return "", nil
@@ -204,7 +204,7 @@ func (c command) doChain() error {
 	return nil
 }
 
-// hook reads where the kernel asks a chain: "type nat hook output priority -100".
+// hook parses where the kernel runs a chain: "type nat hook output priority -100".
 func (c command) hook(name string, data *attributes) error {
 	if name != "type" {
 		return nil
@@ -319,7 +319,7 @@ func (c command) addSet(name string) error {
 	return nil
 }
 
-// setType reads the type of a set, or of a map: "ipv4_addr . inet_proto . inet_service : verdict".
+// setType parses the type of a set or a map: "ipv4_addr . inet_proto . inet_service : verdict".
 func (c command) setType(t *setType) error {
 	names, err := c.parts()
 	if err != nil {
@@ -411,10 +411,10 @@ func (c command) doElement() error {
 	return c.must("}")
 }
 
-// element is one of a set or map.
+// element is an element of a set or map.
 type element struct {
 	key     []byte
-	end     bool // it ends the range that begins at the one before
+	end     bool // it ends the range that begins at the previous one
 	data    attributes
 	comment string
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is a connection to the kernel's packet rules, in the network namespace of this process.
+// conn is a connection to the kernel's packet rules in this process's network namespace.
 type conn struct {
 	fd       int
 	sequence uint32
@@ -17,7 +17,7 @@ type conn struct {
 const (
 	waitSeconds = 10
 	replyBytes  = 64 << 10 // no reply is larger
-	listTries   = 20       // a list that changed while it was read is read again
+	listTries   = 20       // how often to read a list that changes meanwhile
 )
 
 func dial() (*conn, error) {
@@ -28,7 +28,7 @@ func dial() (*conn, error) {
 	c := &conn{fd: fd}
 	if err := errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: waitSeconds}),
-		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // errors without what was sent
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // omit the request from errors
 	); err != nil {
 		c.close()
 		return nil, fmt.Errorf("connecting to the kernel's packet rules: %w", err)
@@ -38,7 +38,7 @@ func dial() (*conn, error) {
 
 func (c *conn) close() { unix.Close(c.fd) }
 
-// frame adds a message to data. resource is 0 but for the messages around a transaction.
+// frame appends a message to data. resource is 0 except for the messages that begin and end a transaction.
 func frame(data []byte, kind, flags uint16, sequence uint32, family byte, resource uint16, body attributes) []byte {
 	const header = unix.SizeofNlMsghdr + 4
 	data = binary.NativeEndian.AppendUint32(data, uint32(header+len(body)))
@@ -52,25 +52,25 @@ func frame(data []byte, kind, flags uint16, sequence uint32, family byte, resour
 
 func subsystem(kind uint16) uint16 { return unix.NFNL_SUBSYS_NFTABLES<<8 | kind }
 
-// transact does all messages at once, or none. A check does none. at is the message that the kernel refuses, -1 if the
-// error is about none.
+// transact executes all messages or none; a check executes none. at is the index of the message that the kernel
+// refuses, or -1 if the error is about none.
 func (c *conn) transact(messages []sent, check bool) (at int, err error) {
 	data := frame(nil, unix.NFNL_MSG_BATCH_BEGIN, 0, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
 	for i, m := range messages {
 		data = frame(data, subsystem(m.kind), m.flags, uint32(i+1), m.family, 0, m.data)
 	}
-	if !check { // the kernel only looks at a transaction without an end
+	if !check { // the kernel only checks a transaction without an end
 		data = frame(data, unix.NFNL_MSG_BATCH_END, 0, uint32(len(messages)+1), unix.AF_UNSPEC,
 			unix.NFNL_SUBSYS_NFTABLES, nil)
 	}
 	if unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 2*len(data)) != nil {
-		// Not root of the machine: as much as there may be.
+		// Without root on the machine, use the largest size allowed.
 		_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 2*len(data))
 	}
 	if err := unix.Sendto(c.fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return -1, fmt.Errorf("sending %d commands: %w", len(messages), err)
 	}
-	// The kernel has answered before Sendto returns, with errors only.
+	// The kernel has answered before Sendto returns, and only with errors.
 	buffer := make([]byte, replyBytes)
 	for {
 		n, _, err := unix.Recvfrom(c.fd, buffer, unix.MSG_DONTWAIT)
@@ -88,14 +88,14 @@ func (c *conn) transact(messages []sent, check bool) (at int, err error) {
 	}
 }
 
-// reply is a message of the kernel.
+// reply is a message from the kernel.
 type reply struct {
 	kind, flags uint16
 	sequence    uint32
 	body        []byte
 }
 
-// failure is the error that the reply is about, nil if it is none. A list ends with such a reply, as an answer does.
+// failure returns the error in the reply, or nil. Such a reply also ends a list and an answer.
 func (r reply) failure() error {
 	if r.kind != unix.NLMSG_ERROR && r.kind != unix.NLMSG_DONE || len(r.body) < 4 {
 		return nil
@@ -106,7 +106,7 @@ func (r reply) failure() error {
 	return nil
 }
 
-// attributes are those of a message about packet rules.
+// attributes returns those of a message about packet rules.
 func (r reply) attributes() []byte { return r.body[min(4, len(r.body)):] }
 
 func replies(data []byte) (all []reply) {
@@ -147,7 +147,7 @@ func (c *conn) list(kind uint16, family byte, what attributes) ([][]byte, error)
 	return nil, errors.New("the packet rules change all the time: they could not be listed")
 }
 
-// read asks once. changed says that a list is of no use.
+// read asks once. changed reports that a list changed meanwhile, so the result is useless.
 func (c *conn) read(kind, flags uint16, family byte, what attributes) (all [][]byte, changed bool, err error) {
 	c.sequence++
 	question := frame(nil, subsystem(kind), flags|unix.NLM_F_ACK, c.sequence, family, 0, what)
@@ -177,7 +177,7 @@ func (c *conn) read(kind, flags uint16, family byte, what attributes) (all [][]b
 	}
 }
 
-// setType asks what a set is.
+// setType asks the kernel for the type of a set.
 func (c *conn) setType(name setName) (setType, error) {
 	var what attributes
 	what.text(unix.NFTA_SET_TABLE, name.table)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// list writes a table, or the elements of a set or map, as JSON.
+// list writes the content of a table, or the elements of a set or map, as JSON.
 func list(out io.Writer, what []string) error {
 	family, ok := families[what[1]]
 	if !ok {
@@ -37,7 +37,7 @@ func list(out io.Writer, what []string) error {
 	return json.NewEncoder(out).Encode(map[string]any{"nftables": append([]map[string]any{about}, all...)})
 }
 
-// table lists the names of what is in a table.
+// table returns the names of the objects in a table.
 func (c *conn) table(family byte, familyName, table string) ([]map[string]any, error) {
 	var what attributes
 	what.text(unix.NFTA_TABLE_NAME, table)
@@ -72,7 +72,7 @@ func (c *conn) table(family byte, familyName, table string) ([]map[string]any, e
 	return all, nil
 }
 
-// elements lists a set or map.
+// elements returns the elements of a set or map.
 func (c *conn) elements(object, familyName string, name setName) ([]map[string]any, error) {
 	t, err := c.setType(name)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *conn) elements(object, familyName string, name setName) ([]map[string]a
 	return []map[string]any{{object: set}}, err
 }
 
-// element is an element as lists in JSON have it.
+// element returns an element in the form of nft's JSON lists.
 func (t setType) element(data []byte) (any, error) {
 	key, err := t.key.decode(value(value(data, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE))
 	if err != nil {

@@ -1,9 +1,10 @@
-// Package nft does what kube-proxy asks of the nft command, so that hosts without that program have Services.
+// Package nft implements the parts of the nft command that kube-proxy uses, so that hosts without that program have
+// Services.
 //
-// kube-proxy's nftables mode runs nft for each change: it writes a transaction to standard input, and reads lists as
-// JSON. This package understands that text, and only that: the tables, chains, sets, maps, elements and rules that
-// kube-proxy of the supported Kubernetes minors writes. It refuses everything else and changes nothing then, because a
-// rule that it half understands would be worse than none.
+// kube-proxy's nftables mode runs nft for each change: it writes a transaction to standard input and reads lists as
+// JSON. This package understands only the text that kube-proxy of the supported Kubernetes minors writes: its tables,
+// chains, sets, maps, elements and rules. It refuses everything else without changing anything, because a
+// half-understood rule would be worse than none.
 package nft
 
 import (
@@ -17,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is what kube-proxy compares with the oldest nft that it takes, 1.0.1.
+// version must not be older than 1.0.1, the oldest nft that kube-proxy accepts.
 const version = "nftables v1.0.9 (capstan-nft)"
 
-// maxInput bounds a transaction. One of 10,000 Services has 8 MiB.
+// maxInput bounds a transaction. 10,000 Services need 8 MiB.
 const maxInput = 64 << 20
 
 // Main runs the command with these arguments and returns its exit code.
@@ -53,7 +54,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		"--json [--terse] list table|set|map; it was called with %q", args)
 }
 
-// transact does what is written at in, at once or not at all. A check only finds out whether it could be done.
+// transact executes the commands in in atomically. A check only finds out whether that would succeed.
 func transact(in io.Reader, check bool) error {
 	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err != nil {
@@ -82,7 +83,7 @@ func transact(in io.Reader, check bool) error {
 	return err
 }
 
-// message is the text of an error. kube-proxy knows by the words of nft what is missing and what is there already.
+// message returns the text of an error. kube-proxy recognizes from nft's words what is missing or exists already.
 func message(err error) string {
 	var code unix.Errno
 	text := err.Error()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// field is what a rule reads of a packet.
+// field is a value that a rule reads from a packet.
 type field int
 
 const (
@@ -21,7 +21,7 @@ const (
 	fieldPort
 )
 
-// fieldKind is the type of what is read.
+// fieldKind returns the type of a field.
 func (r *rule) fieldKind(f field) kind {
 	switch f {
 	case fieldProtocol:
@@ -47,7 +47,7 @@ func (r *rule) load(f field, register uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offsets[f], Len: size}
 }
 
-// field goes past what to read of a packet.
+// field parses the name of a field.
 func (r *rule) field() (field, error) {
 	switch {
 	case r.takes(r.ip(), "saddr"):
@@ -62,7 +62,7 @@ func (r *rule) field() (field, error) {
 	return 0, r.unexpected(r.ip() + " saddr, " + r.ip() + " daddr, meta l4proto or th dport")
 }
 
-// match reads a condition about fields: one or several in a set, or a map to a verdict, or one compared with a value.
+// match parses a condition on fields: one or several in a set, a map to a verdict, or one compared with a value.
 func (r *rule) match() error {
 	var fields []field
 	for {
@@ -105,7 +105,7 @@ func (r *rule) match() error {
 	return err
 }
 
-// lookup looks in a set, or does what a map says.
+// lookup adds a lookup in a set, or in a map that yields a verdict.
 func (r *rule) lookup(want setType) error {
 	name, err := r.set()
 	if err != nil {
@@ -122,9 +122,9 @@ func (r *rule) lookup(want setType) error {
 	return nil
 }
 
-// port holds for packets of a protocol to a port.
+// port parses a condition on a protocol's port.
 func (r *rule) port() error {
-	protocol, _ := inetProto.encode(r.next()) // the caller has seen it
+	protocol, _ := inetProto.encode(r.next()) // the caller has checked it
 	if err := r.must("dport"); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (r *rule) port() error {
 	return err
 }
 
-// compareAddress compares the loaded address with one, a range, or a list in braces.
+// compareAddress compares the loaded address with an address, a range, or a list in braces.
 func (r *rule) compareAddress(op expr.CmpOp) error {
 	if r.takes("{") {
 		return r.addressList(op)
@@ -159,7 +159,7 @@ func (r *rule) compare(op expr.CmpOp, p netip.Prefix) {
 	r.add(&expr.Cmp{Op: op, Register: first, Data: p.Addr().AsSlice()})
 }
 
-// prefix goes past an address or a range.
+// prefix parses an address or a range.
 func (r *rule) prefix() (netip.Prefix, error) {
 	text := r.next()
 	p, err := netip.ParsePrefix(text)
@@ -182,7 +182,7 @@ func mask(p netip.Prefix) []byte {
 	return m
 }
 
-// addressList compares the loaded address with a list of ranges, up to the brace that ends it.
+// addressList compares the loaded address with a list of ranges, up to the closing brace.
 func (r *rule) addressList(op expr.CmpOp) error {
 	var ranges []netip.Prefix
 	for {
@@ -207,17 +207,17 @@ func (r *rule) addressList(op expr.CmpOp) error {
 	return err
 }
 
-// spans are the beginnings and ends of ranges, in order and without overlaps, as sets of intervals have them.
+// spans returns the starts and ends of ranges, sorted and without overlaps, as interval sets need them.
 func spans(ranges []netip.Prefix) []element {
 	slices.SortFunc(ranges, netip.Prefix.Compare)
 	var all []element
-	var end netip.Addr // the first address after the last range; invalid where there is none
+	var end netip.Addr // the first address after the last range; invalid if there is none
 	for i, p := range ranges {
 		if i > 0 && (!end.IsValid() || p.Addr().Less(end)) {
-			continue // within the one before: ranges of this kind do not overlap in part
+			continue // inside the previous range: CIDR ranges never overlap in part
 		}
 		if i > 0 && p.Addr() == end {
-			all = all[:len(all)-1] // it goes on
+			all = all[:len(all)-1] // continues the previous range
 		} else {
 			all = append(all, element{key: p.Addr().AsSlice()})
 		}
@@ -228,7 +228,7 @@ func spans(ranges []netip.Prefix) []element {
 	return all
 }
 
-// last is the last address of a range.
+// last returns the last address of a range.
 func last(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i, m := range mask(p) {
@@ -238,10 +238,10 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// maxChoices bounds a list of backends. The Endpoints of a Service are fewer.
+// maxChoices bounds a list of backends. A Service has fewer endpoints.
 const maxChoices = 1 << 20
 
-// random chooses by chance: "2 vmap { 0 : goto A , 1 : goto B }", or among addresses with ports.
+// random parses a random choice: "2 vmap { 0 : goto A , 1 : goto B }", or one among addresses with ports.
 func (r *rule) random(word string) error {
 	choices, err := r.number(32)
 	if err != nil {
@@ -287,7 +287,7 @@ func (r *rule) random(word string) error {
 	return err
 }
 
-// choice reads one element of a choice.
+// choice parses one element of a choice.
 func (r *rule) choice(data keyType) (element, error) {
 	number, err := r.number(32)
 	if err != nil {
@@ -311,8 +311,8 @@ func (r *rule) choice(data keyType) (element, error) {
 	return e, err
 }
 
-// unnamedSet makes a set that only this rule has, and returns its number. data is the type of a map's values; verdicts
-// when it is nil.
+// unnamedSet creates a set that only this rule uses, and returns its number. data is the type of a map's values; nil
+// means verdicts.
 func (r *rule) unnamedSet(name string, key keyType, flags uint32, data keyType, all []element) (uint32, error) {
 	r.unnamed++
 	var set, desc, notes attributes

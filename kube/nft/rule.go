@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule is a rule that is being read.
+// rule is a rule while it is being parsed.
 type rule struct {
 	command
 	exprs []expr.Any
 }
 
-// The register that all begins at.
+// The register at which everything starts.
 const first = unix.NFT_REG_1
 
-// register is the one that begins so many words of 4 bytes after the first.
+// register returns the register that starts this many 4-byte words after the first.
 func register(words int) uint32 {
 	if words%4 == 0 {
 		return uint32(first + words/4)
@@ -70,7 +70,7 @@ func (c command) doRule() error {
 	return nil
 }
 
-// statement reads one condition, or what is done.
+// statement parses one condition or action.
 func (r *rule) statement() error {
 	switch {
 	case r.sees("ip"), r.sees("ip6"), r.sees("meta"), r.sees("th"):
@@ -112,7 +112,7 @@ func (r *rule) statement() error {
 	return nil
 }
 
-// ip is how rules of the family call it.
+// ip returns the name of the family in rules.
 func (r *rule) ip() string {
 	if r.family == unix.NFPROTO_IPV6 {
 		return "ip6"
@@ -120,7 +120,7 @@ func (r *rule) ip() string {
 	return "ip"
 }
 
-// address is the kind of the family's addresses.
+// address returns the kind of the family's addresses.
 func (r *rule) address() kind {
 	if r.family == unix.NFPROTO_IPV6 {
 		return ipv6Addr
@@ -128,7 +128,7 @@ func (r *rule) address() kind {
 	return ipv4Addr
 }
 
-// unreachable is the family's code for a port where nobody listens.
+// unreachable returns the family's code for a port where nobody listens.
 func (r *rule) unreachable() uint8 {
 	const port4, port6 = 3, 4
 	if r.family == unix.NFPROTO_IPV6 {
@@ -145,25 +145,25 @@ const (
 
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// tracked holds where the connection has a bit.
+// tracked adds the condition that the connection has a bit.
 func (r *rule) tracked(key expr.CtKey, bit uint32) error {
 	r.add(&expr.Ct{Register: first, Key: key}, and(bit), &expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: native(0)})
 	return nil
 }
 
-// and leaves only these bits of the register.
+// and keeps only these bits of the register.
 func and(bits uint32) expr.Any {
 	return &expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: native(bits), Xor: native(0)}
 }
 
-// local holds where an address is one of this host.
+// local adds the condition that an address belongs to this host.
 func (r *rule) local(f expr.Fib) error {
 	f.Register, f.ResultADDRTYPE = first, true
 	r.add(&f, &expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: native(unix.RTN_LOCAL)})
 	return nil
 }
 
-// mark compares or sets bits of the packet's mark.
+// mark parses a comparison with, or a change of, bits of the packet's mark.
 func (r *rule) mark() error {
 	load := &expr.Meta{Key: expr.MetaKeyMARK, Register: first}
 	if r.takes("and") {
@@ -201,7 +201,7 @@ func (r *rule) mark() error {
 	return nil
 }
 
-// incoming compares the link that the packet came in at. A name that ends in * means all that begin so.
+// incoming parses a condition on the incoming link. A name that ends in * matches all names with that prefix.
 func (r *rule) incoming() error {
 	r.next()
 	op := expr.CmpOpEq
@@ -221,7 +221,7 @@ func (r *rule) incoming() error {
 	return nil
 }
 
-// translate sends the packet to "10.0.0.1:80".
+// translate parses the new destination of the packet, such as "10.0.0.1:80".
 func (r *rule) translate() error {
 	text := r.next()
 	to, err := netip.ParseAddrPort(text)
@@ -237,7 +237,7 @@ func (r *rule) translate() error {
 	return nil
 }
 
-// update puts the sender into a set, or begins its time there anew: "@set { ip saddr }".
+// update parses "@set { ip saddr }", which adds the sender to a set or restarts its timeout.
 func (r *rule) update() error {
 	name, err := r.set()
 	if err != nil {
@@ -258,7 +258,7 @@ func (r *rule) update() error {
 	return nil
 }
 
-// set goes past the name of a set, "@name".
+// set parses the name of a set, "@name".
 func (r *rule) set() (string, error) {
 	text, ok := strings.CutPrefix(r.next(), "@")
 	if !ok || !identifier.MatchString(text) || len(text) > maxName {

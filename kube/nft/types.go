@@ -14,7 +14,7 @@ import (
 // kind is the type of one part of a key.
 type kind struct {
 	name   string
-	number uint32 // by which nft knows it, so that its lists show what is meant
+	number uint32 // nft's number for the kind, so that its lists show the right type
 	size   int
 }
 
@@ -28,10 +28,10 @@ var (
 	kinds = []kind{ipv4Addr, ipv6Addr, inetProto, inetService}
 )
 
-// protocols are those that Services have.
+// protocols are the protocols of Services.
 var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
 
-// encode returns a value of this kind, in the order of bytes that packets have.
+// encode returns a value of this kind in network byte order.
 func (k kind) encode(text string) ([]byte, error) {
 	switch k {
 	case ipv4Addr, ipv6Addr:
@@ -50,7 +50,7 @@ func (k kind) encode(text string) ([]byte, error) {
 	return nil, fmt.Errorf("%q is not of type %s", text, k.name)
 }
 
-// decode returns a value as lists in JSON have it.
+// decode returns a value in the form of nft's JSON lists.
 func (k kind) decode(data []byte) any {
 	switch k {
 	case ipv4Addr, ipv6Addr:
@@ -83,7 +83,7 @@ func parseKeyType(names []string) (keyType, error) {
 	return t, nil
 }
 
-// kindBits is how many bits of a type's number one part has.
+// kindBits is the number of bits of a type's number that each part takes.
 const kindBits = 6
 
 func (t keyType) number() (n uint32) {
@@ -93,7 +93,7 @@ func (t keyType) number() (n uint32) {
 	return n
 }
 
-// keyTypeOf is the type with a number.
+// keyTypeOf returns the type with a number.
 func keyTypeOf(n uint32) (keyType, error) {
 	var t keyType
 	for rest := n; rest != 0; rest >>= kindBits {
@@ -107,7 +107,7 @@ func keyTypeOf(n uint32) (keyType, error) {
 	return t, nil
 }
 
-// size is that of a key. Parts are padded where there are several.
+// size returns the size of a key. If it has several parts, each is padded.
 func (t keyType) size() (n int) {
 	if len(t) == 1 {
 		return t[0].size
@@ -137,7 +137,7 @@ func (t keyType) encode(parts []string) ([]byte, error) {
 	return key, nil
 }
 
-// decode returns a key as lists in JSON have it.
+// decode returns a key in the form of nft's JSON lists.
 func (t keyType) decode(key []byte) (any, error) {
 	if len(key) < t.size() {
 		return nil, fmt.Errorf("a key of type %s has %d bytes", t, len(key))
@@ -161,13 +161,13 @@ func (t keyType) String() string {
 	return strings.Join(names, " . ")
 }
 
-// setName is where a set or map is; both have names of one space.
+// setName identifies a set or map; both share one namespace.
 type setName struct {
 	family      byte
 	table, name string
 }
 
-// setType is what a set's keys are, and whether it is a map. Values of kube-proxy's maps are verdicts.
+// setType is the type of a set's keys, and whether it is a map. The values of kube-proxy's maps are verdicts.
 type setType struct {
 	key   keyType
 	isMap bool
@@ -180,18 +180,18 @@ func (t setType) word() string {
 	return "set"
 }
 
-// verdicts by name. Jump and goto have a chain.
+// verdicts by name. Jump and goto name a chain.
 var verdicts = map[string]int32{
 	"accept": 1, "drop": 0, "return": unix.NFT_RETURN, "jump": unix.NFT_JUMP, "goto": unix.NFT_GOTO,
 }
 
-// verdict is what happens with a packet.
+// verdict decides what happens to a packet.
 type verdict struct {
 	code  int32
 	chain string
 }
 
-// attributes are the verdict as an element's data, or a rule's.
+// attributes returns the verdict as the data of an element or a rule.
 func (v verdict) attributes() attributes {
 	var inner, outer attributes
 	inner.number(unix.NFTA_VERDICT_CODE, uint32(v.code))

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// token is a word, a sign, or a text in quotes.
+// token is a word, a sign, or quoted text.
 type token struct {
 	text   string
 	quoted bool
 }
 
-// words is a line that is being read.
+// words is the rest of a line that is being parsed.
 type words struct{ rest []token }
 
-// split splits a line into words. knftables writes all signs apart from words, but for commas.
+// split splits a line into tokens. knftables separates all signs except commas from words by spaces.
 func split(line string) (*words, error) {
 	w := &words{}
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
@@ -57,7 +57,7 @@ func (w *words) sees(want ...string) bool {
 	})
 }
 
-// takes reports whether these words come next, and goes past them.
+// takes consumes these words if they come next, and reports whether they did.
 func (w *words) takes(want ...string) bool {
 	if !w.sees(want...) {
 		return false
@@ -66,7 +66,7 @@ func (w *words) takes(want ...string) bool {
 	return true
 }
 
-// next goes past a word and returns it; empty at the end of the line, and where a text in quotes is.
+// next consumes and returns a word. It returns "" at the end of the line or before quoted text.
 func (w *words) next() string {
 	if w.done() || w.rest[0].quoted {
 		return ""
@@ -76,7 +76,7 @@ func (w *words) next() string {
 	return text
 }
 
-// must goes past these words.
+// must consumes these words, or returns an error.
 func (w *words) must(want ...string) error {
 	if !w.takes(want...) {
 		return w.unexpected(strings.Join(want, " "))
@@ -84,7 +84,7 @@ func (w *words) must(want ...string) error {
 	return nil
 }
 
-// unexpected says that something else than wanted comes next.
+// unexpected returns the error that something other than wanted comes next.
 func (w *words) unexpected(wanted string) error {
 	if w.done() {
 		return fmt.Errorf("want %s, the line has ended", wanted)
@@ -92,7 +92,7 @@ func (w *words) unexpected(wanted string) error {
 	return fmt.Errorf("want %s, not %q", wanted, w.rest[0].text)
 }
 
-// quoted goes past a text in quotes.
+// quoted consumes quoted text.
 func (w *words) quoted() (string, error) {
 	if w.done() || !w.rest[0].quoted {
 		return "", w.unexpected("a text in quotes")
@@ -102,7 +102,7 @@ func (w *words) quoted() (string, error) {
 	return text, nil
 }
 
-// number goes past a number.
+// number consumes a number.
 func (w *words) number(bits int) (uint64, error) {
 	text := w.next()
 	n, err := strconv.ParseUint(text, 0, bits)
@@ -112,13 +112,13 @@ func (w *words) number(bits int) (uint64, error) {
 	return n, nil
 }
 
-// identifier is a name of a table, chain, set or map.
+// identifier matches the name of a table, chain, set or map.
 var identifier = regexp.MustCompile(`^[A-Za-z_.][A-Za-z0-9_./-]*$`)
 
-// maxName is how long a name may be.
+// maxName is the maximum length of a name.
 const maxName = 255
 
-// name goes past a name.
+// name consumes a name.
 func (w *words) name() (string, error) {
 	text := w.next()
 	if len(text) > maxName || !identifier.MatchString(text) {
@@ -127,7 +127,7 @@ func (w *words) name() (string, error) {
 	return text, nil
 }
 
-// parts goes past what is joined by dots, such as "10.0.0.1 . tcp . 80".
+// parts consumes values joined by dots, such as "10.0.0.1 . tcp . 80".
 func (w *words) parts() ([]string, error) {
 	var parts []string
 	for {
@@ -142,7 +142,7 @@ func (w *words) parts() ([]string, error) {
 	}
 }
 
-// verdict goes past a verdict.
+// verdict consumes a verdict.
 func (w *words) verdict() (verdict, error) {
 	text := w.next()
 	code, ok := verdicts[text]

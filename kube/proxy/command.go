@@ -1,5 +1,5 @@
-// Package proxy is kube-proxy on local hosts: the unmodified one, with settings that its host needs, capstan-nft as its
-// nft command, and the routes to other Nodes' pods beside it (package network/routes).
+// Package proxy is kube-proxy on local hosts: upstream's own, with settings for its host, capstan-nft as its nft
+// command, and the routes to other Nodes' pods (package network/routes).
 package proxy
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/routes"
 )
 
-// runDir is where the configuration is that kube-proxy reads.
+// runDir is the directory of the configuration that kube-proxy reads.
 const runDir = "/run/kube-proxy"
 
-// NewCommand returns kube-proxy. Without --config it is as upstream's.
+// NewCommand returns kube-proxy. Without --config it behaves exactly as upstream's.
 func NewCommand() *cobra.Command {
 	cmd := app.NewProxyCommand()
 	upstream := cmd.RunE
@@ -56,7 +56,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// findNft lets kube-proxy find nft beside this program before any other.
+// findNft puts the nft beside this program first on kube-proxy's PATH.
 func findNft() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,7 +65,7 @@ func findNft() error {
 	return os.Setenv("PATH", filepath.Dir(self)+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// nodeName is what kube-proxy takes for its Node's name.
+// nodeName returns the name that kube-proxy uses for its Node.
 func nodeName(cmd *cobra.Command) (string, error) {
 	name, err := cmd.Flags().GetString("hostname-override")
 	if err != nil || name == "" {
@@ -74,7 +74,7 @@ func nodeName(cmd *cobra.Command) (string, error) {
 	return strings.ToLower(strings.TrimSpace(name)), err
 }
 
-// keepRoutes keeps the routes to pods of other Nodes. It returns only if it can't begin.
+// keepRoutes maintains the routes to pods of other Nodes. It returns only if it can't begin.
 func keepRoutes(ctx context.Context, s settings, node string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
@@ -88,10 +88,11 @@ func keepRoutes(ctx context.Context, s settings, node string) error {
 	return routes.Run(ctx, client, node, routes.Options{Pods: s.pods, Log: slog.New(logHandler())})
 }
 
-// followEvery is how soon a change of the configuration is seen.
+// followEvery is the interval of checks for a changed configuration.
 const followEvery = 10 * time.Second
 
-// follow copies the configuration again when it changes. kube-proxy sees that and ends, and the kubelet starts it anew.
+// follow copies the configuration again when it changes. kube-proxy notices that and exits, and the kubelet restarts
+// it.
 func (c *config) follow(every time.Duration) {
 	for range time.Tick(every) {
 		if err := c.again(); err != nil {

@@ -10,19 +10,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// settings are what a configuration says about routes.
+// settings are the parts of a configuration that concern routes.
 type settings struct {
 	kubeconfig string
 	pods       []netip.Prefix
 }
 
-// config is kube-proxy's configuration, of which it reads a copy.
+// config is kube-proxy's configuration, of which kube-proxy reads a copy.
 type config struct {
 	from, to string
 	settings settings
 }
 
-// copyConfig copies a configuration into a directory, with what a local host needs.
+// copyConfig copies a configuration into a directory and adds what a local host needs.
 func copyConfig(file, dir string) (*config, error) {
 	c := &config{from: file, to: filepath.Join(dir, filepath.Base(file))}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -31,7 +31,7 @@ func copyConfig(file, dir string) (*config, error) {
 	return c, c.again()
 }
 
-// again copies the configuration if it is not what it was.
+// again copies the configuration again if it has changed.
 func (c *config) again() error {
 	text, err := os.ReadFile(c.from)
 	if err != nil {
@@ -51,17 +51,18 @@ func (c *config) again() error {
 	return nil
 }
 
-// complete sets what kubeadm leaves open and a local host needs otherwise than by default. What is set stays.
+// complete adds the settings that kubeadm leaves unset and whose defaults don't work on a local host. It keeps settings
+// that are present.
 func complete(text []byte) ([]byte, settings, error) {
 	all := map[string]any{}
 	if err := yaml.Unmarshal(text, &all); err != nil {
 		return nil, settings{}, err
 	}
-	// The default is iptables, whose program no host has.
+	// The default is iptables, a program that no host has.
 	if mode, _ := all["mode"].(string); mode == "" {
 		all["mode"] = "nftables"
 	}
-	// One table of connections serves the whole machine. Its size can't be set from within a host.
+	// The whole machine shares one connection tracking table. A host can't set its size.
 	conntrack, _ := all["conntrack"].(map[string]any)
 	if conntrack == nil {
 		conntrack = map[string]any{}

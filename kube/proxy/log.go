@@ -7,5 +7,5 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logHandler writes what routes say where kube-proxy writes.
+// logHandler writes the messages about routes to kube-proxy's log.
 func logHandler() slog.Handler { return logr.ToSlogHandler(klog.Background().WithName("routes")) }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capabilityNames are the capabilities by number.
+// capabilityNames lists the capabilities by number.
 var capabilityNames = []string{
 	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID",
 	"CAP_SETUID",
@@ -24,7 +24,7 @@ var capabilityNames = []string{
 // AllCapabilities returns the names of all capabilities.
 func AllCapabilities() []string { return slices.Clone(capabilityNames) }
 
-// allCapabilities returns the numbers of those that this process has.
+// allCapabilities returns the numbers of the capabilities that this process has.
 func allCapabilities() []uintptr {
 	have, err := permitted()
 	if err != nil {
@@ -39,10 +39,10 @@ func allCapabilities() []uintptr {
 	return all
 }
 
-// capabilitySets are what a process keeps, as bits.
+// capabilitySets are the capabilities that a process keeps, as bit masks.
 type capabilitySets struct{ have, bounding, ambient uint64 }
 
-// planCapabilities translates names. What this process itself does not have can't be kept.
+// planCapabilities translates names. A process can't keep a capability that it does not have.
 func planCapabilities(c Capabilities) (sets capabilitySets, err error) {
 	if sets.have, err = permitted(); err != nil {
 		return sets, err
@@ -70,14 +70,14 @@ func capabilityBits(names []string) (uint64, error) {
 	return bits, nil
 }
 
-// dropBounding takes capabilities that are not kept from all that this process will ever execute.
+// dropBounding removes capabilities that are not kept from the bounding set, for good.
 func (s capabilitySets) dropBounding() error {
 	for n := range capabilityNames {
 		if s.bounding&(1<<n) != 0 {
 			continue
 		}
 		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(n), 0, 0, 0); err != nil || has == 0 {
-			continue // an older kernel does not know it
+			continue // an older kernel lacks it
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(n), 0, 0, 0); err != nil {
 			return fmt.Errorf("dropping capability %s: %w", capabilityNames[n], err)
@@ -86,10 +86,10 @@ func (s capabilitySets) dropBounding() error {
 	return nil
 }
 
-// raiseAll makes all permitted capabilities effective, which a change of user ends.
+// raiseAll makes all permitted capabilities effective again, after a change of user cleared them.
 func (s capabilitySets) raiseAll() error { return setCapabilities(s.have, s.have, 0) }
 
-// apply keeps what is to be kept.
+// apply reduces the capabilities to those to keep.
 func (s capabilitySets) apply() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clearing ambient capabilities: %w", err)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervise runs the container of a directory until it has ended, and returns its exit code. Standard output and
-// error are the container's.
+// supervise runs the container of a directory until it has ended, and returns its exit code. Standard output and error
+// are the container's.
 func supervise(dir string, report *os.File) (int, error) {
 	spec, ok, err := readJSON[Spec](filepath.Join(dir, SpecFile))
 	if err != nil || !ok {
@@ -39,7 +39,7 @@ func supervise(dir string, report *os.File) (int, error) {
 		child.Store(int64(started.PID))
 		taken := terminalTaken(started.Terminal, func() {})
 		ask := make(chan error, 1)
-		go func() { ask <- announce(dir, &started, report) }() // this thread sees the host no more
+		go func() { ask <- announce(dir, &started, report) }() // in another thread: this one no longer sees the host
 		if err := <-ask; err != nil {
 			kill(started.PID)
 			return 0, err
@@ -51,7 +51,7 @@ func supervise(dir string, report *os.File) (int, error) {
 		taken()
 		done := make(chan error, 1)
 		go func() { done <- conclude(dir, code, mounts) }()
-		// Nobody is left to tell that the exit can't be written. The exit code of this process has it too.
+		// Nobody is left to hear that the exit can't be written. This process's exit code carries it too.
 		<-done
 		return code, nil
 	})
@@ -64,16 +64,16 @@ func orMissing(err error) error {
 	return err
 }
 
-// openInput opens the container's standard input. The keeper holds its other end, so that a caller that is killed
-// does not end it; nil when there is no input.
+// openInput opens the container's standard input. keeper holds the pipe's other end open, so that the death of a caller
+// does not end the input. Without input both are nil.
 func openInput(dir string, spec *Spec) (in, keeper *os.File, err error) {
 	if !spec.Process.Stdin || spec.Process.Terminal {
 		in, err = nullInput()
 		return in, nil, err
 	}
 	path := filepath.Join(dir, StdinFile)
-	// For reading and writing, or it would wait for a writer; what the program gets is opened anew, or it would never
-	// see the end.
+	// Open it for reading and writing, or the open would wait for a writer. The program's end is opened separately, or it
+	// would never see the end of the input.
 	if keeper, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return nil, nil, fmt.Errorf("opening standard input: %w", err)
 	}
@@ -104,8 +104,8 @@ func forward(child *atomic.Int64, keeper *os.File) {
 	}()
 }
 
-// startContainer makes the namespaces and the root, and starts the program. mounts names the container's mount
-// namespace where that has to be known to find what it leaves behind.
+// startContainer creates the namespaces and the root, and starts the program. mounts identifies the container's mount
+// namespace if that is needed to find what it leaves behind.
 func startContainer(s *starter, dir string, spec *Spec, in *os.File) (report Report, mounts string, err error) {
 	for _, ns := range []struct {
 		path string
@@ -163,7 +163,7 @@ func startContainer(s *starter, dir string, spec *Spec, in *os.File) (report Rep
 	return report, mounts, nil
 }
 
-// spawnIn looks up the user in a container's root, makes the terminal, and starts the process that becomes the program.
+// spawnIn looks up the user in a container's root, opens the terminal, and starts the process that becomes the program.
 func (s *starter) spawnIn(t tree, process *Process, stdio [3]*os.File) (p *spawned, terminal int, err error) {
 	id, err := t.lookUp(process.User)
 	if err != nil {
@@ -185,10 +185,10 @@ func (s *starter) spawnIn(t tree, process *Process, stdio [3]*os.File) (p *spawn
 	return p, terminal, err
 }
 
-// announce writes and sends the report of a container that runs.
+// announce writes and sends the report of a running container.
 func announce(dir string, started *Report, report *os.File) error {
 	var err error
-	// One that has ended already still has its entry: it was not waited for.
+	// Even a program that has already ended still has its entry, because nobody has waited for it.
 	if started.Started, err = startTime(started.PID); err != nil {
 		return fmt.Errorf("looking at the container's process (is /proc that of this host?): %w", err)
 	}
@@ -199,7 +199,7 @@ func announce(dir string, started *Report, report *os.File) error {
 	return nil
 }
 
-// conclude ends what the program left in PID namespaces of others, and writes how it ended.
+// conclude kills what the program left in shared PID namespaces, and writes how it ended.
 func conclude(dir string, code int, mounts string) error {
 	if mounts != "" {
 		killIn(mounts)
@@ -207,10 +207,10 @@ func conclude(dir string, code int, mounts string) error {
 	return writeJSON(filepath.Join(dir, ExitFile), Exit{Code: int32(code), At: time.Now().UnixNano()})
 }
 
-// killRounds bounds how often processes are looked for that others start meanwhile.
+// killRounds bounds how often to look for processes that others start meanwhile.
 const killRounds = 100
 
-// killIn kills all processes in a mount namespace, which is one container's: its supervisor apart.
+// killIn kills all processes in a container's mount namespace except this one, its supervisor.
 func killIn(mounts string) {
 	self := os.Getpid()
 	for range killRounds {

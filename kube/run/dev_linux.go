@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nodes are the devices that every container has.
+// nodes are the devices of every container.
 var nodes = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// devLinks are the links that every container has in /dev.
+// devLinks are the links in every container's /dev.
 var devLinks = map[string]string{
 	"/dev/ptmx": "pts/ptmx", "/dev/fd": "/proc/self/fd",
 	"/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
 }
 
-// mountDev makes /dev: a tmpfs with devices of the host, as device files can't be made without all ids of the machine.
+// mountDev mounts a tmpfs with devices of the host on /dev: creating device files would require all ids of the machine.
 func (t tree) mountDev(spec *Spec) error {
 	if err := t.mount("tmpfs", "/dev", unix.MS_NOSUID|unix.MS_STRICTATIME, "mode=755,size=65536k"); err != nil {
 		return err
 	}
-	// Group 5 is tty everywhere; with one id it does not exist.
+	// Group 5 is tty everywhere. A host with one id lacks it.
 	const options = "newinstance,ptmxmode=0666,mode=0620"
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NOEXEC)
 	if err := t.mount("devpts", "/dev/pts", flags, options+",gid=5"); err != nil {
@@ -63,7 +63,7 @@ func (t tree) mountDev(spec *Spec) error {
 	return nil
 }
 
-// shared mounts what all containers of a pod share, or a file system of this container's own.
+// shared mounts what all containers of a pod share, or else a new file system for this container.
 func (t tree) shared(source, target, kind string, flags uintptr, data string) error {
 	if source != "" {
 		return t.bind(source, target)
@@ -71,7 +71,7 @@ func (t tree) shared(source, target, kind string, flags uintptr, data string) er
 	return t.mount(kind, target, flags, data)
 }
 
-// hostDevices lists the device files of the host, without terminals and what else has directories of its own.
+// hostDevices lists the device files of the host, except terminals and what has directories of its own.
 func hostDevices() ([]Device, error) {
 	entries, err := os.ReadDir("/dev")
 	if err != nil {
@@ -79,7 +79,7 @@ func hostDevices() ([]Device, error) {
 	}
 	var devices []Device
 	for _, entry := range entries {
-		// Not entry.Type: a local host has devices mounted on files, and that is what the file is.
+		// Not entry.Type: a local host's devices are mounted on files, and Type would report the file.
 		info, err := entry.Info()
 		if err == nil && info.Mode()&os.ModeDevice != 0 && entry.Name() != "ptmx" && entry.Name() != "console" {
 			path := filepath.Join("/dev", entry.Name())
@@ -89,10 +89,10 @@ func hostDevices() ([]Device, error) {
 	return devices, nil
 }
 
-// terminalFD is the descriptor of a terminal's other end, in the process that Report comes from.
+// terminalFD is the descriptor of the terminal's other end, in the process that sends the Report.
 const terminalFD = 100
 
-// openTerminal makes a terminal of the container. Its other end is terminalFD from then on.
+// openTerminal opens a terminal of the container. From then on, its other end is terminalFD.
 func (t tree) openTerminal(p *Process) (slave *os.File, err error) {
 	master, err := t.open("/dev/pts/ptmx", unix.O_RDWR|unix.O_NOCTTY)
 	if err != nil {

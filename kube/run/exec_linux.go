@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// execute runs one more program in a container, with the standard streams of this process, and returns its exit code.
+// execute runs another program in a container, with the standard streams of this process, and returns its exit code.
 func execute(report *os.File) (int, error) {
 	var e Exec
 	spec := os.NewFile(SpecFD, "spec")
@@ -51,12 +51,12 @@ func execute(report *os.File) (int, error) {
 	})
 }
 
-// takenLimit is how long a terminal waits to be taken when its program has ended: what it wrote is read by whoever
-// takes it only.
+// takenLimit is how long a terminal of an ended program waits to be taken over: only the process that takes it over
+// reads the remaining output.
 const takenLimit = 10 * time.Second
 
-// terminalTaken expects SIGUSR2, by which whoever takes a terminal says so, and calls f then. It returns what waits for
-// that. Without a terminal there is nothing to wait for.
+// terminalTaken waits for SIGUSR2, which confirms that the terminal was taken over, and then calls f. It returns a
+// function that waits for that. Without a terminal there is nothing to wait for.
 func terminalTaken(terminal int, f func()) (wait func()) {
 	if terminal == 0 {
 		return func() {}
@@ -76,7 +76,7 @@ func terminalTaken(terminal int, f func()) (wait func()) {
 	}
 }
 
-// enter makes the namespaces of a container's process this thread's.
+// enter moves this thread into the namespaces of a container's process.
 func enter(pid int) error {
 	dir := "/proc/" + strconv.Itoa(pid) + "/ns/"
 	type namespace struct {
@@ -88,7 +88,7 @@ func enter(pid int) error {
 			unix.Close(ns.fd)
 		}
 	}()
-	// All are opened before the mount namespace, after which /proc is the container's.
+	// Open all of them before entering the mount namespace, after which /proc is the container's.
 	for _, ns := range []struct {
 		name string
 		kind int

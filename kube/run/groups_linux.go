@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// openGroups opens the files by which processes join control groups.
+// openGroups opens the files through which processes join control groups.
 func openGroups(dirs []string) ([]*os.File, error) {
 	var files []*os.File
 	for _, dir := range dirs {
@@ -21,8 +21,8 @@ func openGroups(dirs []string) ([]*os.File, error) {
 	return files, nil
 }
 
-// join puts a process into the control groups. Only the program is limited: its supervisor must live to tell how it
-// ended.
+// join puts a process into the control groups. Only the program is limited: its supervisor must survive to report how
+// it ended.
 func (s *starter) join(pid int) error {
 	for _, f := range s.groups {
 		if _, err := f.WriteString(strconv.Itoa(pid)); err != nil {

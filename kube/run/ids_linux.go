@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// mapping is a list of ids that exist in a user namespace, as /proc/PID/uid_map has it.
+// mapping is a list of ids that exist in a user namespace, as in /proc/PID/uid_map.
 type mapping [][2]int64 // first and number
 
-// ids are those of this process's user namespace.
+// ids are the ids of this process's user namespace.
 type ids struct {
 	users, groups mapping
-	setGroups     bool // groups beside the first may be had
+	setGroups     bool // setting further groups is allowed
 }
 
-// ownIDs reads which ids there are.
+// ownIDs reads the ids of this process's user namespace.
 func ownIDs() (ids, error) {
 	var all ids
 	for path, m := range map[string]*mapping{"/proc/self/uid_map": &all.users, "/proc/self/gid_map": &all.groups} {
@@ -56,8 +56,8 @@ func (m mapping) has(id int64) bool {
 	return false
 }
 
-// place decides how a process becomes who it shall be. Nested means by a user namespace of its own, in which the one
-// id that there is has the wanted number. Groups that can't be had are left out, with a note.
+// place decides how a process assumes an identity. nested means a user namespace of its own, in which the only
+// available id gets the requested number. Unavailable groups are omitted, with a note.
 func (i ids) place(id Identity) (placed Identity, nested bool, notes []string) {
 	nested = !i.users.has(id.UID) || !i.groups.has(id.GID)
 	placed = id
@@ -66,7 +66,7 @@ func (i ids) place(id Identity) (placed Identity, nested bool, notes []string) {
 	for _, gid := range id.Groups {
 		switch {
 		case gid == id.GID && (nested || !i.setGroups):
-			// It has that one anyway.
+			// The process has this one anyway.
 		case nested || !i.setGroups || !i.groups.has(gid):
 			without = append(without, strconv.FormatInt(gid, 10))
 		default:

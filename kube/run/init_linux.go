@@ -16,16 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeProgram is the second part: it runs as the container's process already, and becomes the program that was
-// ordered. It returns only when that fails. This thread is the process's first, and what it becomes: the others end
-// when the program is executed.
+// becomeProgram is the second part: it already runs as the container's process and becomes the ordered program. It
+// returns only on failure. This thread is the process's main thread and becomes the program; exec ends the others.
 func becomeProgram() int {
 	for _, fd := range []int{orderFD, resultFD, beginFD} {
 		unix.CloseOnExec(fd)
 	}
 	results := json.NewEncoder(os.NewFile(resultFD, "result"))
 	if err := followOrder(results); err != nil {
-		results.Encode(result{Error: err.Error()}) // who can't be told has ended
+		results.Encode(result{Error: err.Error()}) // it can fail only if the reader has ended
 	}
 	return 1
 }
@@ -43,7 +42,7 @@ func followOrder(results *json.Encoder) error {
 		return fmt.Errorf("reading what to run: %w", err)
 	}
 	if o.Pause {
-		unix.Close(resultFD) // means that it runs
+		unix.Close(resultFD) // tells the supervisor that it runs
 		reap()
 	}
 	notes, err := becomeUser(&o)
@@ -63,12 +62,12 @@ func followOrder(results *json.Encoder) error {
 	return fmt.Errorf("executing %s: %w", path, err)
 }
 
-// dieWithSupervisor makes the kernel kill this process when its supervisor ends. A change of user forgets it.
+// dieWithSupervisor makes the kernel kill this process when its supervisor ends. A change of user clears this setting.
 func dieWithSupervisor() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("binding the process to its supervisor: %w", err)
 	}
-	// It may have ended before: then nobody reads any more.
+	// The supervisor may have ended before: then nobody reads any more.
 	fds := []unix.PollFd{{Fd: resultFD}}
 	if _, err := unix.Poll(fds, 0); err == nil && fds[0].Revents&unix.POLLERR != 0 {
 		return errors.New("the supervisor has ended")
@@ -76,7 +75,7 @@ func dieWithSupervisor() error {
 	return nil
 }
 
-// reap waits for what others leave behind, for good.
+// reap waits for orphaned processes, forever.
 func reap() {
 	for {
 		if _, err := unix.Wait4(-1, nil, 0, nil); errors.Is(err, unix.ECHILD) {
@@ -85,21 +84,21 @@ func reap() {
 	}
 }
 
-// waitForChild returns when this process, the first of its PID namespace, has got a child.
+// waitForChild returns when this process, the first of its PID namespace, has a child to wait for.
 func waitForChild() {
 	var set unix.Sigset_t
 	set.Val[0] = 1 << (unix.SIGCHLD - 1)
 	info := make([]byte, 128) // siginfo_t
-	// The runtime handles SIGCHLD in another thread or not at all, so look now and then.
+	// The runtime may handle SIGCHLD in another thread or not at all, so check periodically.
 	limit := unix.Timespec{Sec: reapInterval}
 	unix.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), uintptr(unsafe.Pointer(&info[0])),
 		uintptr(unsafe.Pointer(&limit)), 8, 0, 0)
 }
 
-// reapInterval is how long, in seconds, an orphan that has ended may stay.
+// reapInterval is how long, in seconds, a dead orphan may remain.
 const reapInterval = 5
 
-// becomeUser gives up all rights that the program is not to have, and returns what could not be done.
+// becomeUser gives up all rights that the program must not have. notes says what it could not do.
 func becomeUser(o *order) (notes []string, err error) {
 	p, id := &o.Process, o.Identity
 	if p.OOMScoreAdj != nil {
@@ -150,12 +149,12 @@ func becomeUser(o *order) (notes []string, err error) {
 	return notes, sets.apply()
 }
 
-// own makes the user the owner of the standard streams, or a program could not open /dev/stdout. Streams of another
-// owner, such as those of who executes a command, may refuse it.
+// own makes the user the owner of the standard streams; otherwise a program could not open /dev/stdout. Streams of
+// another owner, such as those of the caller of exec, may refuse this.
 func own(id Identity) {
 	for fd := range 3 {
 		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil || st.Rdev == unix.Mkdev(1, 3) { // not /dev/null
+		if err := unix.Fstat(fd, &st); err != nil || st.Rdev == unix.Mkdev(1, 3) { // except /dev/null
 			continue
 		}
 		unix.Fchown(fd, int(id.UID), -1)
@@ -182,7 +181,7 @@ func setRlimit(l Rlimit) error {
 	return nil
 }
 
-// setIDs changes user and groups of this thread; capabilities that it may have stay.
+// setIDs changes user and groups of this thread and keeps its permitted capabilities.
 func setIDs(id Identity) error {
 	if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("keeping capabilities: %w", err)
@@ -226,7 +225,7 @@ func filterCalls(filter []byte) error {
 	return nil
 }
 
-// findProgram finds the program by the container's own PATH.
+// findProgram looks the program up in the container's own PATH.
 func findProgram(p *Process) (string, error) {
 	if len(p.Args) == 0 || p.Args[0] == "" {
 		return "", errors.New("there is no command: neither the image nor the container names one")
@@ -253,7 +252,7 @@ func findProgram(p *Process) (string, error) {
 	return "", fmt.Errorf("exec: %q: executable file not found in $PATH", name)
 }
 
-// variable returns the value of a variable in an environment.
+// variable returns the value of an environment variable.
 func variable(env []string, name string) (string, bool) {
 	for _, entry := range env {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {

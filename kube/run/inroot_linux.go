@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a directory that becomes a container's root. Paths in it are the image's: links never lead out.
+// tree is a directory that becomes a container's root. Paths in it are the image's; links never lead out.
 type tree struct{ fd int }
 
-// fdPath is a path to what a descriptor is open for.
+// fdPath returns a path to an open descriptor's file.
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // open opens a path in the tree.
@@ -31,7 +31,7 @@ func (t tree) open(name string, flags int) (int, error) {
 	}
 }
 
-// ensure opens a directory or file to mount on, and makes it with all that leads there when it is missing.
+// ensure opens a directory or file to mount on. If it is missing, ensure creates it and all directories on the way.
 func (t tree) ensure(name string, dir bool) (int, error) {
 	name = path.Clean("/" + name)
 	fd, err := t.open(name, unix.O_PATH)
@@ -62,7 +62,7 @@ func (t tree) ensure(name string, dir bool) (int, error) {
 	return fd, err
 }
 
-// link makes a symbolic link, in the place of nothing else.
+// link creates a symbolic link unless something is already there.
 func (t tree) link(to, name string) error {
 	parent, err := t.ensure(path.Dir(name), true)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is capstan-run: args are its command line, the name it is called by included. It returns the exit code. The
-// caller has locked the main goroutine to the first thread.
+// Main is capstan-run: args is its command line, including its name. It returns the exit code. The caller has locked
+// the main goroutine to the main thread.
 func Main(args []string) int {
 	if len(args) > 0 && filepath.Base(args[0]) == pauseName {
 		return pauseProgram()
@@ -32,13 +32,13 @@ func Main(args []string) int {
 	case args[1] == "exec" && len(args) == 2:
 		return reported(execute)
 	case args[1] == "check" && len(args) == 2:
-		return 0 // that it could be started as somebody was the question
+		return 0 // it only checks whether a program can start with these ids
 	}
 	fmt.Fprintf(os.Stderr, "capstan-run: unknown arguments %q\n", args[1:])
 	return 2
 }
 
-// reported reports an error of f, and returns its exit code.
+// reported calls f, reports its error, and returns its exit code.
 func reported(f func(report *os.File) (int, error)) int {
 	unix.CloseOnExec(ReportFD)
 	report := os.NewFile(ReportFD, "report")
@@ -50,7 +50,7 @@ func reported(f func(report *os.File) (int, error)) int {
 	return code
 }
 
-// sendReport reports, once. A caller that was killed gets none.
+// sendReport sends the report. If the caller was killed, nobody receives it.
 func sendReport(report *os.File, r Report) {
 	if data, err := json.Marshal(r); err == nil {
 		report.Write(data)
@@ -58,8 +58,8 @@ func sendReport(report *os.File, r Report) {
 	report.Close()
 }
 
-// inThread runs f in a goroutine that keeps its thread, whose namespaces and root f may change: the thread ends with
-// it. A program that f starts is killed by the kernel when the thread ends, so f waits for it.
+// inThread runs f in a goroutine locked to its thread, whose namespaces and root f may change: the thread exits with
+// the goroutine. The kernel kills a program that f starts when the thread exits, so f must wait for the program.
 func inThread(f func() (int, error)) (int, error) {
 	type outcome struct {
 		code int
@@ -70,13 +70,13 @@ func inThread(f func() (int, error)) (int, error) {
 		runtime.LockOSThread()
 		code, err := f()
 		ended <- outcome{code, err}
-		select {} // the process ends now
+		select {} // the process exits now
 	}()
 	o := <-ended
 	return o.code, o.err
 }
 
-// shrink gives back the memory that starting took.
+// shrink releases the memory used for starting.
 func shrink() { debug.FreeOSMemory() }
 
 // nullInput opens /dev/null for reading.
@@ -88,7 +88,7 @@ func nullInput() (*os.File, error) {
 	return null, nil
 }
 
-// join makes a namespace this thread's own, or one that a path names.
+// join moves this thread into a new namespace, or into the one at a path.
 func join(path string, kind int) error {
 	var err error
 	switch path {
@@ -115,5 +115,5 @@ var kinds = map[int]string{
 	unix.CLONE_NEWNS: "mount",
 }
 
-// errGone is returned when what a program is to be executed in has ended.
+// errGone is returned when the container in which to execute a program has ended.
 var errGone = errors.New("the container has ended")

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clone makes a copy of the mount at source, with all below it, that is mounted nowhere yet.
+// clone copies the mount at source with everything below it. The copy is not mounted anywhere yet.
 func clone(source string) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
@@ -65,7 +65,7 @@ func (t tree) mount(kind, target string, flags uintptr, data string) error {
 	return nil
 }
 
-// readOnly makes a mount read-only, with those below it if recursive.
+// readOnly makes a mount read-only; if recursive is true, also those below it.
 func readOnly(mount int, recursive bool) error {
 	flags := uint(unix.AT_EMPTY_PATH)
 	if recursive {
@@ -74,14 +74,14 @@ func readOnly(mount int, recursive bool) error {
 	return unix.MountSetattr(mount, "", flags, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 }
 
-// volume is a mount that was asked for, cloned while it still had its host's propagation.
+// volume is a requested mount, cloned while it still had the host's propagation.
 type volume struct {
 	Mount
 	fd int
 }
 
-// cloneVolumes clones what is to be mounted. The caller has a copy of the host's mounts that is not cut off from it
-// yet.
+// cloneVolumes clones the requested mounts. The caller has a copy of the host's mounts that still receives changes from
+// the host.
 func cloneVolumes(mounts []Mount) ([]volume, error) {
 	var volumes []volume
 	for _, m := range mounts {
@@ -127,7 +127,7 @@ func isShared(source string) (bool, error) {
 	return false, nil
 }
 
-// mountVolume mounts a volume, with the propagation it was asked for.
+// mountVolume mounts a volume with the requested propagation.
 func (t tree) mountVolume(v volume) error {
 	attr := unix.MountAttr{}
 	switch v.Propagation {
@@ -135,7 +135,7 @@ func (t tree) mountVolume(v volume) error {
 		attr.Propagation = unix.MS_PRIVATE
 	case HostToContainer:
 		attr.Propagation = unix.MS_SLAVE
-	case Bidirectional: // as it is
+	case Bidirectional: // keeps its propagation
 	}
 	if attr.Propagation != 0 {
 		if err := unix.MountSetattr(v.fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {

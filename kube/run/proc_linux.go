@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procFD is the directory to mount /proc on, for "capstan-run proc".
+// procFD is the directory on which "capstan-run proc" mounts /proc.
 const procFD = 3
 
-// mountProc mounts /proc in the tree. It shows the PID namespace of who mounts it, so a short-lived process does that
-// in the container's, where the program's waits already: the first process of a namespace must not be the one that
-// ends. It returns what was left out.
+// mountProc mounts /proc in the tree. /proc shows the PID namespace of the process that mounts it. So a short-lived
+// process does that in the container's namespace, where the program's process already waits: the namespace's first
+// process must not be the one that exits. notes says what was left out.
 func (s *starter) mountProc(t tree, namespace string) (notes []string, err error) {
 	if namespace == Host {
 		err = t.mount("proc", "/proc", kernelFlags, "")
@@ -56,7 +56,7 @@ func (s *starter) mountProcInside(t tree) error {
 		return fmt.Errorf("starting a process to mount /proc: %w", err)
 	}
 	var text [200]byte
-	n, _ := r.Read(text[:]) // nothing is to be said when it works
+	n, _ := r.Read(text[:]) // empty on success
 	if code := wait(pid); code != 0 {
 		return fmt.Errorf("mounting /proc: %s", text[:max(n, 0)])
 	}

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLayers is what the options of one mount have room for.
+// maxLayers is the number of layers for which one mount's options have room.
 const maxLayers = 128
 
-// beginRoot mounts the container's root in a new mount namespace of this thread, all but /proc. dir is the
-// container's directory. The network namespace of the container is this thread's already. finishRoot does the rest;
-// the caller closes the tree.
+// beginRoot mounts the container's root, except /proc, in a new mount namespace of this thread. dir is the container's
+// directory. The thread must already be in the container's network namespace. finishRoot does the rest; the caller
+// closes the tree.
 func beginRoot(dir string, spec *Spec) (t tree, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return t, fmt.Errorf("making a mount namespace: %w", err)
 	}
 	volumes, err := cloneVolumes(spec.Mounts)
 	if err != nil {
-		return t, err // what was cloned ends with the process
+		return t, err // the clones go with the process
 	}
-	// From here on nothing that is mounted reaches the host.
+	// From here on, no mount reaches the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return t, fmt.Errorf("cutting mounts off from the host: %w", err)
 	}
@@ -58,8 +58,8 @@ func openTree(root string) (tree, error) {
 	return tree{fd}, nil
 }
 
-// mountOverlay mounts the image's layers below a directory for changes. Paths are descriptors: short, and free of
-// characters that separate options.
+// mountOverlay mounts the image's layers below a directory for changes. It passes paths as descriptors, which are short
+// and free of characters that separate options.
 func mountOverlay(dir, root string, layers []string) error {
 	if len(layers) > maxLayers {
 		return fmt.Errorf("the image has %d layers: at most %d can be mounted", len(layers), maxLayers)
@@ -143,10 +143,10 @@ func (t tree) finishRoot(spec *Spec) error {
 	return pivot(t.fd)
 }
 
-// kernelFlags are those of file systems that show the kernel.
+// kernelFlags are the mount flags of file systems that expose the kernel.
 const kernelFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// mountSys mounts /sys, which shows this thread's network.
+// mountSys mounts /sys for this thread's network namespace.
 func (t tree) mountSys(spec *Spec) error {
 	flags := uintptr(kernelFlags | unix.MS_RDONLY)
 	if spec.WritableSys {
@@ -162,7 +162,7 @@ func (t tree) mountSys(spec *Spec) error {
 	return nil
 }
 
-// bindSys shows the host's /sys.
+// bindSys bind-mounts the host's /sys.
 func (t tree) bindSys(spec *Spec) error {
 	mount, err := clone("/sys")
 	if err != nil {
@@ -177,7 +177,7 @@ func (t tree) bindSys(spec *Spec) error {
 	return t.attach(mount, "/sys")
 }
 
-// setSysctls writes settings of the container's namespaces.
+// setSysctls sets sysctls of the container's namespaces.
 func (t tree) setSysctls(settings map[string]string) error {
 	for name, value := range settings {
 		path := "/proc/sys/" + strings.ReplaceAll(name, ".", "/")
@@ -194,7 +194,7 @@ func (t tree) setSysctls(settings map[string]string) error {
 	return nil
 }
 
-// protect makes a path read-only, if it is there.
+// protect makes a path read-only if it exists.
 func (t tree) protect(path string) error {
 	at, err := t.open(path, unix.O_PATH)
 	if errors.Is(err, unix.ENOENT) {
@@ -215,7 +215,7 @@ func (t tree) protect(path string) error {
 	return attachAt(mount, at, path)
 }
 
-// mask hides a path, if it is there: an empty directory or file takes its place.
+// mask hides a path if it exists, behind an empty directory or file.
 func (t tree) mask(path string) error {
 	at, err := t.open(path, unix.O_PATH)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
@@ -244,7 +244,7 @@ func (t tree) mask(path string) error {
 	return attachAt(mount, at, path)
 }
 
-// pivot makes the tree the root of this mount namespace, and lets go of the host's.
+// pivot makes the tree the root of this mount namespace and detaches the host's.
 func pivot(root int) error {
 	if err := unix.Fchdir(root); err != nil {
 		return fmt.Errorf("entering the container's root: %w", err)

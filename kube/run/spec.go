@@ -1,14 +1,14 @@
-// Package run runs one container: it is all that the small program capstan-run does, and what its callers need to ask
-// for it.
+// Package run runs one container. It implements the small program capstan-run, and defines the files and messages that
+// callers exchange with it.
 //
 // A caller writes a Spec into the container's directory and starts "capstan-run container DIRECTORY". That supervisor
-// makes the namespaces and the root, starts the program in them, reports by a Report, and waits. When the program has
-// ended it writes an Exit into the directory and ends with the same exit code. It needs no caller meanwhile: one that
-// was killed finds what runs by the file of the report, and what has ended by the file of the exit. When the
-// supervisor itself is killed the kernel kills the program.
+// creates the namespaces and the root, starts the program in them, sends a Report, and waits. When the program has
+// ended, the supervisor writes an Exit into the directory and exits with the same exit code. It does not need its
+// caller: after a crash, a new caller finds running containers by the file of the report, and ended ones by the file of
+// the exit. If the supervisor itself is killed, the kernel kills the program.
 //
-// "capstan-run exec" runs one more program in a container, "capstan-run check" reports whether the ids that it is
-// asked for exist. The package imports little on purpose: each container pays for the memory of its supervisor.
+// "capstan-run exec" runs another program in a container. "capstan-run check" reports whether the requested ids exist.
+// The package imports little on purpose: each container pays for the memory of its supervisor.
 package run
 
 import (
@@ -25,90 +25,90 @@ const (
 	SpecFile    = "spec.json"
 	RunningFile = "running.json"
 	ExitFile    = "exit.json"
-	StdinFile   = "stdin" // a named pipe, where Process.Stdin is set
+	StdinFile   = "stdin" // a named pipe, if Process.Stdin is set
 	rootDir     = "root"
 	upperDir    = "upper"
 	workDir     = "work"
 )
 
-// File descriptors of capstan-run beside the standard ones.
+// File descriptors of capstan-run besides the standard ones.
 const (
-	ReportFD = 3 // it writes a Report there, and closes it
-	SpecFD   = 4 // "exec" reads an Exec there
+	ReportFD = 3 // it writes a Report to it and closes it
+	SpecFD   = 4 // "exec" reads an Exec from it
 )
 
-// Namespaces that are neither a path to join.
+// Values of namespaces other than a path to join.
 const (
-	New  = ""     // the container has its own
-	Host = "host" // the container has its supervisor's
+	New  = ""     // a new one for the container
+	Host = "host" // the supervisor's
 )
 
-// Namespaces says for each kind of namespace where the container gets it from: New, Host, or the path of one to join.
+// Namespaces selects the container's namespace of each kind: New, Host, or the path of one to join.
 type Namespaces struct{ PID, Net, IPC, UTS string }
 
 // Spec describes a container.
 type Spec struct {
-	// Layers are the image's directories, the lowest first. They are only read. Deletions in them are as overlayfs
-	// wants them with its option userxattr: a character device 0/0 in the place of what is gone,
-	// user.overlay.opaque=y on a replaced directory.
+	// Layers are the image's directories, lowest first. They are only read. They mark deletions in the form that overlayfs
+	// needs with its option userxattr: a character device 0/0 in the place of a deleted file, user.overlay.opaque=y on a
+	// replaced directory.
 	Layers []string
-	// ReadOnlyRoot forbids to write in the root but for mounts.
+	// ReadOnlyRoot makes the root read-only, except for mounts.
 	ReadOnlyRoot bool
 	Namespaces   Namespaces
-	// Hostname is set in a new UTS namespace.
+	// Hostname is set if the UTS namespace is new.
 	Hostname string
-	// Mounts are made in this order, after the usual ones (/proc, /sys, /dev and what is in it).
+	// Mounts are mounted in this order, after the standard ones (/proc, /sys, and /dev with its content).
 	Mounts []Mount
-	// Devices are bound from the host; AllDevices binds all that the host has.
+	// Devices are bind-mounted from the host; AllDevices adds all of the host's.
 	Devices    []Device
 	AllDevices bool
-	// Shm and Mqueue are mounts of the pod, for /dev/shm and /dev/mqueue; new ones are made when empty.
+	// Shm and Mqueue are the pod's mounts for /dev/shm and /dev/mqueue. If empty, new ones are made.
 	Shm, Mqueue string
-	// Masked paths show nothing; ReadOnly paths can't be written.
+	// Masked paths appear empty; ReadOnly paths can't be written.
 	Masked, ReadOnly []string
-	// WritableSys leaves /sys writable, for privileged containers.
+	// WritableSys keeps /sys writable, for privileged containers.
 	WritableSys bool
-	// Sysctls are set in the container's namespaces: name (with dots) to value.
+	// Sysctls maps names (with dots) to values to be set in the container's namespaces.
 	Sysctls map[string]string
-	// Pause makes a process that does nothing but reap, as the first one of a PID namespace that containers share. Of
-	// the other fields only Namespaces counts.
+	// Pause runs a process that only reaps orphans, as the first one of a PID namespace that containers share. Of the
+	// other fields it uses only Namespaces.
 	Pause   bool
 	Process Process
-	// Groups are the directories of the control groups that the program starts in.
+	// Groups are the directories of the control groups in which the program starts.
 	Groups []string `json:",omitempty"`
 }
 
 // Process describes a program to run in a container.
 type Process struct {
-	// Args is the command line. A name without a slash is looked for in the PATH of Env.
+	// Args is the command line. A name without a slash is looked up in the PATH of Env.
 	Args []string
 	Env  []string
-	// Dir is the working directory, made when missing; "/" when empty.
+	// Dir is the working directory, created if missing; "" means "/".
 	Dir  string
 	User User
-	// Terminal gives the program a terminal, with this many rows and columns unless 0.
+	// Terminal gives the program a terminal with this many rows and columns; 0 leaves the size unset.
 	Terminal   bool
 	Rows, Cols uint16
-	// Stdin connects standard input: the pipe StdinFile for a container, standard input of capstan-run for Exec.
+	// Stdin connects standard input: to the pipe StdinFile for a container, to that of capstan-run for Exec.
 	Stdin bool
-	// Capabilities by name (CAP_CHOWN).
+	// Capabilities lists capabilities by name (CAP_CHOWN).
 	Capabilities Capabilities
-	// NoNewPrivileges forbids to gain any by executing.
+	// NoNewPrivileges keeps the program from gaining privileges through exec.
 	NoNewPrivileges bool
-	// Seccomp is a filter as package seccomp makes it, none when empty.
+	// Seccomp is a filter built by package seccomp, or empty for none.
 	Seccomp []byte
 	Rlimits []Rlimit
-	// OOMScoreAdj is tried; nil leaves it alone.
+	// OOMScoreAdj is applied if possible; nil leaves the score unchanged.
 	OOMScoreAdj *int
 }
 
 // User names the user of a process.
 type User struct {
-	// Name is a user, "user", "uid", "user:group" and so on, looked up in the image's own files. Empty is root.
+	// Name is "user", "uid", "user:group" and so on, looked up in the image's own files. Empty means root.
 	Name string
-	// UID and GID win over Name.
+	// UID and GID take precedence over Name.
 	UID, GID *int64
-	// Groups are further groups. Strict leaves out those that the image's /etc/group adds.
+	// Groups are further groups. Strict ignores those that the image's /etc/group adds.
 	Groups []int64
 	Strict bool
 }
@@ -117,15 +117,15 @@ type User struct {
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
-	// Recursive makes what is mounted below Source read-only too.
+	// Recursive also makes mounts below Source read-only.
 	Recursive   bool
 	Propagation Propagation
 }
 
-// Propagation says which later mounts pass between the host and the container.
+// Propagation selects which later mounts propagate between the host and the container.
 type Propagation string
 
-// The kinds of propagation.
+// The modes of propagation.
 const (
 	Private         Propagation = ""
 	HostToContainer Propagation = "host-to-container"
@@ -135,41 +135,41 @@ const (
 // Device is a device file of the host.
 type Device struct{ Source, Target string }
 
-// Capabilities are those of a process: a user other than root starts with the ambient ones only.
+// Capabilities are those of a process. A user other than root starts with only the ambient ones.
 type Capabilities struct{ Bounding, Ambient []string }
 
-// Rlimit is a limit of a process, by its name (RLIMIT_NOFILE).
+// Rlimit is a resource limit of a process, by name (RLIMIT_NOFILE).
 type Rlimit struct {
 	Name       string
 	Soft, Hard uint64
 }
 
-// Exec describes a program that is run in a container which runs.
+// Exec describes a program to run in a running container.
 type Exec struct {
-	// PID is a process in the container, as the caller counts.
+	// PID is a process in the container, in the caller's PID namespace.
 	PID     int
 	Process Process
 	// Groups are those of the container's Spec.
 	Groups []string `json:",omitempty"`
 }
 
-// Report says how a start went.
+// Report is the result of a start.
 type Report struct {
-	// Error says why nothing runs; all else is empty then.
+	// Error is the reason why nothing runs; all other fields are then empty.
 	Error string `json:",omitempty"`
-	// PID is the program's, as the supervisor counts, and Started its time in ticks since the machine's boot: both
-	// together name one process for good.
+	// PID is the program's process id in the supervisor's PID namespace. Started is its start time in ticks since the
+	// machine's boot. Together they identify the process for good.
 	PID     int
 	Started string
-	// Terminal is the supervisor's descriptor of the terminal's other end, 0 without one.
+	// Terminal is the supervisor's descriptor of the terminal's other end, or 0.
 	Terminal int `json:",omitempty"`
-	// User is who the program runs as.
+	// User is the identity of the running program.
 	User Identity
-	// Notes say what could not be done and was left out.
+	// Notes lists what was impossible and therefore left out.
 	Notes []string `json:",omitempty"`
 }
 
-// Identity is a looked up user.
+// Identity is the result of looking up a User.
 type Identity struct {
 	UID, GID int64
 	Groups   []int64 `json:",omitempty"`
@@ -178,21 +178,21 @@ type Identity struct {
 
 // Exit says how a container's program ended.
 type Exit struct {
-	// Code is the exit code, 128 + N when signal N ended it.
+	// Code is the exit code, or 128 + N if signal N killed the program.
 	Code int32
-	// At is when, in nanoseconds since 1970.
+	// At is the time in nanoseconds since 1970.
 	At int64
 }
 
 // WriteSpec writes the Spec of a container into its directory.
 func WriteSpec(dir string, spec *Spec) error { return writeJSON(filepath.Join(dir, SpecFile), spec) }
 
-// ReadRunning returns the report of a container that was started; false when there is none.
+// ReadRunning returns the report of a started container, or false if there is none.
 func ReadRunning(dir string) (Report, bool, error) {
 	return readJSON[Report](filepath.Join(dir, RunningFile))
 }
 
-// ReadExit returns how a container ended; false when that was not written.
+// ReadExit returns how a container ended, or false if that was not written.
 func ReadExit(dir string) (Exit, bool, error) { return readJSON[Exit](filepath.Join(dir, ExitFile)) }
 
 func readJSON[T any](path string) (value T, ok bool, err error) {

@@ -15,12 +15,12 @@ import (
 
 // File descriptors of the second part, which becomes the program.
 const (
-	orderFD  = 3 // it reads an order there
-	resultFD = 4 // it writes a result there; executing the program closes it
-	beginFD  = 5 // it waits there until the container is complete
+	orderFD  = 3 // it reads an order from it
+	resultFD = 4 // it writes a result to it; exec closes it
+	beginFD  = 5 // it waits on it until the container is complete
 )
 
-// order is what the second part is told.
+// order is sent to the second part.
 type order struct {
 	Process  Process
 	Identity Identity
@@ -28,30 +28,30 @@ type order struct {
 	Pause    bool
 }
 
-// result is what it answers when it fails, or when it could not do all.
+// result is its answer if it fails or had to leave something out.
 type result struct {
 	Error string   `json:",omitempty"`
 	Notes []string `json:",omitempty"`
 }
 
-// starter starts programs in the namespaces of a thread that may see nothing of the host any more.
+// starter starts programs in the namespaces of a thread that may no longer see the host.
 type starter struct {
 	self int // capstan-run itself, open
 	ids  ids
 	maps chan mapRequest // to the goroutine that still sees the host
-	// groups are open files of control groups: who is written there joins.
+	// groups are open files of control groups; a process joins when its id is written to them.
 	groups []*os.File
 }
 
-// mapRequest asks to map the ids of a process.
+// mapRequest is a request to map the ids of a process.
 type mapRequest struct {
 	pid      int
 	identity Identity
 	done     chan error
 }
 
-// newStarter prepares while this process still sees the host, for programs in these control groups. Its goroutine ends
-// with the process.
+// newStarter prepares, while this process still sees the host, for programs in these control groups. Its goroutine runs
+// until the process exits.
 func newStarter(groups []string) (*starter, error) {
 	s := &starter{maps: make(chan mapRequest)}
 	var err error
@@ -72,8 +72,8 @@ func newStarter(groups []string) (*starter, error) {
 	return s, nil
 }
 
-// openSelf opens this program on a read-only mount of its own: what runs in a container reaches it by /proc/PID/exe
-// for a moment, and must not be able to write to it.
+// openSelf opens this program on a private read-only mount. Programs in a container can reach it for a moment through
+// /proc/PID/exe, and must not be able to write to it.
 func openSelf() (int, error) {
 	mount, err := clone("/proc/self/exe")
 	if err != nil {
@@ -82,7 +82,7 @@ func openSelf() (int, error) {
 	if err := readOnly(mount, false); err != nil {
 		return -1, fmt.Errorf("protecting the supervisor's program: %w", err)
 	}
-	// A number that no file of the program has.
+	// Use a number that no file of the program has.
 	fd, err := unix.FcntlInt(uintptr(mount), unix.F_DUPFD_CLOEXEC, terminalFD+1)
 	if err != nil {
 		return -1, fmt.Errorf("opening the supervisor's program: %w", err)
@@ -90,7 +90,7 @@ func openSelf() (int, error) {
 	return fd, nil
 }
 
-// spawned is a process that waits to become a program.
+// spawned is a process waiting to become a program.
 type spawned struct {
 	pid     int
 	order   order
@@ -100,8 +100,8 @@ type spawned struct {
 	notes   []string
 }
 
-// spawn starts a process with these standard streams, in the calling thread's namespaces and root. It waits there
-// until release makes it a program, or kill ends it.
+// spawn starts a process with these standard streams in the calling thread's namespaces and root. The process waits
+// until release turns it into a program or kill kills it.
 func (s *starter) spawn(o order, stdio [3]*os.File) (p *spawned, err error) {
 	id, nested, notes := s.ids.place(o.Identity)
 	o.Identity, o.Nested = id, nested
@@ -128,7 +128,7 @@ func (s *starter) spawn(o order, stdio [3]*os.File) (p *spawned, err error) {
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: o.Process.Terminal},
 	}
 	if nested {
-		// Executing capstan-run takes the capabilities of who is not root there, but for ambient ones.
+		// If it is not root there, executing capstan-run drops all capabilities but ambient ones.
 		attr.Sys.Cloneflags = unix.CLONE_NEWUSER
 		attr.Sys.AmbientCaps = allCapabilities()
 	}
@@ -150,11 +150,11 @@ func (s *starter) spawn(o order, stdio [3]*os.File) (p *spawned, err error) {
 	return p, nil
 }
 
-// close lets go of a process.
+// close releases a process's files.
 func (p *spawned) close() { closeAll(p.orders, p.results, p.begin) }
 
-// release makes the process a program. It returns when the program is executed, or could not be; then the process has
-// ended.
+// release turns the process into a program. It returns once the program executes or has failed to; on failure the
+// process has ended.
 func (p *spawned) release() (report Report, err error) {
 	defer p.close()
 	defer func() {
@@ -173,7 +173,7 @@ func (p *spawned) release() (report Report, err error) {
 		return report, fmt.Errorf("telling the process in the container: %w", err)
 	}
 	report = Report{PID: p.pid, User: p.order.Identity, Notes: p.notes}
-	// The end of the results means that the program was executed: that closes their other end.
+	// Executing the program closes the other end of the results, so their end means success.
 	for answers := json.NewDecoder(p.results); ; {
 		var r result
 		if err := answers.Decode(&r); errors.Is(err, io.EOF) {
@@ -196,7 +196,7 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// kill ends a child that is not to go on.
+// kill kills a child.
 func kill(pid int) {
 	unix.Kill(pid, unix.SIGKILL)
 	wait(pid)
@@ -222,7 +222,7 @@ func wait(pid int) int {
 // unknownCode is the exit code of a process that can't be waited for.
 const unknownCode = 255
 
-// memory returns a file without a name.
+// memory returns an anonymous file.
 func memory() (*os.File, error) {
 	fd, err := unix.MemfdCreate("order", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -231,7 +231,7 @@ func memory() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "order"), nil
 }
 
-// writeMaps gives a process in a new user namespace its one id.
+// writeMaps maps the single id of a process in a new user namespace.
 func writeMaps(pid int, id Identity) error {
 	dir := "/proc/" + strconv.Itoa(pid)
 	for _, f := range [][2]string{
@@ -251,8 +251,8 @@ func writeMaps(pid int, id Identity) error {
 	return nil
 }
 
-// startTime returns when a process was started: field 22 of /proc/PID/stat, after a name in parentheses that may hold
-// anything.
+// startTime returns the start time of a process: field 22 of /proc/PID/stat. An earlier field, a name in parentheses,
+// may contain anything.
 func startTime(pid int) (string, error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

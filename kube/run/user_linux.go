@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The image's files of users and groups.
+// The image's user and group files.
 const (
 	passwdFile = "/etc/passwd"
 	groupFile  = "/etc/group"
@@ -20,7 +20,7 @@ const (
 // fileLimit bounds how many lines of such a file are read.
 const fileLimit = 1 << 16
 
-// lookUp finds out who a user is, by the files of the image.
+// lookUp resolves a user with the files of the image.
 func (t tree) lookUp(u User) (Identity, error) {
 	id := Identity{Home: "/"}
 	name, group, _ := strings.Cut(u.Name, ":")
@@ -66,7 +66,7 @@ func (t tree) lookUp(u User) (Identity, error) {
 	if u.GID != nil {
 		id.GID = *u.GID
 	}
-	id.Groups = append(slices.Clone(u.Groups), id.GID) // as other runtimes have it: a program may look for it there
+	id.Groups = append(slices.Clone(u.Groups), id.GID) // as in other runtimes: a program may look for it there
 	if !u.Strict && found {
 		if err := t.eachEntry(groupFile, 4, func(f []string) bool {
 			gid, err := strconv.ParseInt(f[2], 10, 64)
@@ -83,9 +83,9 @@ func (t tree) lookUp(u User) (Identity, error) {
 	return id, checkIDs(id)
 }
 
-// checkIDs refuses numbers that no process can have.
+// checkIDs rejects ids that no process can have.
 func checkIDs(id Identity) error {
-	const limit = 1<<32 - 1 // the last one means none
+	const limit = 1<<32 - 1 // the last value means "none"
 	for _, n := range append([]int64{id.UID, id.GID}, id.Groups...) {
 		if n < 0 || n >= limit {
 			return fmt.Errorf("%d is no user or group: it must be at least 0 and less than %d", n, int64(limit))
@@ -94,7 +94,7 @@ func checkIDs(id Identity) error {
 	return nil
 }
 
-// primaryGroup returns the group that a user was given with a name or number, or what the user has.
+// primaryGroup returns the group given with a user, as a name or number, or else the user's own.
 func (t tree) primaryGroup(group string, have int64) (int64, error) {
 	if group == "" {
 		return have, nil
@@ -117,8 +117,8 @@ func (t tree) primaryGroup(group string, have int64) (int64, error) {
 	return gid, err
 }
 
-// eachEntry calls f with the fields of each line that has enough of them, until it returns false. A missing file has
-// none.
+// eachEntry calls f with the fields of each line that has enough of them, until f returns false. A missing file counts
+// as empty.
 func (t tree) eachEntry(path string, fields int, f func([]string) bool) error {
 	fd, err := t.open(path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {

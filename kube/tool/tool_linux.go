@@ -1,5 +1,5 @@
-// Package tool has the few system tools that kubeadm insists on, for machines that lack them: as much of each as
-// kubeadm and the kubelet of a local host use, and an error that says so for everything else.
+// Package tool implements the few system tools that kubeadm requires, for machines that lack them. It supports only
+// what kubeadm and the kubelet of a local host use, and returns an error for everything else.
 package tool
 
 import (
@@ -30,14 +30,14 @@ func Run(name string, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// options returns a flag set that reports errors instead of printing them.
+// options returns a flag set that returns errors instead of printing them.
 func options() *flag.FlagSet {
 	set := flag.NewFlagSet("", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	return set
 }
 
-// mountFlags are the options that the kernel takes as flags.
+// mountFlags maps mount options to kernel flags.
 var mountFlags = map[string]uintptr{
 	"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC,
 	"remount": unix.MS_REMOUNT,
@@ -47,7 +47,7 @@ var mountFlags = map[string]uintptr{
 	"slave":   unix.MS_SLAVE, "rslave": unix.MS_SLAVE | unix.MS_REC, "rw": 0, "defaults": 0,
 }
 
-// mount does "mount", which lists mounts, and "mount [-t TYPE] [-o OPTIONS] [--bind] SOURCE TARGET".
+// mount implements "mount", which lists mounts, and "mount [-t TYPE] [-o OPTIONS] [--bind] SOURCE TARGET".
 func mount(args []string, stdout io.Writer) error {
 	set := options()
 	fstype := set.String("t", "", "")
@@ -78,7 +78,7 @@ func mount(args []string, stdout io.Writer) error {
 	return nil
 }
 
-// parseMountOptions splits options into those that are flags and those that the filesystem gets.
+// parseMountOptions separates options that are flags from those passed to the filesystem.
 func parseMountOptions(opts string) (flags uintptr, data string) {
 	var rest []string
 	for opt := range strings.SplitSeq(opts, ",") {
@@ -91,7 +91,7 @@ func parseMountOptions(opts string) (flags uintptr, data string) {
 	return flags, strings.Join(rest, ",")
 }
 
-// umount does "umount [-l] [-f] TARGET...".
+// umount implements "umount [-l] [-f] TARGET...".
 func umount(args []string, _ io.Writer) error {
 	set := options()
 	lazy := set.Bool("l", false, "")
@@ -118,7 +118,7 @@ func umount(args []string, _ io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// cp does "cp [-a | -r | -R] SOURCE TARGET". Owners, times and hard links are not kept.
+// cp implements "cp [-a | -r | -R] SOURCE TARGET". It does not keep owners, times and hard links.
 func cp(args []string, _ io.Writer) error {
 	set := options()
 	recursive := false
@@ -163,7 +163,7 @@ func cp(args []string, _ io.Writer) error {
 		case info.Mode().IsRegular():
 			return copyFile(path, to, info.Mode().Perm())
 		default:
-			return nil // sockets and pipes belong to those who made them
+			return nil // skip sockets and pipes: they belong to their creators
 		}
 	})
 }
@@ -182,7 +182,7 @@ func copyFile(from, to string, mode os.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// losetup lists no loop devices: a local host has none. kubeadm only wants it to be there.
+// losetup lists no loop devices, because a local host has none. kubeadm only requires the program to exist.
 func losetup(args []string, _ io.Writer) error {
 	if len(args) == 0 || args[0] == "-a" || args[0] == "-j" {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dump lists what the namespace has that tests make: links, addresses, routes, rules, permanent neighbors, tables of
-// packet rules. What the kernel makes by itself, in time of its own, is left out.
+// Dump lists what tests create in the namespace: links, addresses, routes, rules, permanent neighbors and tables of
+// packet rules. It omits what the kernel creates by itself, at its own time.
 func (s *Space) Dump() string {
 	s.t.Helper()
 	var lines []string
@@ -22,7 +22,7 @@ func (s *Space) Dump() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// Lines returns the sorted lines of Dump for the network namespace of the calling thread.
+// Lines returns the sorted lines of Dump for the calling thread's network namespace.
 func Lines() (lines []string, err error) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	list := func() error {

@@ -1,4 +1,4 @@
-// Package nettest makes network namespaces for tests: a dock that routes between hosts as package dock/network does,
+// Package nettest creates network namespaces for tests: a dock that routes between hosts as package dock/network does,
 // its hosts, and pods. Only tests import it.
 package nettest
 
@@ -18,13 +18,13 @@ import (
 	"github.com/capstan-dev/capstan/kube/network"
 )
 
-// Space is a network namespace that lasts until the test ends.
+// Space is a network namespace that exists until the test ends.
 type Space struct {
 	t    testing.TB
 	file *os.File
 }
 
-// New makes a network namespace with a loopback interface.
+// New creates a network namespace with a loopback interface.
 func New(t testing.TB) *Space {
 	t.Helper()
 	type made struct {
@@ -33,7 +33,7 @@ func New(t testing.TB) *Space {
 	}
 	done := make(chan made)
 	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlock: the thread exits with the goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			done <- made{nil, err}
 			return
@@ -57,7 +57,7 @@ func New(t testing.TB) *Space {
 	return s
 }
 
-// Here is the network namespace that the test is in.
+// Here returns the test's current network namespace.
 func Here(t testing.TB) *Space {
 	t.Helper()
 	file, err := os.Open("/proc/thread-self/ns/net")
@@ -68,7 +68,7 @@ func Here(t testing.TB) *Space {
 	return &Space{t, file}
 }
 
-// Path is where the namespace can be opened.
+// Path returns a path at which the namespace can be opened.
 func (s *Space) Path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
 
 // Do calls f in the namespace.
@@ -79,7 +79,7 @@ func (s *Space) Do(f func() error) {
 	}
 }
 
-// Dock is a namespace that routes between hosts. Each has a cable of its own, and sends from its own address only.
+// Dock is a namespace that routes between hosts. Each host has its own cable and can send only from its own address.
 type Dock struct {
 	*Space
 	t testing.TB
@@ -88,7 +88,7 @@ type Dock struct {
 // Gateway is the dock's own address.
 var Gateway = netip.MustParseAddr("10.231.0.1")
 
-// NewDock makes a dock.
+// NewDock creates a dock.
 func NewDock(t testing.TB) *Dock {
 	t.Helper()
 	d := &Dock{New(t), t}
@@ -107,7 +107,7 @@ func NewDock(t testing.TB) *Dock {
 	return d
 }
 
-// Host makes a host with this address and a cable to the dock, as PlanLink and PlanHost of dock/network do.
+// Host creates a host with this address and a cable to the dock, as PlanLink and PlanHost of dock/network do.
 func (d *Dock) Host(a netip.Addr) *Space {
 	d.t.Helper()
 	h := New(d.t)
@@ -131,7 +131,7 @@ func (d *Dock) Host(a netip.Addr) *Space {
 			LinkIndex: l.Attrs().Index, Dst: address(a).IPNet, Scope: netlink.SCOPE_LINK, Src: Gateway.AsSlice(),
 		})
 	})
-	defer func() { // both ends carry packets
+	defer func() { // wait until both ends carry packets
 		for _, end := range []struct {
 			space *Space
 			link  string
@@ -174,7 +174,7 @@ func address(a netip.Addr) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
 }
 
-// MTU returns that of a link.
+// MTU returns the MTU of a link.
 func (s *Space) MTU(link string) (mtu int) {
 	s.t.Helper()
 	s.Do(func() error {
@@ -187,13 +187,13 @@ func (s *Space) MTU(link string) (mtu int) {
 	return mtu
 }
 
-// Take gives the namespace an address, whoever else has it.
+// Take adds an address to a link, whoever else has the address.
 func (s *Space) Take(link string, a netip.Addr) {
 	s.t.Helper()
 	s.change(link, a, netlink.AddrReplace)
 }
 
-// Leave takes that address away.
+// Leave removes that address.
 func (s *Space) Leave(link string, a netip.Addr) {
 	s.t.Helper()
 	s.change(link, a, netlink.AddrDel)
@@ -214,7 +214,7 @@ func (s *Space) change(link string, a netip.Addr, change func(netlink.Link, *net
 	})
 }
 
-// RemoveLinks removes the links whose names begin so.
+// RemoveLinks removes the links whose names begin with prefix.
 func (s *Space) RemoveLinks(prefix string) {
 	s.t.Helper()
 	s.Do(func() error {

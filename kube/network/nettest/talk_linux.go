@@ -13,11 +13,11 @@ import (
 	"github.com/capstan-dev/capstan/kube/network"
 )
 
-// talkLimit bounds one question and its answer. What is not to arrive costs that much.
+// talkLimit bounds a question and its answer. A test that expects no answer takes that long.
 const talkLimit = 5 * time.Second
 
-// Serve answers at a port of all addresses of the namespace, by TCP and UDP, until the test ends: with name, and the
-// address that it sees the question come from.
+// Serve answers at a port of all addresses of the namespace, by TCP and UDP, until the test ends. The answer is name
+// and the source address of the question.
 func (s *Space) Serve(port int, name string) {
 	s.t.Helper()
 	s.Do(func() error {
@@ -62,8 +62,8 @@ func (s *Space) Serve(port int, name string) {
 	})
 }
 
-// Ask asks at a port, from the namespace, and returns the answer. protocol is "tcp" or "udp". from may be the zero
-// Addr.
+// Ask sends a question to a port from the namespace and returns the answer. protocol is "tcp" or "udp". from may be the
+// zero Addr.
 func (s *Space) Ask(protocol string, from netip.Addr, to netip.AddrPort, limit time.Duration) (string, error) {
 	answer := ""
 	err := network.Within(s.Path(), func() error {
@@ -93,13 +93,13 @@ func (s *Space) Ask(protocol string, from netip.Addr, to netip.AddrPort, limit t
 	return answer, err
 }
 
-// Ear hears what comes by UDP to a port of a namespace.
+// Ear records what arrives by UDP at a port of a namespace.
 type Ear struct {
 	mu    sync.Mutex
 	heard []string
 }
 
-// Listen hears what comes by UDP to a port, until the test ends.
+// Listen records what arrives by UDP at a port until the test ends.
 func (s *Space) Listen(port int) *Ear {
 	s.t.Helper()
 	e := &Ear{}
@@ -127,7 +127,7 @@ func (s *Space) Listen(port int) *Ear {
 	return e
 }
 
-// Heard reports whether a text was heard.
+// Heard reports whether a text arrived.
 func (e *Ear) Heard(text string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *Space) Say(from netip.Addr, to netip.AddrPort, text []byte) error {
 	})
 }
 
-// Hears asks by TCP and UDP and checks the answer.
+// Hears asks by TCP and UDP and checks the answers.
 func (s *Space) Hears(to netip.AddrPort, want string) {
 	s.t.Helper()
 	for _, protocol := range []string{"tcp", "udp"} {
@@ -183,7 +183,7 @@ func (s *Space) HearsFrom(from, to netip.AddrPort, want string) {
 	})
 }
 
-// Stream sends bytes by one TCP connection to an address of the namespace to, and returns how many arrived.
+// Stream sends bytes over one TCP connection to an address in the namespace to, and returns how many arrived.
 func Stream(from, to *Space, address netip.AddrPort, size int64) (int64, error) {
 	var listener net.Listener
 	to.Do(func() (err error) {
@@ -214,7 +214,7 @@ func Stream(from, to *Space, address netip.AddrPort, size int64) (int64, error) 
 	return got, errors.Join(err, <-sent)
 }
 
-// zeros is an endless file.
+// zeros is an endless stream of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

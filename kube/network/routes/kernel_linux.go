@@ -17,17 +17,17 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/table"
 )
 
-// vni is the number of the tunnel's network. Each host has one such network only.
+// vni is the id of the tunnel's VXLAN network. A host has only one.
 const vni = 1
 
-// forget is after how many seconds the kernel forgets MACs that it has seen. It need not know any: it looks at the MACs
-// of senders only so that nobody has one of a peer's.
+// forget is the time in seconds after which the kernel forgets MACs that it learned. It needs none of them: it learns
+// senders' MACs only so that nobody can use a peer's.
 const forget = 10
 
-// dumpTries bounds how often a list is read again that changed meanwhile.
+// dumpTries bounds how often a list that changed during reading is read again.
 const dumpTries = 5
 
-// kernel is the network namespace that this process is in.
+// kernel is this process's network namespace.
 type kernel struct{ handle *netlink.Handle }
 
 func openKernel() (*kernel, error) {
@@ -44,7 +44,7 @@ func openKernel() (*kernel, error) {
 
 func (k *kernel) close() { k.handle.Close() }
 
-// uplink returns the MTU of the link that has the Node's address.
+// uplink returns the MTU of the link with the Node's address.
 func (k *kernel) uplink(own netip.Addr) (int, error) {
 	addresses, err := list(func() ([]netlink.Addr, error) { return k.handle.AddrList(nil, unix.AF_INET) })
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *kernel) uplink(own netip.Addr) (int, error) {
 	return 0, fmt.Errorf("the Node's address %s is not of this host: its kubelet reports another one", own)
 }
 
-// state reads what is this package's.
+// state reads what belongs to this package.
 func (k *kernel) state() (State, error) {
 	s := State{Entries: map[Entry]bool{}}
 	link, err := k.handle.LinkByName(network.Tunnel)
@@ -101,7 +101,7 @@ func (k *kernel) state() (State, error) {
 	return s, nil
 }
 
-// wellMade reports whether the link is as add makes it; what changes from host to host aside.
+// wellMade reports whether the link is as add creates it, apart from what differs between hosts.
 func wellMade(l *netlink.Vxlan) bool {
 	own, ok := netip.AddrFromSlice(l.SrcAddr.To4())
 	return ok && l.VxlanId == vni && l.Port == network.TunnelPort && l.Learning && l.Attrs().Flags&net.FlagUp != 0 &&
@@ -128,7 +128,7 @@ func (k *kernel) neighbors(link int, into map[Entry]bool) error {
 	return nil
 }
 
-// list reads a list again if it changed while it was read.
+// list reads a list, and reads it again if it changed meanwhile.
 func list[T any](read func() ([]T, error)) ([]T, error) {
 	for range dumpTries {
 		all, err := read()
@@ -139,7 +139,7 @@ func list[T any](read func() ([]T, error)) ([]T, error) {
 	return nil, netlink.ErrDumpInterrupted
 }
 
-// change does one step. It may have been done before.
+// change executes one step, which may have been executed before.
 func (k *kernel) change(c Change) error {
 	var err error
 	switch {
@@ -195,15 +195,16 @@ func (k *kernel) addLink(l Link) error {
 			return err
 		}
 	}
-	// Answers of pods behind a port of their Node come by the tunnel to questions that did not. The kernel's check drops
-	// them, as the tunnel has no address; the rules check who sends. What is set for all links counts for each.
+	// Answers of pods behind a NodePort arrive through the tunnel although the questions did not. The kernel's reverse
+	// path check would drop them, because the tunnel has no address; the packet rules check senders instead. The setting
+	// for all links also applies to each link.
 	if err := os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("0"), 0); err != nil {
 		return fmt.Errorf("turning off rp_filter: %w", err)
 	}
 	return k.handle.LinkSetUp(link)
 }
 
-// sysctl sets a key of the tunnel's link. A kernel without IPv6 lacks some.
+// sysctl sets a key of the tunnel's link. A kernel without IPv6 lacks some keys.
 func sysctl(key, value string) error {
 	path, err := filepath.Glob(filepath.Join("/proc/sys/net", filepath.Dir(filepath.Dir(key)), network.Tunnel,
 		filepath.Base(key)))
@@ -216,7 +217,7 @@ func sysctl(key, value string) error {
 	return nil
 }
 
-// takesIPv6 reports whether IPv6 is on at the tunnel's link.
+// takesIPv6 reports whether IPv6 is enabled on the tunnel's link.
 func takesIPv6() bool {
 	data, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + network.Tunnel + "/disable_ipv6")
 	return err == nil && len(data) > 0 && data[0] == '0'
@@ -261,7 +262,7 @@ func (k *kernel) entry(e Entry, remove bool) error {
 	return ignore(remove, func() error { return k.handle.NeighSet(n) }, func() error { return k.handle.NeighDel(n) })
 }
 
-// ignore does one of both. What is there already is added, and what is gone is removed.
+// ignore calls add or del. It ignores errors that something already exists, or is already gone.
 func ignore(remove bool, add, del func() error) error {
 	if !remove {
 		if err := add(); !errors.Is(err, unix.EEXIST) {
@@ -308,7 +309,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// Apply makes this thread's network namespace what is wanted, once. It returns what it changed.
+// Apply brings this thread's network namespace into the wanted state, once. It returns what it changed.
 func Apply(want Wanted) ([]Change, error) {
 	k, err := openKernel()
 	if err != nil {
@@ -327,7 +328,7 @@ func (k *kernel) apply(want Wanted) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Rules first: there is no moment at which the tunnel takes what it should not.
+	// Rules first, so that the tunnel never accepts what it should not.
 	if err := table.Apply(want.rules()); err != nil {
 		return nil, err
 	}
@@ -340,7 +341,7 @@ func (k *kernel) apply(want Wanted) ([]Change, error) {
 	return changes, nil
 }
 
-// Remove removes all that Run has made in this network namespace. It may be called again.
+// Remove removes everything that Run created in this network namespace. It may be called again.
 func Remove() error {
 	k, err := openKernel()
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package routes keeps the way from one Node to the pods of the others, in the network namespace of each host.
+// Package routes maintains the routes from one Node to the pods of the others, in the network namespace of each host.
 //
-// Hosts of a dock see each other's addresses and nothing else: the dock routes no pod addresses, because the ranges of
-// different clusters may be the same. So packets between pods of two hosts travel inside of UDP (VXLAN), from Node
-// address to Node address. Who is a Node, and which range is whose, says the cluster's own API server. A host takes
-// such packets from Nodes of its own cluster only, and from each Node only with source addresses of its own.
+// The dock routes only hosts' addresses, not pods', because the pod ranges of different clusters may overlap. So
+// packets between pods of two hosts travel inside UDP (VXLAN) from Node address to Node address. The cluster's own API
+// server says which Nodes exist and which range each has. A host accepts such packets only from Nodes of its own
+// cluster, and from each Node only with source addresses of that Node's ranges.
 package routes
 
 import (
@@ -19,28 +19,28 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/table"
 )
 
-// Node is what a Node says about its network.
+// Node is what a Node reports about its network.
 type Node struct {
 	Name    string
 	Created time.Time
-	Address netip.Addr     // its internal IPv4 address; invalid when unknown
+	Address netip.Addr     // its internal IPv4 address; invalid if unknown
 	Ranges  []netip.Prefix // of its pods
 }
 
-// MaxNodes bounds the Nodes that a host has routes to.
+// MaxNodes bounds the number of Nodes that a host has routes to.
 const MaxNodes = 2000
 
-// Peer is another Node that routes lead to.
+// Peer is another Node with routes to its pods.
 type Peer struct {
 	Name    string
 	Address netip.Addr
 	Ranges  []netip.Prefix
 }
 
-// MAC is the peer's MAC in the tunnel.
+// MAC returns the peer's MAC in the tunnel.
 func (p Peer) MAC() net.HardwareAddr { return network.TunnelMAC(p.Address) }
 
-// hop is the next hop to the peer's pods of a family, within the tunnel.
+// hop returns the next hop, within the tunnel, to the peer's pods of a family.
 func (p Peer) hop(v6 bool) netip.Addr {
 	if !v6 {
 		return p.Address
@@ -50,20 +50,21 @@ func (p Peer) hop(v6 bool) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// Wanted is what a host's network namespace should have.
+// Wanted describes the wanted state of a host's network namespace.
 type Wanted struct {
 	Own    netip.Addr     // this Node's address
 	Ranges []netip.Prefix // of this Node's pods
 	Peers  []Peer         // by name
 }
 
-// Refusal is why there are no routes to a Node, or not all.
+// Refusal is the reason why there are no routes, or not all, to a Node.
 type Refusal struct{ Node, Reason string }
 
 func (r Refusal) String() string { return "Node " + r.Node + ": " + r.Reason }
 
-// Plan decides what the Node self needs so as to reach the pods of all nodes. It is false while self has no address
-// yet. A Node that wants what an older one has, or what is not of pods (any range when it is empty), is refused.
+// Plan decides what the Node self needs to reach the pods of all nodes. ok is false while self has no address yet. Plan
+// refuses a Node's address or range if an older Node has it, and a range outside pods (any is allowed if pods is
+// empty).
 func Plan(self string, pods []netip.Prefix, nodes []Node) (want Wanted, refused []Refusal, ok bool) {
 	at := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == self })
 	if at < 0 || !nodes[at].Address.Is4() {
@@ -107,7 +108,7 @@ func Plan(self string, pods []netip.Prefix, nodes []Node) (want Wanted, refused 
 	return want, refused, true
 }
 
-// claims is what Nodes have.
+// claims records the addresses and ranges of Nodes.
 type claims struct {
 	pods      []netip.Prefix
 	nodes     []Node
@@ -120,7 +121,7 @@ type claim struct {
 	node string
 }
 
-// address returns why a Node can't have its address; empty if it can.
+// address returns the reason why a Node can't have its address, or "".
 func (c claims) address(n Node) string {
 	a := n.Address
 	switch {
@@ -137,13 +138,13 @@ func (c claims) address(n Node) string {
 	return ""
 }
 
-// Widest ranges of one Node's pods. What is wider is not a range of pods but an attempt to have everything.
+// The widest allowed ranges of one Node's pods. A wider one would be an attempt to capture all traffic.
 const (
 	widest4 = 8
 	widest6 = 48
 )
 
-// span returns why a Node can't have a range of pods; empty if it can.
+// span returns the reason why a Node can't have a range of pods, or "".
 func (c claims) span(r netip.Prefix) string {
 	widest := widest4
 	if r.Addr().Is6() {
@@ -183,12 +184,12 @@ func sorted(ranges []netip.Prefix) []netip.Prefix {
 
 // Names and numbers of what this package owns in a namespace.
 const (
-	// TableName is the name of its packet rules.
+	// TableName is the name of the table with its packet rules.
 	TableName = "capstan-routes"
-	// Protocol is the number by which it knows its own routes.
+	// Protocol is the protocol number that marks its routes.
 	Protocol = 202
-	// nodesTable is the routing table by which pods reach Nodes: the others keep their direct way. It is the priority
-	// of its rules too.
+	// nodesTable is the routing table for packets from pods to Nodes; other packets to Nodes take the direct route. It is
+	// also the priority of its rules.
 	nodesTable = 1610
 
 	peersSet, senders4, senders6 = "peers", "senders4", "senders6"

@@ -18,28 +18,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Options of Run. The zero value works.
+// Options configures Run. The zero value works.
 type Options struct {
-	// Pods are the ranges that the cluster's Nodes have theirs from. A Node that has another one gets no routes to it.
-	// Any is allowed when it is empty.
+	// Pods are the ranges from which the cluster's Nodes get theirs. Run adds no routes to a range outside them. If Pods
+	// is empty, any range is allowed.
 	Pods []netip.Prefix
-	// Repair is how often the kernel is looked at though nothing has changed; 30 seconds when zero.
+	// Repair is the interval at which Run checks the kernel without a change of the Nodes; 0 means 30 seconds.
 	Repair time.Duration
-	// Log is where is said what has changed; slog.Default when nil.
+	// Log receives messages about changes; nil means slog.Default.
 	Log *slog.Logger
 }
 
-// Waits of Run.
+// Delays of Run.
 const (
 	repairDefault = 30 * time.Second
-	settle        = 100 * time.Millisecond // several changes are one
+	settle        = 100 * time.Millisecond // merges several changes into one
 	retryFirst    = time.Second
 	retryLast     = 30 * time.Second
 )
 
-// Run keeps the routes of the Node nodeName to the pods of the others, in the network namespace of this process, until
-// ctx ends; they stay then. It needs to list and watch Nodes, and nothing else. Errors of the kernel are logged and
-// tried again; it returns one only if it can't begin.
+// Run maintains the routes of the Node nodeName to the pods of the others, in this process's network namespace, until
+// ctx ends. The routes stay afterwards. Run only needs permission to list and watch Nodes. It logs and retries errors
+// of the kernel, and returns an error only if it can't begin.
 func Run(ctx context.Context, client kubernetes.Interface, nodeName string, opts Options) error {
 	if nodeName == "" {
 		return errors.New("routes to other Nodes: the name of this Node is missing")
@@ -90,12 +90,12 @@ func Run(ctx context.Context, client kubernetes.Interface, nodeName string, opts
 	return nil
 }
 
-// controller brings the kernel where the Nodes want it.
+// controller applies what the Nodes require to the kernel.
 type controller struct {
 	kernel  *kernel
 	self    string
 	opts    Options
-	refused []Refusal // as it was said last
+	refused []Refusal // as logged last
 }
 
 func (c *controller) loop(ctx context.Context, changed <-chan struct{}, nodes func() []Node) {
@@ -139,7 +139,7 @@ func (c *controller) once(nodes []Node) error {
 		c.refused = refused
 	}
 	if !ok {
-		return nil // the kubelet has not reported this Node's address yet: that is a change, too
+		return nil // the kubelet has not reported this Node's address yet; when it does, sync runs again
 	}
 	changes, err := c.kernel.apply(want)
 	for _, change := range changes {
@@ -148,7 +148,7 @@ func (c *controller) once(nodes []Node) error {
 	return err
 }
 
-// strip keeps of a Node what nodeOf reads.
+// strip keeps only what nodeOf reads of a Node.
 func strip(obj any) (any, error) {
 	node, is := obj.(*corev1.Node)
 	if !is {
@@ -166,7 +166,7 @@ func strip(obj any) (any, error) {
 	return kept, nil
 }
 
-// nodeOf reads a Node. What can't be read is left out.
+// nodeOf returns the network of a Node. It omits what it can't parse.
 func nodeOf(obj any) Node {
 	node, is := obj.(*corev1.Node)
 	if !is {

@@ -13,13 +13,13 @@ import (
 type Link struct {
 	Own netip.Addr // the Node's address
 	MTU int
-	V6  bool // it takes IPv6, too
+	V6  bool // it also carries IPv6
 }
 
-// Entry is one thing in the kernel that this package owns, beside the link.
+// Entry is one object in the kernel that this package owns, other than the link.
 type Entry interface {
 	fmt.Stringer
-	rank() int // what has a lower one is there before
+	rank() int // entries of a lower rank exist first
 }
 
 // Neighbor is the MAC of a next hop in the tunnel.
@@ -34,14 +34,14 @@ type Forward struct {
 	To  netip.Addr
 }
 
-// Route leads to a range of pods, or for pods to a Node.
+// Route leads to a range of pods or, for packets from pods, to a Node.
 type Route struct {
 	To       netip.Prefix
 	Via, Src netip.Addr // Src may be invalid
 	Table    int        // 0 is the main one
 }
 
-// Rule sends what comes from a range of this host's pods to the table of Nodes.
+// Rule sends packets from a range of this host's pods to the routing table of Nodes.
 type Rule struct{ From netip.Prefix }
 
 func (e Neighbor) rank() int { return 0 }
@@ -64,13 +64,13 @@ func (e Route) String() string {
 	return text
 }
 
-// State is what a namespace has, or should have. Link is nil where there is none.
+// State is the actual or wanted state of a namespace. Link is nil without a tunnel.
 type State struct {
 	Link    *Link
 	Entries map[Entry]bool
 }
 
-// State returns what the namespace should have, where the host's own link has this MTU.
+// State returns the wanted state of the namespace if the host's own link has this MTU.
 func (w Wanted) State(mtu int) State {
 	s := State{Link: &Link{Own: w.Own, MTU: mtu - network.TunnelHeaders}, Entries: map[Entry]bool{}}
 	for _, r := range w.Ranges {
@@ -87,7 +87,7 @@ func (w Wanted) State(mtu int) State {
 		for _, r := range p.Ranges {
 			v6 := r.Addr().Is6()
 			if v6 && !s.Link.V6 {
-				continue // this Node has no address to send from
+				continue // this Node has no address of the family to send from
 			}
 			route := Route{To: r, Via: p.hop(v6)}
 			if v6 {
@@ -104,7 +104,7 @@ func (w Wanted) State(mtu int) State {
 // Change is one step from one state to another.
 type Change struct {
 	Remove bool
-	Link   *Link // the link is meant; nil where it is an entry
+	Link   *Link // set if the step is about the link; nil if about an entry
 	Entry  Entry
 }
 
@@ -124,13 +124,13 @@ func (c Change) String() string {
 	return word + " " + what
 }
 
-// Diff returns the steps from have to want. What is there and wanted stays untouched.
+// Diff returns the steps from have to want. It leaves alone what is in both.
 func Diff(have, want State) []Change {
 	var changes []Change
 	kept := have.Entries
 	if have.Link != nil && (want.Link == nil || *have.Link != *want.Link) {
 		changes = append(changes, Change{Remove: true})
-		kept = map[Entry]bool{} // all else ends with the link
+		kept = map[Entry]bool{} // everything else goes with the link
 		for e := range have.Entries {
 			if _, is := e.(Rule); is {
 				kept[e] = true
@@ -149,7 +149,7 @@ func Diff(have, want State) []Change {
 	return changes
 }
 
-// ordered returns the entries that are in all and not in but: bottom up, or top down where reverse.
+// ordered returns the entries of all that are not in but, by rank, or from the highest rank down if reverse is true.
 func ordered(all, but map[Entry]bool, reverse bool) []Entry {
 	var entries []Entry
 	for e := range all {

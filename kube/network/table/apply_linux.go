@@ -15,10 +15,10 @@ import (
 // applyLimit bounds the wait for the kernel.
 const applyLimit = 10 * time.Second
 
-// chunk is how many entries of a set are sent in one message; its length has 16 bits.
+// chunk is the number of set entries in one message, whose length is limited to 16 bits.
 const chunk = 200
 
-// Apply makes the table what t says, in the network namespace of this thread. It takes effect at once or not at all.
+// Apply replaces the table in this thread's network namespace by t. The change is atomic.
 func Apply(t Table) error {
 	return transaction(t.Name, "replacing", func(conn *nftables.Conn, owned *nftables.Table) error {
 		conn.AddTable(owned)
@@ -54,12 +54,12 @@ var hooks = map[Hook]*nftables.ChainHook{
 	Output: nftables.ChainHookOutput, Postrouting: nftables.ChainHookPostrouting,
 }
 
-// Remove removes a table; one that is not there is fine.
+// Remove removes a table if it exists.
 func Remove(name string) error {
 	return transaction(name, "removing", func(*nftables.Conn, *nftables.Table) error { return nil })
 }
 
-// transaction removes a table and does what change says, at once.
+// transaction atomically removes a table and executes change.
 func transaction(name, doing string, change func(*nftables.Conn, *nftables.Table) error) error {
 	conn, err := connect()
 	if err != nil {
@@ -99,7 +99,7 @@ func explain(err error) error {
 	return err
 }
 
-// Exists reports whether there is a table of this name.
+// Exists reports whether a table of this name exists.
 func Exists(name string) (bool, error) {
 	conn, err := connect()
 	if err != nil {
@@ -136,7 +136,7 @@ func addSet(conn *nftables.Conn, owned *nftables.Table, s Set) error {
 		set.KeyType, set.Interval, set.Concatenation = key, true, true
 	}
 	for _, e := range s.Senders {
-		mac := append(slices.Clone(e.MAC), 0, 0) // parts of a key are multiples of 4 bytes
+		mac := append(slices.Clone(e.MAC), 0, 0) // the parts of a key are padded to multiples of 4 bytes
 		from := e.From.Masked()
 		elements = append(elements, nftables.SetElement{
 			Key:    slices.Concat(mac, from.Addr().AsSlice()),

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Part is a condition of a rule, or what is done where all hold.
+// Part is a condition of a rule, or the action taken if all conditions hold.
 type Part struct {
 	text  string
 	exprs []expr.Any
 }
 
-// Registers of the kernel's rules: the first of 16 bytes, and parts of it of 4 bytes each.
+// Registers of the kernel's rules: the first one of 16 bytes, and the registers of 4 bytes that it consists of.
 const (
 	register      = unix.NFT_REG_1
 	registerWord2 = unix.NFT_REG32_02
 )
 
-// Offsets in the headers of packets.
+// Offsets in packet headers.
 const (
 	etherSource = 6
 	saddr4      = 12
@@ -33,16 +33,16 @@ const (
 	portDest    = 2
 )
 
-// In holds for packets that came in at a link. A name that ends in * means all that begin so.
+// In matches packets that came in through a link. A name that ends in * matches all names with that prefix.
 func In(link string) Part { return named("iifname", expr.MetaKeyIIFNAME, expr.CmpOpEq, link) }
 
-// NotIn holds for packets that came in elsewhere.
+// NotIn matches packets that came in through another link.
 func NotIn(link string) Part { return named("iifname !=", expr.MetaKeyIIFNAME, expr.CmpOpNeq, link) }
 
-// Out holds for packets that leave by a link.
+// Out matches packets that leave through a link.
 func Out(link string) Part { return named("oifname", expr.MetaKeyOIFNAME, expr.CmpOpEq, link) }
 
-// NotOut holds for packets that leave elsewhere.
+// NotOut matches packets that leave through another link.
 func NotOut(link string) Part { return named("oifname !=", expr.MetaKeyOIFNAME, expr.CmpOpNeq, link) }
 
 func named(text string, key expr.MetaKey, op expr.CmpOp, link string) Part {
@@ -58,17 +58,17 @@ func named(text string, key expr.MetaKey, op expr.CmpOp, link string) Part {
 	}}
 }
 
-// From holds for packets from a range.
+// From matches packets from a range.
 func From(p netip.Prefix) Part {
 	return address("saddr", p, expr.CmpOpEq, saddr4, saddr6)
 }
 
-// NotFrom holds for packets of the range's family that are not from it.
+// NotFrom matches packets of the range's family from outside the range.
 func NotFrom(p netip.Prefix) Part {
 	return address("saddr !=", p, expr.CmpOpNeq, saddr4, saddr6)
 }
 
-// To holds for packets to a range.
+// To matches packets to a range.
 func To(p netip.Prefix) Part {
 	return address("daddr", p, expr.CmpOpEq, daddr4, daddr6)
 }
@@ -92,7 +92,7 @@ func address(word string, p netip.Prefix, op expr.CmpOp, offset4, offset6 uint32
 	return Part{fmt.Sprintf("%s %s %s", name, word, p), exprs}
 }
 
-// family holds for packets of an address's family.
+// family matches packets of an address's family.
 func family(a netip.Addr) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register},
@@ -129,7 +129,7 @@ func (p Protocol) String() string {
 	return map[Protocol]string{TCP: "tcp", UDP: "udp", SCTP: "sctp"}[p]
 }
 
-// Port holds for packets of a protocol to a port.
+// Port matches packets of a protocol to a port.
 func Port(p Protocol, port uint16) Part {
 	return Part{fmt.Sprintf("%s dport %d", p, port), []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
@@ -139,7 +139,7 @@ func Port(p Protocol, port uint16) Part {
 	}}
 }
 
-// ToLocal holds for packets to an address of this host.
+// ToLocal matches packets to an address of this host.
 func ToLocal() Part {
 	return Part{"fib daddr type local", []expr.Any{
 		&expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true},
@@ -147,7 +147,7 @@ func ToLocal() Part {
 	}}
 }
 
-// Strange holds for packets that came in at another link than what is for their sender would leave by.
+// Strange matches packets that came in through another link than the one that leads back to their sender.
 func Strange() Part {
 	return Part{"fib saddr . iif missing", []expr.Any{
 		&expr.Fib{Register: register, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true},
@@ -155,10 +155,10 @@ func Strange() Part {
 	}}
 }
 
-// translatedTo is the bit of a connection's status that says that its destination was translated.
+// translatedTo is the bit in a connection's status that marks a translated destination.
 const translatedTo = 1 << 5
 
-// Translated holds for packets of connections whose destination was translated.
+// Translated matches packets of connections whose destination was translated.
 func Translated() Part {
 	return Part{"ct status dnat", []expr.Any{
 		&expr.Ct{Register: register, Key: expr.CtKeySTATUS},
@@ -170,7 +170,7 @@ func Translated() Part {
 	}}
 }
 
-// FromAny holds for packets from the addresses of a set.
+// FromAny matches packets from the addresses in a set.
 func FromAny(set string) Part {
 	return Part{"ip saddr @" + set, append(family(netip.IPv4Unspecified()),
 		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: saddr4, Len: 4},
@@ -178,7 +178,7 @@ func FromAny(set string) Part {
 	)}
 }
 
-// SenderIn holds for packets whose MAC and source are in a set of senders of IPv4, or of IPv6 addresses.
+// SenderIn matches packets whose MAC and source address are in a set of IPv4 or IPv6 senders.
 func SenderIn(set string, v6 bool) Part {
 	exprs, text := family(netip.IPv4Unspecified()), "ether saddr . ip saddr"
 	offset, size := uint32(saddr4), uint32(4)
@@ -193,19 +193,19 @@ func SenderIn(set string, v6 bool) Part {
 	)}
 }
 
-// What is done with a packet.
+// Actions.
 var (
 	// Accept ends the chain.
 	Accept = Part{"accept", []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}}
 	// Drop drops the packet.
 	Drop = Part{"drop", []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}}
-	// Untracked spares the packet the table of connections.
+	// Untracked exempts the packet from connection tracking.
 	Untracked = Part{"notrack", []expr.Any{&expr.Notrack{}}}
-	// Masquerade sends the packet from this host's address.
+	// Masquerade replaces the packet's source by this host's address.
 	Masquerade = Part{"masquerade", []expr.Any{&expr.Masq{}}}
 )
 
-// SendFrom sends the packet from another address.
+// SendFrom replaces the packet's source address.
 func SendFrom(a netip.Addr) Part {
 	return Part{"snat to " + a.String(), []expr.Any{
 		&expr.Immediate{Register: register, Data: a.AsSlice()},
@@ -213,7 +213,7 @@ func SendFrom(a netip.Addr) Part {
 	}}
 }
 
-// SendTo sends the packet to another address and port.
+// SendTo replaces the packet's destination address and port.
 func SendTo(to netip.AddrPort) Part {
 	const portRegister = unix.NFT_REG_2
 	return Part{"dnat to " + to.String(), []expr.Any{

@@ -1,5 +1,5 @@
-// Package table describes a table of packet rules as data, and replaces it in the kernel as a whole: in one
-// transaction, so that no packet sees half of it, and without any program of the machine.
+// Package table describes a table of packet rules as data and replaces it in the kernel in one transaction, so that no
+// packet ever meets a partial table. It needs no program of the machine.
 package table
 
 import (
@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Table is one table of the family inet. Who owns its name owns all that is in it.
+// Table is one table of the family inet. The owner of the name owns everything in it.
 type Table struct {
 	Name   string
 	Sets   []Set
 	Chains []Chain
 }
 
-// Hook is where the kernel asks a chain.
+// Hook is the place in the kernel where a chain runs.
 type Hook string
 
 // The hooks.
@@ -28,10 +28,10 @@ const (
 	Postrouting Hook = "postrouting"
 )
 
-// Priority is when a chain is asked, beside others of its hook.
+// Priority orders the chains of a hook.
 type Priority int32
 
-// The priorities; names are those of the nft program.
+// The priorities, with the nft program's names.
 const (
 	Raw     Priority = -300
 	DestNAT Priority = -100
@@ -39,33 +39,33 @@ const (
 	SrcNAT  Priority = 100
 )
 
-// Chain is a list of rules that the kernel asks at a hook. What no rule decides goes on.
+// Chain is a list of rules that the kernel evaluates at a hook. It accepts packets that no rule decides.
 type Chain struct {
 	Name     string
-	NAT      bool // it translates addresses, else it filters
+	NAT      bool // it translates addresses; otherwise it filters
 	Hook     Hook
 	Priority Priority
 	Rules    []Rule
 }
 
-// Rule is what has to hold, and last what is done then.
+// Rule is a list of conditions, and last the action if they all hold.
 type Rule []Part
 
-// Set holds addresses, or senders of one family.
+// Set holds IPv4 addresses, or senders of one family.
 type Set struct {
 	Name      string
-	Addresses []netip.Addr // of IPv4
+	Addresses []netip.Addr // IPv4 only
 	V6        bool         // of the senders
-	Senders   []Sender     // where there are no addresses
+	Senders   []Sender     // used if Addresses is nil
 }
 
-// Sender says that who has this MAC may send from this range.
+// Sender allows the owner of a MAC to send from a range.
 type Sender struct {
 	MAC  net.HardwareAddr
 	From netip.Prefix
 }
 
-// Text returns the table as lines, as the nft program would show them.
+// Text returns the table as lines, as the nft program would print it.
 func (t Table) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "table inet %s\n", t.Name)
