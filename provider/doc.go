@@ -9,6 +9,6 @@
 //
 // Each reconcile, called a pass, runs a list of named steps. Ids such as IM-41 and IC-46 name the rules of Cluster
 // API's provider contract that a step implements (module contract lists them). Decisions are pure functions. Each pass
-// writes the status once, in one patch; it can be rebuilt from specs and from the outside world. A failing pass sets
-// condition Reconciled (package failure). A step.Obstacle says why an object cannot proceed.
+// writes the status once, in one patch. A lost status can be rebuilt from specs and the outside world. A failing pass
+// sets condition Reconciled (package failure). A step.Obstacle says why an object cannot proceed.
 package provider

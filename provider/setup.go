@@ -92,8 +92,8 @@ type Options struct {
 	// HeartbeatTimeout is how long a host may go without a heartbeat before it counts as offline. Default:
 	// host.DefaultHeartbeatTimeout.
 	HeartbeatTimeout time.Duration
-	// Proof is the proof required that an owned host is clean after a machine, unless spec.cleaning of the host sets one.
-	// Default: Trust.
+	// Proof is what must prove that an owned host is clean after a machine, unless spec.cleaning of the host says
+	// otherwise. Default: Trust.
 	Proof infrav1.CleaningProof
 	// UnlinkedTimeout is how long the machine or the Cluster of a host's claim may be missing before the host is marked as
 	// left behind. Default: host.DefaultUnlinkedTimeout.

@@ -39,7 +39,8 @@ type Balancer interface {
 }
 
 // Keeper sets backends. It computes and sets them under one lock for each cluster. The reconcilers of clusters and
-// machines share one Keeper; otherwise an earlier pass over a cluster could add a machine again after it was removed.
+// machines share one Keeper; otherwise a pass over a cluster that began earlier could add a machine again that was just
+// removed.
 type Keeper struct {
 	// Reader reads CapstanHosts and CapstanMachines. It must be the cache that the reconcilers use.
 	Reader client.Reader

@@ -148,8 +148,8 @@ func Carried(host *infrav1.CapstanHost) string {
 	return host.Status.Agent.Carries
 }
 
-// Proof returns the proof of cleanness to require after a claim that is made now. byDefault applies to hosts whose spec
-// sets none. The result is "" for supplied hosts.
+// Proof returns what must prove that the host is clean after a claim that is made now. byDefault applies to hosts whose
+// spec doesn't say. The result is "" for supplied hosts.
 func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.CleaningProof {
 	if host.Spec.Supplier != "" {
 		return "" // it is destroyed and recreated

@@ -50,8 +50,8 @@ func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, e
 }
 
 // leftToUs reports whether Cluster API has deleted everything of a Cluster except its infrastructure. Nobody else
-// deletes the machines that still exist then: Cluster API leaves control plane machines to the control plane object,
-// which is gone and did not own these.
+// deletes the machines that still exist then: Cluster API relies on the control plane object to delete control plane
+// machines, but that is gone, and did not own these.
 func leftToUs(cluster *clusterv1.Cluster) bool {
 	return cluster != nil && !cluster.DeletionTimestamp.IsZero() && conditions.GetReason(
 		cluster, clusterv1.ClusterDeletingCondition) == clusterv1.ClusterDeletingWaitingForInfrastructureDeletionReason

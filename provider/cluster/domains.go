@@ -61,7 +61,7 @@ func (r *Reconciler) look(ctx context.Context, namespace string) (picture, error
 	hosts, machines := &infrav1.CapstanHostList{}, &clusterv1.MachineList{}
 	clusters := &infrav1.CapstanClusterList{}
 	for what, list := range map[string]client.ObjectList{"hosts": hosts, "machines": machines, "clusters": clusters} {
-		// Every change of a host leads here, so the objects are read-only and not copied.
+		// Every change of a host leads here, so avoid copying the objects, which are only read.
 		if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return picture{}, fmt.Errorf("listing %s: %w", what, err)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // owned stops while no Cluster owns the object (IC-46). It comes after pause, because the annotation pauses an object
-// even before it has an owner. It writes no status for an object that is Fresh, because its Cluster may be paused and
+// even before it has an owner. It writes no status for a new object (see step.Fresh), whose Cluster may be paused and
 // not in the cache yet.
 func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.cluster == nil {

@@ -94,8 +94,8 @@ func (p picture) addCluster(c *infrav1.CapstanCluster, promises *promises) {
 	}
 }
 
-// offered returns the zone that an earlier process promised a cluster: the only offered one. It returns "" if not
-// exactly one zone is offered.
+// offered returns the zone that an earlier process promised a cluster: the only offered one. It returns "" if none or
+// several are offered.
 func offered(domains []clusterv1.FailureDomain) string {
 	found := ""
 	for _, d := range domains {

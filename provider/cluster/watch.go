@@ -43,7 +43,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager, options contro
 		Complete(r)
 }
 
-// leftNow passes the update with which the deletion of a Cluster begins to wait for us alone.
+// leftNow returns a predicate that passes only the update after which the deletion of a Cluster waits for us alone.
 func leftNow() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -63,8 +63,8 @@ func (r *Reconciler) clusterOfMachine(ctx context.Context, machine client.Object
 		func(c *infrav1.CapstanCluster) bool { return name != "" && ownerName(c) == name })
 }
 
-// clusterOfControlPlane returns the cluster of a control plane machine. Once it has its first one, it is offered all
-// zones that have room.
+// clusterOfControlPlane returns the cluster of a control plane machine. A cluster that gets its first control plane
+// machine is then offered all zones that have room.
 func (r *Reconciler) clusterOfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
 	machine, ok := object.(*clusterv1.Machine)
 	if !ok || !util.IsControlPlaneMachine(machine) {

@@ -1,5 +1,5 @@
-// Package failure reports on an object that its reconciles fail: it sets condition Reconciled, with the failed step,
-// the error and what to do.
+// Package failure sets condition Reconciled on an object whose reconciles fail, with the failed step, the error and
+// what to do.
 //
 // Writing a status starts another pass at once. If the message changed with each pass while the cause stayed, the
 // controller would write forever. So Streaks waits until a failure has lasted, keeps a message that would change only
@@ -34,7 +34,7 @@ type Streaks struct {
 // streak is a run of consecutive failed passes.
 type streak struct {
 	since time.Time // the first failure
-	shown time.Time // the last change of the message; zero: none by this process
+	shown time.Time // the last change of the message by this process
 }
 
 // Judge records the result of a pass over an object. It returns the condition Reconciled that the object should have,

@@ -1,10 +1,10 @@
 // Package handover is the provider's part in moving clusters to another management cluster: it decides which hosts move
 // with them and which hosts block the move. docs/moving.md describes all participants and states.
 //
-// clusterctl moves objects whose owner references lead to a Cluster. Those of a CapstanHost don't, because it outlives
-// its machines. So a claimed host carries the label that makes clusterctl move it anyway (contract rules CT-95 and
-// CT-96). A free host stays. The account, role and Lease of a host are recreated in the target and garbage-collected in
-// the source.
+// clusterctl moves objects whose owner references lead to a Cluster. A CapstanHost outlives its machines, so it has no
+// such owner. A claimed host carries the label that makes clusterctl move it anyway (contract rules CT-95 and CT-96). A
+// free host stays. The account, role and Lease of a host are recreated in the target and garbage-collected in the
+// source.
 //
 // A host must not move before its agent knows the target. So each claimed host carries the annotation that blocks a
 // move (CT-106 and CT-107) until its agent has accepted the target's offer, or a person vouches for the agent. Local
@@ -42,9 +42,9 @@ func Mark(host *infrav1.CapstanHost) {
 		claimed && !HandedOver(host) && !Leaving(host))
 }
 
-// HandedOver reports whether the host is handed over. The annotation's value must be the uid of the object, by which a
-// person vouches for the agent, or the id of an offer that the agent still reports as accepted. The annotation has no
-// effect in the target, where the object has another uid.
+// HandedOver reports whether the host is handed over. It is if infrav1.HandedOverAnnotation has the uid of the object,
+// with which a person vouches for the agent, or the id of an offer that the agent still reports as accepted. The
+// annotation has no effect in the target, where the object has another uid.
 func HandedOver(host *infrav1.CapstanHost) bool {
 	by := host.Annotations[infrav1.HandedOverAnnotation]
 	switch {
@@ -63,8 +63,8 @@ func byAgent(host *infrav1.CapstanHost) bool {
 }
 
 // Leaving reports whether the mover is about to delete the object, which already exists in the target: the mover has
-// replaced all annotations with its own. If the mover stopped at this point and we blocked its next run, we would block
-// it forever, because the agent has already left.
+// replaced all annotations with its own. Such a host must not block moves. If the mover was interrupted, its next run
+// would otherwise be blocked forever, because the agent already reports to the target.
 func Leaving(host *infrav1.CapstanHost) bool {
 	_, marked := host.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return marked && host.Spec.Supplier == "" && host.OfferAccepted()

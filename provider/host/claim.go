@@ -18,8 +18,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// baseline copies the baseline that the agent recorded before the machine ran from its report to the claim, once. The
-// agent waits for this: a machine with root access to the host could replace the agent's own copy and its report.
+// baseline copies the baseline from the agent's report to the claim, once. The agent records it before the machine
+// runs, and waits for this copy: a machine with root access to the host could replace the agent's own copy and its
+// report.
 func (r *Reconciler) baseline(ctx context.Context, s *scope) (step.Answer, error) {
 	c, report := s.host.Spec.Claim, claim.Bootstrap(s.host)
 	if c == nil || c.Released || c.Proof != infrav1.ProofCompare || c.Baseline != "" || report == nil ||
@@ -106,8 +107,8 @@ func proved(host *infrav1.CapstanHost) string {
 	}
 }
 
-// handover updates the label and annotations that move the host with its cluster, to match its claim and its agent's
-// report about an offer. The write of a claim already does this, so usually only an accepted offer changes something.
+// handover updates the host's label and annotations for a move of its cluster. Writing a claim already does this, so
+// usually only an accepted offer changes something.
 func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.host.DeepCopy()
 	handover.Mark(s.host)

@@ -99,8 +99,8 @@ func (r *Reconciler) machineOn(ctx context.Context, host *infrav1.CapstanHost) (
 	return machine, nil
 }
 
-// mayGo returns what prevents the deletion of a Machine for a drain, or what its deletion waits for, or nil. members
-// are the Machines of its control plane. mayGo is pure.
+// mayGo returns why a Machine can't be deleted for a drain, or what its deletion waits for if it is being deleted
+// already. It returns nil if the Machine may be deleted. members are the Machines of its control plane. mayGo is pure.
 func mayGo(machine *clusterv1.Machine, paused bool, members []clusterv1.Machine) *step.Obstacle {
 	switch {
 	case !machine.DeletionTimestamp.IsZero():
@@ -139,7 +139,7 @@ func mayGo(machine *clusterv1.Machine, paused bool, members []clusterv1.Machine)
 	return nil
 }
 
-// isHealthy reports whether a control plane Machine has a Node and none of its memberConditions is other than True.
+// isHealthy reports whether a control plane Machine has a Node, and all memberConditions that it has are True.
 func isHealthy(m *clusterv1.Machine) bool {
 	if !m.Status.NodeRef.IsDefined() {
 		return false

@@ -19,7 +19,7 @@ import (
 // Clock is a source of time.
 type Clock = clock.PassiveClock
 
-// DefaultHeartbeatTimeout is the time of four heartbeats of the agent.
+// DefaultHeartbeatTimeout is four heartbeat intervals of the agent.
 const DefaultHeartbeatTimeout = 40 * time.Second
 
 // liveness is what is known about whether a host is alive.
@@ -74,7 +74,7 @@ func (h *heartbeats) observe(host types.NamespacedName, renewed *metav1.MicroTim
 	return was != alive
 }
 
-// of returns the liveness of a host, and after what time it can change without a heartbeat; 0 means that it can't.
+// of returns the liveness of a host, and how soon it can change without a heartbeat; 0 means that it can't.
 func (h *heartbeats) of(host types.NamespacedName) (liveness, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

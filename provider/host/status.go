@@ -186,8 +186,8 @@ func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
 	return no(infrav1.CleanCondition, infrav1.CleaningReason, fmt.Sprintf("being cleaned after machine %s", c.Machine))
 }
 
-// judgeOwned returns condition Clean for an owned host if the verdict after its cleaning is that somebody must act. It
-// reports false in all other cases.
+// judgeOwned returns condition Clean for an owned host that needs somebody's attention after its cleaning: it has
+// leftovers, was not compared with the baseline, or must be reinstalled. It reports false for other hosts.
 func judgeOwned(host *infrav1.CapstanHost) (metav1.Condition, bool) {
 	if host.Spec.Supplier != "" {
 		return metav1.Condition{}, false

@@ -17,8 +17,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Ensure creates the missing objects of a host's identity and updates the existing ones. If one of them belongs to
-// somebody else, or if a Secret does that the host's agent could read, Ensure changes nothing and returns a TakenError.
+// Ensure creates the missing objects of a host's identity and updates the existing ones. If one of these objects, or a
+// Secret that the host's agent could read, belongs to somebody else, Ensure changes nothing and returns a TakenError.
 // It deletes and recreates what an earlier host of the same name left behind, as the garbage collector would; tokens of
 // the earlier account become invalid. A host without a uid has not arrived yet, and no other host has its name.
 func Ensure(

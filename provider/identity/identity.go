@@ -27,8 +27,8 @@ const FieldOwner = client.FieldOwner("capstan")
 
 // Objects returns, in this order, the account of a host's agent, its role, the role binding, and the Lease for its
 // heartbeat. The Lease is created here so that agents need no right to create Leases, which RBAC can't limit to a name.
-// The host owns and controls the objects. For a host without a uid, which has not arrived yet, they have no owner; the
-// controller takes them over when the host arrives.
+// The host owns and controls the objects. For a host without a uid, which has not arrived yet, Objects returns them
+// without an owner; the controller takes them over when the host arrives.
 func Objects(host *infrav1.CapstanHost) []runtime.ApplyConfiguration {
 	account := infrav1.IdentityPrefix + host.Name
 	labels := map[string]string{Label: host.Name}

@@ -14,8 +14,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TakenError reports that an object under a name that a host needs belongs to somebody else. That object is left
-// unchanged.
+// TakenError reports that somebody else's object has a name that a host needs. That object stays unchanged.
 type TakenError struct {
 	// Host is the name of the host.
 	Host string
@@ -61,8 +60,8 @@ func Owns(host *infrav1.CapstanHost, object metav1.Object) bool {
 }
 
 // leftover reports whether an object belongs to an earlier host of the same name and has not been garbage-collected
-// yet, for example after a move. The earlier owner is known to be gone: either the given host exists under its name, or
-// no host does.
+// yet, for example after a move. The earlier host is known to be gone, because either the given host has its name now,
+// or no host has it.
 func leftover(host *infrav1.CapstanHost, object metav1.Object) bool {
 	owners := object.GetOwnerReferences()
 	for _, owner := range owners {

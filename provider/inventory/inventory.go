@@ -1,6 +1,6 @@
-// Package inventory registers the supplied hosts: a budget of N hosts, host-01 to host-N, that the namespaces which ask
-// for hosts share. Each number is registered in one namespace at a time, so host names are unique for the supplier, and
-// a claim never crosses namespaces.
+// Package inventory registers the supplied hosts: a budget of N hosts, host-01 to host-N, shared by the namespaces that
+// ask for hosts. Each number is registered in one namespace at a time, so host names are unique for the supplier, and a
+// claim never crosses namespaces.
 //
 // [Look] finds out what namespaces ask for. [Shares] computes how many hosts each should have, and [Decide] what to do
 // to get there; both are pure. A [Keeper] carries this out in small steps: it may stop at any moment, and the next one

@@ -82,9 +82,9 @@ func newDecider(p Picture) *decider {
 	return d
 }
 
-// Decide returns what to do next. It never removes a claimed host or registers a number that is registered elsewhere,
-// and from one namespace to another it moves only hosts beyond the former's share. It is pure: the same picture leads
-// to the same decision.
+// Decide returns what to do next. It never removes a claimed host, and never registers a number that is registered
+// elsewhere. For other namespaces it takes only hosts beyond a namespace's share. It is pure: the same picture leads to
+// the same decision.
 func Decide(p Picture) Decision {
 	d := newDecider(p)
 	for _, namespace := range d.namespaces() {

@@ -37,10 +37,10 @@ func (d Demand) kept() int {
 }
 
 // Shares returns how many hosts of a budget each namespace should have. Each namespace keeps the hosts that are claimed
-// or promised. Then namespaces get what their clusters want, the namespace with the fewest hosts first, one host at a
-// time or, to begin with, Demand.Step hosts: the shares are max-min fair. After that, they get hosts for rollouts in
-// the same way, and the rest is spread evenly. Ties are broken by name, Home first, so the same demands lead to the
-// same shares, even after these were carried out.
+// or promised. Then namespaces get what their clusters want, the namespace with the fewest hosts first, so the shares
+// are max-min fair. Each turn is one host, except that the first is Demand.Step hosts. After that, they get hosts for
+// rollouts in the same way, and the rest is spread evenly. Ties are broken by name, Home first, so the same demands
+// lead to the same shares, even after these were carried out.
 func Shares(budget int, demands []Demand) map[string]int {
 	s := shares{demands: slices.Clone(demands), left: budget}
 	slices.SortFunc(s.demands, func(a, b Demand) int { return before(a.Namespace, b.Namespace) })
@@ -109,8 +109,8 @@ func (s *shares) serveClusters() {
 	}
 }
 
-// serve gives each namespace that asks up to most(i) more hosts, one at a time, the namespace that got the fewest here
-// first.
+// serve hands out hosts one at a time to the namespaces that ask, at most most(i) to each. The namespace that has
+// received the fewest in this call is next.
 func (s *shares) serve(most func(i int) int) {
 	got := make([]int, len(s.demands))
 	for s.left > 0 {

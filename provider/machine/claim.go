@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// claimTries bounds how many hosts one pass tries to claim, each after the one before changed in the meantime.
+// claimTries bounds how many hosts one pass tries to claim. It tries another host if one changed in the meantime.
 const claimTries = 5
 
 // claimsPaced is the message of a machine that waits for its turn.
@@ -104,10 +104,10 @@ func (r *Reconciler) write(
 	}
 }
 
-// lookUp reads a host from the API server after the claim of it conflicted, and returns the host if the machine holds
-// it. If the host has changed since it was picked, the claim of that pick can no longer succeed. If it has not, and an
-// earlier attempt at the same claim may still be under way, the outcome is unknown: the claim stays lost and lookUp
-// returns an error.
+// lookUp reads a host from the API server after a claim conflicted, and returns the host if the machine holds it. If
+// the host has changed since it was picked, the claim of that pick can no longer succeed. If it has not, and an earlier
+// attempt at the same claim may still be under way, the outcome is unknown: the claim stays lost and lookUp returns an
+// error.
 func (r *Reconciler) lookUp(
 	ctx context.Context, capstan *infrav1.CapstanMachine, pick *pool.Pick,
 ) (*infrav1.CapstanHost, error) {

@@ -45,7 +45,7 @@ type Reconciler struct {
 	// Filter limits the CapstanMachines and CapstanHosts that this reconciler handles. Empty means no limit.
 	Filter watchfilter.Filter
 
-	// Proof is the proof of cleanness required of hosts whose spec.cleaning sets none.
+	// Proof is what must prove that a host is clean, unless spec.cleaning of the host says otherwise.
 	Proof infrav1.CleaningProof
 	// Shortage returns, for a namespace without a free host, what happens next or what to do; "" means no special advice.
 	// Optional.
@@ -62,12 +62,12 @@ type Reconciler struct {
 	replacing replacing
 }
 
-// All writes are patches. The contract rules RB-01 and RB-02 require more rights to the provider's own types than it
-// uses. Secrets are read and written one by one, never listed or watched (RB-12). Nothing that the controller creates
-// blocks the deletion of its owner, so no right to finalizers is needed (RB-10). Bootstrap configurations are read one
-// by one, and only their metadata, to find their owners. The kinds below are those of the known bootstrap providers.
-// Any other provider needs a ClusterRole that lets the manager get its kind; until then its machines report which right
-// is missing.
+// All objects except Secrets are written with patches. The contract rules RB-01 and RB-02 require more rights to the
+// provider's own types than it uses. Secrets are read and written one by one, never listed or watched (RB-12). Nothing
+// that the controller creates blocks the deletion of its owner, so no right to finalizers is needed (RB-10). Bootstrap
+// configurations are read one by one, and only their metadata, to find their owners. The kinds below are those of the
+// known bootstrap providers. Any other provider needs a ClusterRole that lets the manager get its kind; until then its
+// machines report which right is missing.
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs;k0scontrollerconfigs;k0sworkerconfigs,verbs=get
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kthreesconfigs;microk8sconfigs;rke2configs;talosconfigs,verbs=get
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch;create;update;patch;delete

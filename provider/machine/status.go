@@ -22,7 +22,7 @@ import (
 )
 
 // writeStatus writes the whole status in one patch if it differs (IM-56). err is the error of the steps; the status
-// shows it once it has lasted. It returns when the next pass must follow at the latest; 0 means that none is needed.
+// shows it once it has lasted. It returns how soon the next pass must follow; 0 means that none is needed.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time.Duration, error) {
 	if s.gone {
 		r.failures.Forget(client.ObjectKeyFromObject(s.capstan))
@@ -108,7 +108,7 @@ func decide(s *scope) []metav1.Condition {
 	switch {
 	case s.host != nil:
 		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason))
-		// Before there is a provider id, a step may have failed to act on the agent's report: the next pass must not assume
+		// Without a provider id, the failed step may be one that acts on the agent's report. The next pass must not assume
 		// that this is done.
 		if s.failed == nil || s.capstan.Spec.ProviderID != "" {
 			found = append(found, bootstrapped(s))

@@ -24,7 +24,8 @@ const (
 	Locked Lock = true
 )
 
-// Object writes differences outside of status. It updates after with the answer, including its status.
+// Object writes the differences outside of status. The API server's answer replaces the content of after, including its
+// status.
 func Object(ctx context.Context, c client.Client, before, after client.Object, lock Lock) error {
 	patch, changed, err := diff(before, after, lock)
 	if err != nil || !changed {
@@ -33,7 +34,7 @@ func Object(ctx context.Context, c client.Client, before, after client.Object, l
 	return c.Patch(ctx, after, patch)
 }
 
-// Status writes differences in status. It updates after with the answer.
+// Status writes the differences in status. The API server's answer replaces the content of after.
 func Status(ctx context.Context, c client.Client, before, after client.Object, lock Lock) error {
 	patch, changed, err := diff(before, after, lock)
 	if err != nil || !changed {

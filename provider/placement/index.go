@@ -15,7 +15,7 @@ type Index struct {
 	hosts map[string]*infrav1.CapstanHost
 	// closed counts the hosts that no request can get, by obstacle.
 	closed [obstacles]int
-	// machines counts the machines that others are spread away from.
+	// machines counts the machines of each crowd, from which new ones are spread away.
 	machines map[crowd]int
 	// views group the open hosts, by the label keys and the hardware that requests ask for.
 	views map[string]*view

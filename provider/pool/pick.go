@@ -104,7 +104,7 @@ func (p *Pool) Lose(pick *Pick) {
 	}
 }
 
-// Lost returns the claim of a machine whose outcome is unknown, or nil if there is none.
+// Lost returns the machine's claim if its outcome is unknown, or nil.
 func (p *Pool) Lost(capstan *infrav1.CapstanMachine) *Pick {
 	s := p.in(capstan.Namespace)
 	defer s.leave()

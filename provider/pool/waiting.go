@@ -21,12 +21,12 @@ const (
 
 // waiting holds the machines of a shard that found no host, in order of arrival.
 //
-// While a free host fits a waiting machine, some machine has been woken and its pass has not ended yet. When it ends,
-// whether the machine took a host or not, the pool checks the waiting machines again. So no host is forgotten if the
-// woken machine does not take it, and no host wakes more than one machine.
+// As long as a free host fits a waiting machine, at least one woken machine has not finished its pass. When a woken
+// machine's pass ends, whether it took a host or not, the pool checks the waiting machines again. So no host is
+// forgotten if the woken machine does not take it, and no host wakes more than one machine.
 type waiting struct {
 	machines map[string]*waiter
-	// lines groups the waiters with the same request, by idOf the request.
+	// lines groups the waiters with the same request; the keys are from idOf.
 	lines map[string]*line
 	came  uint64
 	// looks holds the waiters, the one with the oldest explanation first.

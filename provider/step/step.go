@@ -80,7 +80,7 @@ func Finish(result reconcile.Result, err, statusErr error) (reconcile.Result, er
 	}
 }
 
-// Sooner returns result, changed to request the next pass after the given time at the latest. 0 changes nothing.
+// Sooner returns result with the next pass requested after the given time at the latest; 0 changes nothing.
 func Sooner(result reconcile.Result, after time.Duration) reconcile.Result {
 	if after > 0 && (result.RequeueAfter == 0 || after < result.RequeueAfter) {
 		result.RequeueAfter = after

@@ -28,7 +28,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // Option changes what the webhooks refuse.
 type Option func(*settings)
 
-// settings are what options change.
+// settings holds what options change.
 type settings struct{ noClusterClasses bool }
 
 // NoClusterClasses refuses new and changed CapstanClusterTemplates. Use it when Cluster API's feature gate
