@@ -209,8 +209,8 @@ func (r *Recorder) begin(begun map[types.NamespacedName]began, object client.Obj
 	}
 }
 
-// took removes the record of begin for an object and returns how long ago it was made. It reports false if there was
-// none for this very object.
+// took returns the time since begin was called for an object, and removes the record. It reports false if there was no
+// record of exactly this object.
 func (r *Recorder) took(begun map[types.NamespacedName]began, object client.Object) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
