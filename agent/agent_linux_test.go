@@ -51,7 +51,7 @@ func TestBootstrapAndRelease(t *testing.T) {
 	})
 }
 
-// bootstrapSteps are all steps of testData; commands can also be hit while they run.
+// bootstrapSteps are all steps of testData; a failpoint can also hit while a command runs.
 var bootstrapSteps = []string{
 	"bundle", "hostname", "runtime", "bootcmd 1/1", "write_files", "write_files again", "users", "runcmd 1/3",
 	"runcmd 2/3", "runcmd 3/3",
@@ -161,10 +161,10 @@ func TestAfterARebootNothingIsRunAgain(t *testing.T) {
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		stop(t, agent)
 		calls, before := content("/var/log/calls"), h.api.Host.Status.Agent.BootID
-		if err := unix.Mount("run", "/run", "tmpfs", 0, ""); err != nil { // /run is memory
+		if err := unix.Mount("run", "/run", "tmpfs", 0, ""); err != nil { // /run is in memory
 			t.Fatal(err)
 		}
-		h.api.Change(func() { h.api.Host.Status.Agent = nil }) // and status may be lost in a move
+		h.api.Change(func() { h.api.Host.Status.Agent = nil }) // a move may also drop the status
 		agent = h.start(t, "")
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		h.api.Wait(t, "another boot ID", func(r *v1beta2.AgentReport) bool { return r.BootID != before && r.BootID != "" })
@@ -184,7 +184,7 @@ func TestARebootInTheMiddleConverges(t *testing.T) {
 			"started runcmd 3/3"} {
 			id := h.claimIt(testData)
 			killed(t, h.start(t, point))
-			// Programs end, and /run is empty; what was edited there before kubeadm ran is lost, as it would be with cloud-init.
+			// Programs stop, and /run is empty. Edits there before kubeadm ran are lost, as with cloud-init.
 			for _, name := range []string{"capstan-kube", "kubelet", "sh", "kubeadm"} {
 				_ = exec.Command("pkill", "-KILL", "-x", name).Run()
 			}
@@ -273,9 +273,9 @@ func TestAServerThatFailsAndATokenThatIsGone(t *testing.T) {
 		agent := h.start(t, "")
 		id := h.claimIt(testData)
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
-		h.api.Change(func() { clear(h.api.Tokens) }) // all are withdrawn
+		h.api.Change(func() { clear(h.api.Tokens) }) // all are revoked
 		h.api.CloseClientConnections()
-		// and the host enrolled anew
+		// the host enrolled again
 		if err := os.WriteFile(h.config, []byte(h.api.AgentConfig("/var/lib/capstan")), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func (h *host) waitCarries(t *testing.T, id string) {
 	h.api.Wait(t, "what the host carries", func(r *v1beta2.AgentReport) bool { return r.Carries == id })
 }
 
-// waitFree waits until the agent has cleaned up after a machine by itself.
+// waitFree waits until the agent has cleaned up after a machine on its own.
 func (h *host) waitFree(t *testing.T, id string) {
 	t.Helper()
 	h.api.Wait(t, "a host that carries nothing", func(r *v1beta2.AgentReport) bool {
@@ -29,7 +29,7 @@ func (h *host) waitFree(t *testing.T, id string) {
 	})
 }
 
-// away runs a machine on the host, and stops the agent.
+// away runs a machine on the host and then stops the agent.
 func (h *host) away(t *testing.T) (id string) {
 	t.Helper()
 	agent := h.start(t, "")
@@ -49,8 +49,8 @@ func runsOn(t *testing.T) {
 	}
 }
 
-// TestAHostWhoseClaimEndedWithoutIt comes back with a machine that is not its own any more. It cleans up before it
-// counts as free, wherever it is killed meanwhile, and works again.
+// TestAHostWhoseClaimEndedWithoutIt: a host returns with a machine whose claim has ended. Its agent cleans up before
+// the host counts as free, wherever the agent is killed meanwhile, and the host works again.
 func TestAHostWhoseClaimEndedWithoutIt(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -73,7 +73,7 @@ func TestAHostWhoseClaimEndedWithoutIt(t *testing.T) {
 	})
 }
 
-// TestAHostThatIsClaimedAnewBeforeItIsBack cleans up after the machine before, and then begins with the other.
+// TestAHostThatIsClaimedAnewBeforeItIsBack: the agent cleans up after the earlier machine, and then starts the new one.
 func TestAHostThatIsClaimedAnewBeforeItIsBack(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -103,8 +103,8 @@ func TestAHostThatIsClaimedAnewBeforeItIsBack(t *testing.T) {
 	})
 }
 
-// TestAClaimThatIsMissingIsNoWord: a management cluster that was restored from a backup doesn't know the claim. The
-// agent says what it has, and cleans nothing until somebody says that the machine may go.
+// TestAClaimThatIsMissingIsNoWord: a management cluster restored from a backup doesn't know the claim. The agent
+// reports what the host carries, and cleans nothing until an administrator says that the machine may go.
 func TestAClaimThatIsMissingIsNoWord(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -116,7 +116,7 @@ func TestAClaimThatIsMissingIsNoWord(t *testing.T) {
 		})
 		runsOn(t)
 
-		other := h.claimIt(testData) // by a provider that does not look at what the host carries
+		other := h.claimIt(testData) // by a provider that ignores what the host carries
 		got := h.waitBootstrap(t, other, v1beta2.BootstrapFailed)
 		if !strings.Contains(got.Message, "still carries the machine of "+id) {
 			t.Errorf("report %+v", got)
@@ -131,7 +131,8 @@ func TestAClaimThatIsMissingIsNoWord(t *testing.T) {
 	})
 }
 
-// TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway, whether the agent was there when it was said or not.
+// TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway, whether or not the agent was running when they were
+// accepted.
 func TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -172,7 +173,8 @@ func TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway(t *testing.T) {
 	})
 }
 
-// TestAHostThatIsToBeInstalledAnewStaysOut although its agent has cleaned it after a claim that ended without it.
+// TestAHostThatIsToBeInstalledAnewStaysOut: the host stays out of use although its agent has cleaned it after a claim
+// that ended while the agent was away.
 func TestAHostThatIsToBeInstalledAnewStaysOut(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -199,8 +201,8 @@ func TestAHostThatIsToBeInstalledAnewStaysOut(t *testing.T) {
 	})
 }
 
-// TestAJournalOfAnEarlierVersion says nothing about its claim: nothing is cleaned, and the next version of the agent
-// notes the claim while the machine has the host.
+// TestAJournalOfAnEarlierVersion: such a journal contains nothing about its claim, so nothing is cleaned. The next
+// version of the agent notes the claim while the machine has the host.
 func TestAJournalOfAnEarlierVersion(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -246,8 +248,8 @@ func TestAJournalOfAnEarlierVersion(t *testing.T) {
 	})
 }
 
-// TestAPlaneThatWasRestoredElsewhere: the host is enrolled again, with the plane at another address. Its machine runs
-// on untouched, and it works there as before.
+// TestAPlaneThatWasRestoredElsewhere: the host enrolls again with the plane at another address. Its machine keeps
+// running untouched, and the agent works there as before.
 func TestAPlaneThatWasRestoredElsewhere(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

@@ -16,8 +16,9 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// leavingData is bootstrap data of a machine that is root and leaves what nobody knows of a Kubernetes node. It waits
-// for its last process to be a program without the machine's environment: before that, cleaning finds it and ends it.
+// leavingData is bootstrap data of a machine that is root and leaves things that no Kubernetes node would. It waits
+// until its last process runs a program without the machine's environment, because cleaning would find and stop an
+// earlier one.
 const leavingData = `#cloud-config
 runcmd:
 - echo begun > /var/log/begun
@@ -34,7 +35,7 @@ runcmd:
   timeout 10 sh -c "until grep -q tail /proc/$!/comm; do sleep 0.01; done"
 `
 
-// cleanUp takes all of it away, but the process.
+// cleanUp removes all of it except the process.
 const cleanUp = `
 sed -i /toor/d /etc/passwd
 rm -rf /root/.ssh /var/lib/id /etc/ld.so.preload /etc/systemd
@@ -42,7 +43,7 @@ umount /mnt/left
 ip address del 192.0.2.9/32 dev eth0
 `
 
-// newOwnedHost is a host that is nobody's namespace, as far as the agent knows.
+// newOwnedHost returns a host that, as far as the agent knows, is not a namespace of a machine.
 func newOwnedHost(t *testing.T) *host {
 	t.Helper()
 	h := newTestHost(t)
@@ -53,7 +54,7 @@ func newOwnedHost(t *testing.T) *host {
 	return h
 }
 
-// compareIt claims the host with proof Compare, and does what the controller does: it keeps the digest.
+// compareIt claims the host with proof Compare, and stores the digest like the controller.
 func (h *host) compareIt(t *testing.T, data string) (id, digest string) {
 	t.Helper()
 	h.claims++
@@ -73,7 +74,7 @@ func (h *host) compareIt(t *testing.T, data string) (id, digest string) {
 	return id, digest
 }
 
-// left waits until the agent names what is left, and returns it.
+// left waits until the agent reports enough leftovers, and returns them.
 func (h *host) left(t *testing.T, id string, enough func([]string) bool) []string {
 	t.Helper()
 	var left []string
@@ -86,13 +87,13 @@ func (h *host) left(t *testing.T, id string, enough func([]string) bool) []strin
 	return left
 }
 
-// TestWhatAMachineLeaves beats the proof that looks for a Kubernetes node, and not the comparison.
+// TestWhatAMachineLeaves: these leftovers escape the proof that looks for a Kubernetes node, but not the comparison.
 func TestWhatAMachineLeaves(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newOwnedHost(t)
 		agent := h.start(t, "")
 		id, digest := h.compareIt(t, leavingData)
-		// A program that it has left removes what the agent has noted.
+		// A program that the machine left removes the agent's notes.
 		shell(t, `sed -i '/"note"/d' /var/lib/capstan/journal/*/steps.jsonl`)
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		left := strings.Join(h.left(t, id, func([]string) bool { return true }), "\n")
@@ -107,7 +108,7 @@ func TestWhatAMachineLeaves(t *testing.T) {
 			}
 		}
 
-		// Somebody takes it away, and the agent finds the host clean by itself.
+		// Somebody removes the leftovers, and the agent finds the host clean on its own.
 		shell(t, cleanUp)
 		for _, p := range running(t, "tail") {
 			end(t, p.PID)
@@ -119,7 +120,7 @@ func TestWhatAMachineLeaves(t *testing.T) {
 		h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret = nil, nil })
 		forget(t, "/var/log/begun")
 
-		// A machine that leaves nothing.
+		// This machine leaves nothing.
 		id, digest = h.compareIt(t, "#cloud-config\nruncmd:\n- echo begun > /var/log/begun\n")
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		h.api.Wait(t, "a clean host again", func(r *v1beta2.AgentReport) bool {
@@ -130,7 +131,7 @@ func TestWhatAMachineLeaves(t *testing.T) {
 	})
 }
 
-// TestABaselineThatIsExchanged: a machine that is root writes a baseline of its own.
+// TestABaselineThatIsExchanged: a machine that is root writes its own baseline.
 func TestABaselineThatIsExchanged(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newOwnedHost(t)
@@ -152,12 +153,12 @@ func TestABaselineThatIsExchanged(t *testing.T) {
 			}
 			h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret = nil, nil })
 			stop(t, agent)
-			shell(t, "rm -rf /var/lib/capstan/journal/*") // somebody has installed the host anew
+			shell(t, "rm -rf /var/lib/capstan/journal/*") // somebody has reinstalled the host
 		}
 	})
 }
 
-// TestABaselineThatIsKilledInTheMiddle: the next agent goes on with the same one.
+// TestABaselineThatIsKilledInTheMiddle: the next agent continues with the same baseline.
 func TestABaselineThatIsKilledInTheMiddle(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newOwnedHost(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// waitEpoch waits until the agent reports that its token is of an epoch.
+// waitEpoch waits until the agent reports that its token is bound to an epoch.
 func (h *host) waitEpoch(t *testing.T, epoch int64) {
 	t.Helper()
 	h.api.Wait(t, "the epoch in the report", func(r *v1beta2.AgentReport) bool {
@@ -21,8 +21,8 @@ func (h *host) waitEpoch(t *testing.T, epoch int64) {
 	})
 }
 
-// TestTheAgentFollowsTheEpochWhereverItIsKilled releases the host from one claim after the other, and kills the agent
-// at each step of its way to the next token. It needs nobody's help, and keeps no token of an earlier epoch.
+// TestTheAgentFollowsTheEpochWhereverItIsKilled releases the host from one claim after another, and kills the agent at
+// each step to its next token. The agent needs no help, and keeps no token of an earlier epoch.
 func TestTheAgentFollowsTheEpochWhereverItIsKilled(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -50,14 +50,14 @@ func TestTheAgentFollowsTheEpochWhereverItIsKilled(t *testing.T) {
 				t.Fatalf("at point %q: the token on disk is accepted: %t; denied: %v", point, accepted, denied)
 			}
 		}
-		id := h.claimIt(testData) // and works on
+		id := h.claimIt(testData) // and keeps working
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		stop(t, agent)
 	})
 }
 
-// TestAnAgentThatWasAwayForTooLong finds its token ended: it says what to do, does nothing to the host, and works again
-// once somebody has enrolled the host anew, without a restart.
+// TestAnAgentThatWasAwayForTooLong: an agent whose token has expired says what to do and does nothing to the host. It
+// works again without a restart once somebody has enrolled the host again.
 func TestAnAgentThatWasAwayForTooLong(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -81,8 +81,8 @@ func TestAnAgentThatWasAwayForTooLong(t *testing.T) {
 	})
 }
 
-// TestAManagementClusterBeforeEpochs binds no tokens: the agent works with it, and does not report what it does not
-// know. After its upgrade the agent gets a bound token when it renews the one that it has.
+// TestAManagementClusterBeforeEpochs binds no tokens: the agent works with it, and does not report fields that it does
+// not know. After its upgrade, the agent gets a bound token at the next renewal.
 func TestAManagementClusterBeforeEpochs(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

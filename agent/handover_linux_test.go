@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// waitOffer waits until the agent has said something about an offer: that it is accepted, or why not.
+// waitOffer waits until the agent has reported whether it accepts an offer, or why not.
 func (h *host) waitOffer(t *testing.T, id, refusal string) {
 	t.Helper()
 	h.api.Wait(t, "word about offer "+id+" "+refusal, func(r *v1beta2.AgentReport) bool {
@@ -24,7 +24,7 @@ func (h *host) waitOffer(t *testing.T, id, refusal string) {
 	})
 }
 
-// arrive puts the host into the target as a mover does: the spec without the status, and with the annotations.
+// arrive puts the host into the target like a mover: with the spec and the annotations, but without the status.
 func (h *host) arrive(target *testapi.Server) {
 	spec, annotations := *h.api.Host.Spec.DeepCopy(), h.api.Host.Annotations
 	target.Change(func() {
@@ -34,7 +34,7 @@ func (h *host) arrive(target *testapi.Server) {
 	})
 }
 
-// leave takes it away from here, with the mark of clusterctl first.
+// leave removes the host from the source, after setting clusterctl's mark.
 func (h *host) leave(delete bool) {
 	h.api.Change(func() {
 		h.api.Host.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
@@ -42,7 +42,7 @@ func (h *host) leave(delete bool) {
 	})
 }
 
-// newTarget is another management cluster, without the host.
+// newTarget returns another management cluster, without the host.
 func newTarget(t *testing.T) *testapi.Server {
 	target := testapi.New(t)
 	target.Deleted = true
@@ -72,7 +72,7 @@ func waitThere(t *testing.T, target *testapi.Server, id string) {
 	})
 }
 
-// TestAHostMovesWhereverTheAgentIsKilled moves a host to and fro, and kills the agent at each of its own steps. The
+// TestAHostMovesWhereverTheAgentIsKilled moves a host back and forth, and kills the agent at each of its own steps. The
 // machine on the host never notices.
 func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 			}
 			h.waitOffer(t, offer, "")
 			h.arrive(there)
-			h.leave(n%2 == 0) // found by the mark alone, too
+			h.leave(n%2 == 0) // sometimes only the mark shows it
 			if strings.HasSuffix(point, "sides") {
 				killed(t, agent)
 				h.api.Change(func() { h.api.Deleted = true })
@@ -105,7 +105,7 @@ func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 			if len(here.Denied)+len(there.Denied) > 0 {
 				t.Errorf("calls that the Role does not allow: %v, %v", here.Denied, there.Denied)
 			}
-			h.api, here, there = there, there, here // and on, or back
+			h.api, here, there = there, there, here // onward, or back
 			if t.Failed() {
 				t.Fatalf("at point %q", point)
 			}
@@ -113,15 +113,15 @@ func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 		if here.Strangers+there.Strangers > 0 {
 			t.Errorf("%d calls had a token of the other management cluster", here.Strangers+there.Strangers)
 		}
-		// What the target orders counts: the machine goes, and the host is cleaned.
+		// The target's orders count: the machine goes, and the host is cleaned.
 		h.releaseIt(t, id)
 		checkClean(t)
 		stop(t, agent)
 	})
 }
 
-// TestNobodyTakesAHostThatIsNotHis: offers and targets that lie, a source that is silent. The agent stays where it
-// is, and the machine on the host as it is.
+// TestNobodyTakesAHostThatIsNotHis: offers and targets lie, and the source is silent. The agent stays with the source,
+// and leaves the machine on the host alone.
 func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -131,7 +131,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		there := newTarget(t)
 
-		// Offers that are none.
+		// Invalid offers.
 		for name, c := range map[string]struct {
 			change func(map[string][]byte)
 			want   string
@@ -146,7 +146,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		} {
 			h.waitOffer(t, h.api.MakeOffer(there, name, c.change), c.want)
 		}
-		// Targets that have the host of another machine, or answer what is no API server's answer.
+		// Targets whose host has another machine, or that don't answer like an API server.
 		there.Change(func() {
 			there.Deleted, there.Host.Spec.Claim = false, &v1beta2.HostClaim{
 				ProviderID: "capstan://default/h1/99999999", Released: true,
@@ -160,7 +160,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 			t.Fatal("an offer was accepted that is none")
 		}
 
-		// A good offer, after which the target lies: it has the host, for another machine, and wants it cleaned.
+		// A valid offer, after which the target lies: its host has another machine, and it wants the host cleaned.
 		h.waitOffer(t, h.api.MakeOffer(there, "good", nil), "")
 		there.Change(func() {
 			there.Deleted, there.Host.Spec.Claim = false, &v1beta2.HostClaim{
@@ -169,7 +169,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		})
 		h.leave(true)
 		there.WaitLooks(t, 2)
-		// The host is on both sides, with the target wanting it cleaned: the source counts.
+		// Both sides have the host, and the target wants it cleaned: the source counts.
 		h.api.Change(func() {
 			h.api.Deleted, h.api.Host.Annotations = false, map[string]string{v1beta2.OfferAnnotation: "uid/good"}
 		})
@@ -183,7 +183,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 			t.Errorf("the target has %d reports and %d heartbeats", there.Reports, there.Beats)
 		}
 		unharmed(t, id)
-		// The offer is called off while the agent is away.
+		// The offer is withdrawn while the agent is away.
 		stop(t, agent)
 		h.api.Change(func() { h.api.Silent, h.api.Host.Annotations, h.api.Offer = false, nil, nil })
 		agent = h.start(t, "")
@@ -201,7 +201,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 	})
 }
 
-// TestAnExpiredTokenIsOfferedAnew: the agent says that it can't go along any more, takes the next offer, and moves.
+// TestAnExpiredTokenIsOfferedAnew: the agent reports that it can't follow any more, accepts the next offer, and moves.
 func TestAnExpiredTokenIsOfferedAnew(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

@@ -28,7 +28,7 @@ import (
 
 const bundles = "/opt/capstan/bundles"
 
-// The test binary plays the programs of a host, by the name it is called by.
+// The test binary acts as the programs of a host, depending on the name by which it is called.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); name {
 	case "capstan-agent", "capstan-agent.next":
@@ -58,7 +58,7 @@ func fatal(err error) {
 	}
 }
 
-// listen does something, listens, and goes on for ever.
+// listen calls first, listens, and runs forever.
 func listen(network, address string, first func()) {
 	if network == "unix" {
 		_ = os.Remove(address)
@@ -77,7 +77,7 @@ func listen(network, address string, first func()) {
 	}
 }
 
-// systemctl starts services that don't inherit anything, and stops none: cleaning must end them by itself.
+// systemctl starts services that inherit nothing, and stops none: cleaning must stop them itself.
 const systemctlScript = `
 echo "systemctl $*" >> /var/log/calls
 case "$1 $2" in
@@ -87,7 +87,7 @@ esac
 exit 0
 `
 
-// kubeadm checks what real kubeadm needs, and never runs twice at a time.
+// kubeadm checks what the real kubeadm needs, and that it never runs twice at the same time.
 const kubeadmScript = `
 echo "kubeadm $1" >> /var/log/calls
 broken() { echo "$*" >> /var/log/broken; exit 1; }
@@ -166,7 +166,7 @@ func newTestHost(t *testing.T) *host {
 	return h
 }
 
-// start starts an agent; failAt names the point at which it kills itself.
+// start starts an agent; failAt names the point at which the agent kills itself.
 func (h *host) start(t *testing.T, failAt string) *exec.Cmd {
 	t.Helper()
 	return h.startTo(t, failAt, &logWriter{t: t})
@@ -192,7 +192,7 @@ func (h *host) startProgram(t *testing.T, program, failAt string, log io.Writer)
 	return cmd
 }
 
-// logWriter shows an agent's log in the test's.
+// logWriter writes an agent's log to the test's log.
 type logWriter struct{ t *testing.T }
 
 func (w *logWriter) Write(data []byte) (int, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// journalOf returns the path of the record file of a claim.
+// journalOf returns the path of a claim's record file.
 func journalOf(t *testing.T, id string) string {
 	t.Helper()
 	found, err := filepath.Glob("/var/lib/capstan/journal/*" + id[len(id)-8:] + "*/steps.jsonl")
@@ -22,7 +22,7 @@ func journalOf(t *testing.T, id string) string {
 	return found[0]
 }
 
-// damage makes the first line of a file that has a text unreadable.
+// damage makes the first line that contains a text unreadable.
 func damage(t *testing.T, path, text string) {
 	t.Helper()
 	before, after, found := strings.Cut(content(path), text)
@@ -34,8 +34,8 @@ func damage(t *testing.T, path, text string) {
 	}
 }
 
-// waitDamaged waits until a damaged journal is reported as left, and deletes it as somebody would who has looked at the
-// host.
+// waitDamaged waits until a damaged journal is reported as a leftover, and deletes it like somebody who has inspected
+// the host.
 func (h *host) waitDamaged(t *testing.T, id string) {
 	t.Helper()
 	aside := ""
@@ -62,7 +62,7 @@ func TestADamagedJournalIsLeftForAPerson(t *testing.T) {
 		damage(t, journalOf(t, id), `"event":"finish","step":"runcmd 2/3"`)
 		agent = h.start(t, "")
 		h.api.Wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
-		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded) // what can be read says so
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded) // according to what can be read
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		h.waitDamaged(t, id)
 		h.waitClean(t, id)
@@ -137,13 +137,13 @@ func TestABootstrapWhoseJournalIsDamagedOrFullFails(t *testing.T) {
 	})
 }
 
-// What keeps the agent from a result is reported, and it goes on when it can.
+// The agent reports what prevents a result, and continues once it can.
 func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		blocked := func() {
 			t.Helper()
-			// where the folder of all journals is to be
+			// in place of the directory of all journals
 			if err := os.WriteFile("/var/lib/capstan/journal", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		})
 		forget(t, "/var/lib/capstan/journal")
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
-		stop(t, agent) // whatever it is shown, it opens the journal, which makes the folder
+		stop(t, agent) // the agent always opens the journal, which creates the directory
 		if err := os.RemoveAll("/var/lib/capstan/journal"); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 	})
 }
 
-// A claim that follows at once leaves the worker no time to remove old journals without one.
+// If a claim follows immediately, the worker has no time without a claim in which to remove old journals.
 func TestOldJournalsGoAlsoWhenClaimsFollowAtOnce(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

@@ -16,14 +16,14 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// memoryLimit is what the agent may need, in KiB.
+// memoryLimit is the maximum memory of the agent, in KiB.
 const memoryLimit = 30 << 10
 
-// realAgent is the path, in the host of the test, of the agent as it is released.
+// realAgent is the path of the released agent in the test's host.
 const realAgent = "/opt/capstan/bin/capstan-agent"
 
 // buildAgent builds the agent and returns what the host shares with this machine: the agent, and the package database,
-// which the look at the host reads.
+// which the baseline reads.
 func buildAgent(t *testing.T) map[string]string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "capstan-agent")
@@ -39,9 +39,9 @@ func buildAgent(t *testing.T) map[string]string {
 	return shared
 }
 
-// TestTheAgentNeeds30MiB of memory at most: the program that is released, measured where it works most. Two machines
-// come and go, with a look at the whole host before and after each, hundreds of commands, and thousands of changes of
-// the host in between. make test runs it without the race detector, which the test's own side would slow down.
+// TestTheAgentNeeds30MiB measures the released program where it works hardest: two machines come and go, with a look at
+// the whole host before and after each, hundreds of commands, and thousands of changes of the host in between. make
+// test runs it without the race detector, which would slow down the test's own side.
 func TestTheAgentNeeds30MiB(t *testing.T) {
 	testhost.RunWith(t, buildAgent, func(t *testing.T) {
 		h := newOwnedHost(t)
@@ -71,10 +71,10 @@ func TestTheAgentNeeds30MiB(t *testing.T) {
 	})
 }
 
-// directories returns how many directories with a hundred files the host has: CAPSTAN_TEST_DIRECTORIES, or 200.
+// directories returns how many directories of a hundred files each the host has: CAPSTAN_TEST_DIRECTORIES, or 200.
 func directories() string { return cmp.Or(os.Getenv("CAPSTAN_TEST_DIRECTORIES"), "200") }
 
-// memory returns what the kernel says of a process's memory, in KiB; VmHWM is the most that it has had.
+// memory returns the kernel's value for a process's memory, in KiB; VmHWM is its peak.
 func memory(t *testing.T, cmd *exec.Cmd, what string) int {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))

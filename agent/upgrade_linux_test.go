@@ -28,13 +28,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// program is the path of an agent that may be replaced, in the host of the test.
+// program is the path, in the test's host, of an agent that may be replaced.
 const program = "/opt/agent/capstan-agent"
 
-// versionMark comes before the version at the end of a copy of the test binary, which is an agent of that version.
+// versionMark precedes the version at the end of a copy of the test binary, which is an agent of that version.
 const versionMark = "\ncapstan-agent version "
 
-// versionOf returns the version of an agent that withVersion made; dev for others.
+// versionOf returns the version of an agent made by withVersion; dev for others.
 func versionOf(path string) string {
 	file, err := os.Open(path)
 	fatal(err)
@@ -82,7 +82,7 @@ func offerAgent(t *testing.T, version string, agent []byte) *offering {
 		}
 	}))
 	t.Cleanup(plane.Close)
-	// Its certificate is that of the API server. The plane has no bundles: the host brings its own.
+	// Its certificate is the API server's. The plane has no bundles, because the host brings its own programs.
 	text := content(o.config) + "bundles: packages\nenrolment: " + plane.URL + "\n"
 	if err := errors.Join(os.WriteFile(o.config, []byte(text), 0o600), makeKey("/var/lib/capstan")); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func offerAgent(t *testing.T, version string, agent []byte) *offering {
 	return o
 }
 
-// makeKey makes the key that a host has since it enrolled.
+// makeKey creates the key that a host has after it enrolled.
 func makeKey(stateDir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -117,7 +117,8 @@ func (o *offering) runs(t *testing.T, version string) {
 	o.api.Wait(t, "agent "+version, func(r *v1beta2.AgentReport) bool { return r.Version == version })
 }
 
-// becomes waits until a process is an agent of a version for good: it executes the program, which was replaced.
+// becomes waits until a process is permanently an agent of a version: the program was replaced, and the process
+// executes it.
 func becomes(t *testing.T, pid int, version string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -131,8 +132,8 @@ func becomes(t *testing.T, pid int, version string) {
 	}
 }
 
-// TestAnAgentReplacesItself: by the one that the plane offers, in the midst of the life of a machine, and stays the
-// process that the service manager knows.
+// TestAnAgentReplacesItself: the agent replaces itself with the one that the plane offers while a machine is on the
+// host, and stays the process that the service manager knows.
 func TestAnAgentReplacesItself(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		o := offerAgent(t, "v1.1.0", withVersion(t, "v1.1.0"))
@@ -151,7 +152,7 @@ func TestAnAgentReplacesItself(t *testing.T) {
 	})
 }
 
-// TestAKilledUpgrade: wherever the agent is killed, its next start goes on, and the agent is the later one in the end.
+// TestAKilledUpgrade: wherever the agent is killed, its next start continues, and in the end the new agent runs.
 func TestAKilledUpgrade(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		for _, point := range []string{
@@ -163,7 +164,7 @@ func TestAKilledUpgrade(t *testing.T) {
 			agent := o.startProgram(t, program, "", &logWriter{t: t})
 			o.runs(t, "v1.1.0")
 			becomes(t, agent.Process.Pid, "v1.1.0")
-			_, _ = agent.Process.Kill(), agent.Wait() // it may not listen to signals yet
+			_, _ = agent.Process.Kill(), agent.Wait() // it may not handle signals yet
 			if err := os.RemoveAll("/var/lib/capstan"); err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +172,7 @@ func TestAKilledUpgrade(t *testing.T) {
 	})
 }
 
-// logBuffer keeps an agent's log.
+// logBuffer stores an agent's log.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -191,8 +192,8 @@ func (b *logBuffer) String() string {
 
 func (b *logBuffer) count(text string) int { return strings.Count(b.String(), text) }
 
-// TestABrokenAgentDoesNotStay: the one before comes back when a later one doesn't report, and doesn't try it for ever.
-// A host whose policy is Manual keeps its agent.
+// TestABrokenAgentDoesNotStay: the previous agent comes back if the new one doesn't report, and does not retry it
+// endlessly. A host whose policy is Manual keeps its agent.
 func TestABrokenAgentDoesNotStay(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		broken := []byte("#!/bin/sh\n[ \"$1\" = --version ] && { echo capstan-agent v1.1.0; exit; }\n" +

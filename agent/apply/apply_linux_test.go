@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/undo"
 )
 
-// newHost returns a host whose journal and log are in a folder of the test.
+// newHost returns a host whose journal and log are in a temporary directory.
 func newHost(t *testing.T) *Host {
 	t.Helper()
 	base := t.TempDir()
@@ -133,7 +133,7 @@ func TestFilesRefuses(t *testing.T) {
 func TestUsers(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newHost(t)
-		h.Local = true // only one id may be there
+		h.Local = true // there may be only one id
 		users := []cloudconfig.User{{
 			Name: "bob", Gecos: "Bob B", Groups: []string{"wheel"}, HomeDir: "/home/b/bob", Shell: "/bin/sh",
 			HashedPassword: "$6$salt$hash", PrimaryGroup: "staff",
@@ -193,7 +193,7 @@ func TestMounts(t *testing.T) {
 	})
 }
 
-// The kernel lists a mount by the path without links, and cleaning finds it by that.
+// The kernel lists a mount under the path without links, under which cleaning must find it.
 func TestAMountThroughALinkIsNoted(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newHost(t)
@@ -300,7 +300,7 @@ func TestDecideWhetherAFilesystemIsMade(t *testing.T) {
 	}
 }
 
-// On an image file, which the programs take for a device.
+// The file system is made on an image file, which the programs take for a device.
 func TestAFilesystemIsMadeOnce(t *testing.T) {
 	testhost.Needs(t, "mkfs.ext4", "blkid")
 	image := filepath.Join(t.TempDir(), "image")

@@ -24,8 +24,8 @@ func check(t *testing.T, errs ...error) {
 	}
 }
 
-// hostWithDisks returns a host on which sdy with sdy1 and sdz with sdz1 are disks that have links of their hardware,
-// and bare is one without. All are image files in the folder dev.
+// hostWithDisks returns a host with the disks sdy (partition sdy1) and sdz (sdz1), which have hardware links, and bare,
+// which has none. All are image files in the directory dev.
 func hostWithDisks(t *testing.T) (h *Host, dev string) {
 	t.Helper()
 	testhost.Needs(t, "mkfs.ext4", "blkid")
@@ -50,7 +50,7 @@ func hostWithDisks(t *testing.T) (h *Host, dev string) {
 	return newHost(t), dev
 }
 
-// swap gives each of two files the name of the other one.
+// swap swaps the names of two files.
 func swap(t *testing.T, a, b string) {
 	t.Helper()
 	check(t, os.Rename(a, a+".swap"), os.Rename(b, a), os.Rename(a+".swap", b))
@@ -119,7 +119,7 @@ func TestDevicesAreFoundAgain(t *testing.T) {
 	}
 }
 
-// mortal notes nothing more once a file has content: the agent has ended.
+// mortal stops recording notes once a file has content, as if the agent had died.
 type mortal struct {
 	*journal.Journal
 	t    *testing.T
@@ -133,8 +133,8 @@ func (m mortal) Note(key, value string) error {
 	return m.Journal.Note(key, value)
 }
 
-// The content of a device without links is known though the agent ends before it has seen it; a repeated step does not
-// take what it finds for its own.
+// The content of a device without links is known even if the agent dies before it has seen it. A repeated step does not
+// claim content that it finds as its own.
 func TestContentIsNotedBeforeItIsMade(t *testing.T) {
 	for _, kind := range []string{"ext4", "swap"} {
 		t.Run(kind, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestFilesystemID(t *testing.T) {
 	cases := map[string]struct {
 		kind    string
 		options []string
-		want    string // ID stands for the identifier
+		want    string // ID represents the identifier
 	}{
 		"ext4":                            {"ext4", []string{"-m", "0"}, "-U ID"},
 		"swap":                            {"swap", nil, "-U ID"},
@@ -197,7 +197,7 @@ func TestTableID(t *testing.T) {
 	}
 }
 
-// A step that was repeated after a reboot may have changed two disks under one name.
+// A step repeated after a reboot may have changed two disks under the same name.
 func TestADeviceThatWasNotedTwice(t *testing.T) {
 	h, dev := hostWithDisks(t)
 	all := []cloudconfig.Filesystem{{Device: filepath.Join(dev, "sdz"), Type: "ext4", Overwrite: true}}

@@ -43,7 +43,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Chmod(path, uint32(mode)); err != nil { // os.Chmod has another word for suid
+	if err := unix.Chmod(path, uint32(mode)); err != nil { // os.Chmod has another bit for setuid
 		t.Fatal(err)
 	}
 }
@@ -60,7 +60,7 @@ func add(t *testing.T, path, text string) {
 	}
 }
 
-// starts starts a program that stays until the test ends.
+// starts starts a program that runs until the test ends.
 func starts(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -70,7 +70,7 @@ func starts(t *testing.T, args ...string) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 }
 
-// leftovers are what a machine can leave, each with how it is named.
+// leftovers are things that a machine can leave, each with the report about it.
 var leftovers = map[string]struct {
 	leave func(t *testing.T)
 	want  string
@@ -197,7 +197,7 @@ func addTo(t *testing.T, name, address string) {
 	}
 }
 
-// filter makes a table with a rule.
+// filter creates a table with a rule.
 func filter(t *testing.T) {
 	t.Helper()
 	c, err := nftables.New()
@@ -217,7 +217,7 @@ func filter(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftIsFound leaves everything on a host, one after the other, and names it.
+// TestWhatIsLeftIsFound leaves each kind of leftover on a host, one after the other, and expects a report about it.
 func TestWhatIsLeftIsFound(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		write(t, "/opt/program", "#!/bin/sh\n", 0o755)
@@ -257,7 +257,8 @@ func TestWhatIsLeftIsFound(t *testing.T) {
 	})
 }
 
-// waitForProgram waits until a program that was started runs: until then it is the one that starts it.
+// waitForProgram waits until a started program has been executed: until then its process still runs the program that
+// forked it.
 func waitForProgram(t *testing.T, args string) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -285,7 +286,7 @@ func compare(t *testing.T, h Host) []string {
 	return found
 }
 
-// TestWhatALocalHostShares: what the machine has mounted into a local host changes without the host.
+// TestWhatALocalHostShares: what the machine mounts into a local host changes independently of the host.
 func TestWhatALocalHostShares(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		write(t, "/home/machine/program", "one\n", 0o755)
@@ -371,7 +372,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// BenchmarkLook looks at this machine, and compares it with what was seen.
+// BenchmarkLook takes a baseline of this machine, and compares the machine with it.
 func BenchmarkLook(b *testing.B) {
 	h := Host{Root: "/", Own: []string{os.TempDir()}}
 	for b.Loop() {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestFilesThatMayDiffer: what a host changes by itself, what the agent has put back, and what its packages changed.
+// TestFilesThatMayDiffer covers what a host changes by itself, what the agent has restored, and what packages changed.
 func TestFilesThatMayDiffer(t *testing.T) {
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }
@@ -71,8 +71,8 @@ func TestFilesThatMayDiffer(t *testing.T) {
 	}
 }
 
-// TestFilesOfRPM: updates of packages are no differences on hosts with rpm either. rpm is a program that says what the
-// test wants: what it is asked is upstream's own format.
+// TestFilesOfRPM: package updates don't count as differences on hosts with rpm either. A script replaces rpm and prints
+// what the test wants; the query uses upstream's own format.
 func TestFilesOfRPM(t *testing.T) {
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }

@@ -15,12 +15,12 @@ import (
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 )
 
-// TestSysctlsArePutBack: settings that a machine changed are named, and put back.
+// TestSysctlsArePutBack: settings changed by a machine are reported and restored.
 func TestSysctlsArePutBack(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		remount(t)
 		h := whole()
-		h.Shared = true // the kernel is that of the machine: only the network's settings are the host's own
+		h.Shared = true // the kernel is the machine's: the host has only its own network settings
 		take(t, h)
 		before := map[string]string{}
 		for name, value := range map[string]string{
@@ -56,7 +56,7 @@ func TestSysctlsArePutBack(t *testing.T) {
 	})
 }
 
-// remount makes the settings of the host's own network writable.
+// remount makes the host's own network settings writable.
 func remount(t *testing.T) {
 	t.Helper()
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
@@ -64,14 +64,14 @@ func remount(t *testing.T) {
 	}
 }
 
-// TestSysctlsOfARestingMachineDontDiffer: what the kernel counts is left out.
+// TestSysctlsOfARestingMachineDontDiffer: values that the kernel counts are ignored.
 func TestSysctlsOfARestingMachineDontDiffer(t *testing.T) {
 	h := Host{Root: "/"}
 	before, err := h.sysctls()
 	if err != nil || len(before) < 100 {
 		t.Fatalf("%d settings, %v", len(before), err)
 	}
-	for range 5 { // to look opens files and makes entries in caches, which the kernel counts
+	for range 5 { // looking opens files and fills caches, which the kernel counts
 		now, err := h.sysctls()
 		if err != nil {
 			t.Fatal(err)
@@ -82,8 +82,8 @@ func TestSysctlsOfARestingMachineDontDiffer(t *testing.T) {
 	}
 }
 
-// TestLegacyRulesAreFound changes a table of the packet filter of before nftables, as a machine with a program of its
-// own can.
+// TestLegacyRulesAreFound changes a table of the legacy packet filter, which predates nftables, as a machine can with
+// its own program.
 func TestLegacyRulesAreFound(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		for _, l := range legacies {
@@ -92,7 +92,7 @@ func TestLegacyRulesAreFound(t *testing.T) {
 			}
 		}
 		h := whole()
-		for _, l := range legacies { // to look at a table makes it, and is no difference
+		for _, l := range legacies { // listing a table creates it, and is not a difference
 			if _, err := l.does("filter"); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) {
 				t.Skipf("the kernel has no table filter of %s", l.name)
 			} else if err != nil {
@@ -119,7 +119,7 @@ func TestLegacyRulesAreFound(t *testing.T) {
 	})
 }
 
-// drop lets the first chain of a table drop everything.
+// drop makes the first chain of a table drop everything.
 func (l legacy) drop(t *testing.T, table string) {
 	t.Helper()
 	fd, err := unix.Socket(l.family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)

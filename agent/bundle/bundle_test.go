@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// bundles makes bundles whose binary lists no applets.
+// bundles creates bundles whose binary lists no applets.
 func bundles(t *testing.T, versions ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bundles")

@@ -37,7 +37,8 @@ func archived(t *testing.T, version string) []byte {
 	return out.Bytes()
 }
 
-// served serves a bundle at the plane's path, if there is one. Each answer is cut after some bytes, if that is not 0.
+// served serves a bundle at the plane's path, if data is not nil. If cut is not 0, it cuts each response off after that
+// many bytes.
 func served(t *testing.T, version string, data []byte, cut int) (plane *Plane, ranges *[]string) {
 	t.Helper()
 	ranges = &[]string{}
@@ -57,7 +58,7 @@ func served(t *testing.T, version string, data []byte, cut int) (plane *Plane, r
 	return &Plane{URL: server.URL, HTTP: server.Client()}, ranges
 }
 
-// cutter ends a connection after some bytes.
+// cutter closes a connection after some bytes.
 type cutter struct {
 	http.ResponseWriter
 	left int
@@ -77,9 +78,9 @@ func TestProvide(t *testing.T) {
 	data := archived(t, version)
 	for name, c := range map[string]struct {
 		policy  Policy
-		plane   []byte // what the plane has; nil: nothing
+		plane   []byte // the plane's bundle; nil: none
 		nowhere bool   // there is no plane
-		file    []byte // what is in the directory
+		file    []byte // the file in the directory
 		version string
 		fails   string
 		there   bool
@@ -133,7 +134,7 @@ func TestProvide(t *testing.T) {
 	}
 }
 
-// A connection that breaks again and again costs nothing that was fetched before.
+// A connection that keeps breaking loses nothing that was already downloaded.
 func TestADownloadGoesOnWhereItWas(t *testing.T) {
 	data := archived(t, "v1.36.3")
 	plane, ranges := served(t, "v1.36.3", data, len(data)*2/3)
@@ -149,7 +150,7 @@ func TestADownloadGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// What was fetched of another bundle is not the beginning of this one.
+// A partial download of another bundle is not used as the beginning of this one.
 func TestADownloadOfAnotherBundleBeginsAnew(t *testing.T) {
 	plane, _ := served(t, "v1.36.3", archived(t, "v1.36.3"), 0)
 	dir := t.TempDir()

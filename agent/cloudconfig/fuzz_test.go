@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// FuzzRender: a template is rendered to the same text each time, never to more than bootstrap data may have, and a text
-// without marks is its own rendering. An error has a text to show.
+// FuzzRender: a template always renders to the same text, never to more than bootstrap data may contain; a text without
+// marks renders to itself. Every error has a text that may be shown.
 func FuzzRender(f *testing.F) {
 	f.Add("a {{ ds.meta_data.zone | upper }} b")
 	f.Add("{% raw %}{{ x }}{% endraw %}{# c #}{{- 'a' | replace('a', 'aa') | replace('', 'b') -}}")
@@ -37,7 +37,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// FuzzFile: content is what was packed or encoded, and the size that counts is the size that is written.
+// FuzzFile: the content is what was compressed or encoded, and the size that counts is the size that is written.
 func FuzzFile(f *testing.F) {
 	f.Add("content", "")
 	f.Add("Y29udGVudA==\n", "b64")

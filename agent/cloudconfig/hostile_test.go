@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// zeros returns an entry of write_files that is zeros when unpacked: size bytes, whole MiB. One MiB is packed and its
-// block repeated: packing a GiB takes longer than all that is tested here.
+// zeros returns an entry of write_files that uncompresses to size zeros, in whole MiB. It compresses one MiB and
+// repeats that block, because compressing a GiB takes longer than all tests here.
 func zeros(t *testing.T, size int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -28,7 +28,7 @@ func zeros(t *testing.T, size int) string {
 		t.Fatal(err)
 	}
 	mebibyte := make([]byte, 1<<20)
-	var ends []int // of the first block, of the second, which looks back at zeros as all others do, and of the last one
+	var ends []int // of the first block, of the second, which refers back to zeros as all later ones do, and the last
 	for range 2 {
 		if _, err := z.Write(mebibyte); err != nil || z.Flush() != nil {
 			t.Fatal("packing failed")
@@ -50,7 +50,7 @@ func zeros(t *testing.T, size int) string {
 	return "{path: /a, encoding: gz+b64, content: " + base64.StdEncoding.EncodeToString(packed) + "}"
 }
 
-// hostile is data that asks for more than it has, by what it tries.
+// hostile is data that tries to use excessive resources, by what it tries.
 var hostile = map[string]struct {
 	data func(t *testing.T) string
 	want string // in the error; empty if there is none
@@ -110,11 +110,11 @@ var hostile = map[string]struct {
 
 const (
 	childVariable = "CAPSTAN_TEST_HOSTILE_DATA"
-	// most is what a process may need at the most, in MiB, with the test's own binary and the data.
+	// most is the maximum memory of the process, in MiB, including the test binary and the data.
 	most = 100 * raceFactor
 )
 
-// Data that asks for more than it has costs the agent little memory and time. Each case has a process of its own.
+// Data that tries to use excessive resources costs the agent little memory and time. Each case has its own process.
 func TestHostileDataIsCheap(t *testing.T) {
 	if name := os.Getenv(childVariable); name != "" {
 		readHostile(t, name)
@@ -139,7 +139,7 @@ func TestHostileDataIsCheap(t *testing.T) {
 	}
 }
 
-// readHostile reads the data as the agent does, and says how much memory that needed.
+// readHostile parses the data like the agent, and prints how much memory that needed.
 func readHostile(t *testing.T, name string) {
 	t.Helper()
 	c := hostile[name]
@@ -147,7 +147,7 @@ func readHostile(t *testing.T, name string) {
 	if err := os.WriteFile(file, []byte("## template: jinja\n"+header+c.data(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	debug.FreeOSMemory() // what making the data needed does not count
+	debug.FreeOSMemory() // creating the data does not count
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		t.Fatal(err)
 	}

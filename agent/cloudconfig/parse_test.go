@@ -173,8 +173,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A gzip file may have several members, one after the other: all of them are the content. The line breaks that YAML
-// leaves at the end are not.
+// A gzip file may have several consecutive members, which together are the content. The line breaks that YAML leaves at
+// the end are not a member.
 func TestEachMemberIsUnpacked(t *testing.T) {
 	for name, end := range map[string]string{"nothing after it": "", "line breaks after it": "\r\n\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -209,8 +209,8 @@ func TestUnpackingIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the data is, reading it ends without a panic, an error has a text to show, and the same data
-// gives the same result.
+// FuzzParse: parsing any data returns without a panic, every error has a text that may be shown, and the same data
+// always yields the same result.
 func FuzzParse(f *testing.F) {
 	f.Add("write_files:\n- {path: /a, content: aGk=, encoding: b64}\nruncmd:\n- [a, b]\n- c\n")
 	f.Add("users:\n- {name: bob, sudo: x}\nntp: {servers: [a]}\nmounts:\n- [a, /b]\n")
@@ -231,7 +231,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzQuote: the shell gives back exactly what was quoted.
+// FuzzQuote: the shell returns exactly what was quoted.
 func FuzzQuote(f *testing.F) {
 	f.Add("it's")
 	f.Add("$(x) `y` \\ \" \n")

@@ -16,7 +16,7 @@ var testVars = Variables(map[string]any{
 	"count":          float64(3),
 })
 
-// The results are those of Jinja 3.1 with trim_blocks, which is how cloud-init sets it up.
+// The results are those of Jinja 3.1 with trim_blocks, as configured by cloud-init.
 func TestRender(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"plain text stays":  {"a: {b: 1}\n# }} %} {", "a: {b: 1}\n# }} %} {"},

@@ -27,7 +27,7 @@ func packed(t *testing.T, text string) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-// everything sets all that the kubeadm bootstrap provider can put into cloud-config.
+// everything sets all fields that the kubeadm bootstrap provider can put into cloud-config.
 func everything(t *testing.T) cloudinit.BaseUserData {
 	return cloudinit.BaseUserData{
 		BootCommands:        []string{"echo boot > /run/boot"},
@@ -68,7 +68,7 @@ func everything(t *testing.T) cloudinit.BaseUserData {
 	}
 }
 
-// Upstream's own templates write the data, so a new version that writes something else fails here.
+// Upstream's own templates write the data, so this fails if a new version writes something else.
 func TestWhatUpstreamWrites(t *testing.T) {
 	const node = "kind: JoinConfiguration\nnodeRegistration:\n  name: '{{ ds.meta_data.local_hostname }}'\n" +
 		"  kubeletExtraArgs:\n  - name: provider-id\n    value: '{{ ds.meta_data.provider_id }}'"

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/proc"
 )
 
-// The test binary plays an agent that is killed while its command runs.
+// The test binary acts as an agent that is killed while its command runs.
 func TestMain(m *testing.M) {
 	if mark := os.Getenv("PLAY_AGENT"); mark != "" {
 		_ = Command{

@@ -73,7 +73,7 @@ func TestMachineID(t *testing.T) {
 	}
 }
 
-// TestOwnKey: the key is made once, for root only; one that is damaged is not replaced.
+// TestOwnKey: the key is created once, for root only; a damaged one is not replaced.
 func TestOwnKey(t *testing.T) {
 	dir := t.TempDir()
 	first, err := ownKey(dir)
@@ -124,7 +124,7 @@ func TestUnitText(t *testing.T) {
 	}
 }
 
-// TestSystemd: the unit is there before systemd is asked, and a failure says which call it was.
+// TestSystemd: the unit is written before systemd is called, and an error names the failed call.
 func TestSystemd(t *testing.T) {
 	dir := t.TempDir()
 	fake := filepath.Join(dir, "systemctl")

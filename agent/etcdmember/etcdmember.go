@@ -48,7 +48,7 @@ type Member struct {
 	CA, Cert, Key string
 }
 
-// Find reads kubeadm's manifest and returns the member, or nil if there is no member, or no other one to ask. dir is
+// Find reads kubeadm's manifest and returns the member, or nil if there is none or it is the only one. dir is
 // /etc/kubernetes.
 func Find(dir string) (*Member, error) {
 	data, err := regular.Read(filepath.Join(dir, "manifests", "etcd.yaml"), 1<<20)

@@ -76,7 +76,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// cluster plays the other members: the JSON API of etcd with client certificates. It fails as often as it is told.
+// cluster simulates the other members: etcd's JSON API with client certificates. It fails as often as told.
 type cluster struct {
 	members  map[string]string // peer URL by ID
 	failures int
@@ -154,7 +154,7 @@ func serve(t *testing.T, c *cluster) *Member {
 	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	m.Others = []string{"https://127.0.0.1:1", server.URL} // the first one does not answer
+	m.Others = []string{"https://127.0.0.1:1", server.URL} // the first one does not respond
 	return m
 }
 

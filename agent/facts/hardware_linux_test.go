@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// computer makes the files of one below a directory.
+// computer creates the files of a computer in a directory.
 func computer(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

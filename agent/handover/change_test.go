@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestAHostThatGoesBeforeTheWatchBegins: the agent has asked and heard that it is there, and the watch shows nothing.
+// TestAHostThatGoesBeforeTheWatchBegins: the agent has heard that the host exists, but the watch shows nothing.
 func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
 	m := newMoved(t, 0, 24*time.Hour)
 	for _, said := range []answer{present, absent} {
@@ -19,8 +19,8 @@ func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
 	}
 }
 
-// TestAMarkedHostIsLeftWithAReport: the answer of an agent that is gone can't be given later, and without it the host
-// holds the mover.
+// TestAMarkedHostIsLeftWithAReport: an agent that has left can't answer later, and without its answer the host blocks
+// the mover.
 func TestAMarkedHostIsLeftWithAReport(t *testing.T) {
 	m := newMoved(t, 0, 24*time.Hour)
 	m.here.Host.Annotations = map[string]string{leaveMark: ""}
@@ -32,11 +32,11 @@ func TestAMarkedHostIsLeftWithAReport(t *testing.T) {
 	}
 }
 
-// TestARefusalCountsAfterAMinuteWithoutABreak: silence, and whatever else the source says, begins the minute anew.
+// TestARefusalCountsAfterAMinuteWithoutABreak: silence, and any other answer, restarts the minute.
 func TestARefusalCountsAfterAMinuteWithoutABreak(t *testing.T) {
 	watched := answer("shown by the watch")
 	cases := map[string]struct {
-		answers []answer // with a minute after each
+		answers []answer // one minute after each
 		moves   bool
 	}{
 		"refused for a moment":                       {[]answer{refuses}, false},

@@ -67,7 +67,7 @@ func TestAnswerOf(t *testing.T) {
 	}
 }
 
-// machine is the provider id of the machine on the host, in the tests of this file.
+// machine is the providerID of the machine on the host, in the tests of this file.
 const machine = "capstan://blue/h1/0a1b2c3d"
 
 func hostWith(claim string, change func(*v1beta2.CapstanHost)) *v1beta2.CapstanHost {
@@ -84,7 +84,7 @@ func hostWith(claim string, change func(*v1beta2.CapstanHost)) *v1beta2.CapstanH
 func released(h *v1beta2.CapstanHost) { h.Spec.Claim.Released = true }
 func local(h *v1beta2.CapstanHost)    { h.Spec.Supplier = v1beta2.SupplierDock }
 
-// errorHas fails the test if err is not what is wanted: an error with want in its text, or none if that is empty.
+// errorHas fails the test unless the text of err contains want, or, if want is empty, unless err is nil.
 func errorHas(t *testing.T, err error, want string) {
 	t.Helper()
 	if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -37,7 +37,7 @@ func must(t *testing.T, err error) {
 func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 	c := base(t)
 	s := NewStore(c)
-	must(t, s.Forget()) // of nothing
+	must(t, s.Forget()) // there is none
 	for _, read := range []func() (*Enrolment, error){s.Current, s.Next} {
 		if e, err := read(); e != nil || err != nil {
 			t.Fatalf("got %v, %v before there is one", e, err)
@@ -81,7 +81,7 @@ func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 			t.Errorf("the enrolment counts more than the %s that was written later: %+v, %v", change, e, err)
 		}
 	}
-	// The next move, and one that is called off.
+	// The next move, and one that is canceled.
 	must(t, s.Prepare(Enrolment{Offer: "v/1", Server: "https://c:3", CAData: c.CAData, Token: "of c"}))
 	must(t, s.Forget())
 	if next, err := s.Next(); next != nil || err != nil {

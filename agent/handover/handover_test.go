@@ -15,13 +15,13 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// moved is a Follower without the rest of the agent. It has accepted the offer uid/1 with a token that was issued
-// before now and has some life left; its host has arrived in the target, and is in the source still.
+// moved is a Follower without the rest of the agent. It has accepted the offer uid/1 with a token that was issued some
+// time ago and is still valid. Its host has arrived in the target, and still exists in the source.
 type moved struct {
 	*Follower
 	here, there *testapi.Server
-	tokens      map[string]bool // of here
-	token       string          // for there
+	tokens      map[string]bool // of the source
+	token       string          // for the target
 }
 
 func newMoved(t *testing.T, age, left time.Duration) *moved {
@@ -53,7 +53,7 @@ func newMoved(t *testing.T, age, left time.Duration) *moved {
 	return m
 }
 
-// be makes the source say this; the watch shows nothing of it.
+// be sets the source's answer, without showing it to the watch.
 func (m *moved) be(said answer) {
 	m.here.Mu.Lock()
 	defer m.here.Mu.Unlock()
@@ -63,17 +63,17 @@ func (m *moved) be(said answer) {
 	}
 }
 
-// says is what the agent reports about the offer.
+// says returns what the agent reports about the offer.
 func (m *moved) says() v1beta2.HandOverReport {
 	return *m.Report.Get().HandOver
 }
 
-// TestAnOfferIsFollowedWithoutAWatch: what the source says about offers counts; that the host is there does not stand
-// for the watch.
+// TestAnOfferIsFollowedWithoutAWatch: the source's answer about offers counts, but a successful answer does not prove
+// that the watch works.
 func TestAnOfferIsFollowedWithoutAWatch(t *testing.T) {
 	cases := map[string]struct {
 		change func(m *moved)
-		next   string // the offer that is accepted in the end
+		next   string // the offer accepted at the end
 	}{
 		"the offer stands":         {func(*moved) {}, "uid/1"},
 		"the offer was called off": {func(m *moved) { m.here.Change(func() { m.here.Host.Annotations = nil }) }, ""},

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// TestATokenIsKeptFresh: the agent says that it goes along only as long as it can, and keeps able to while the source
+// TestATokenIsKeptFresh: the agent reports that it follows only as long as it can, and stays able to while the source
 // is silent.
 func TestATokenIsKeptFresh(t *testing.T) {
 	const day = 24 * time.Hour
 	cases := map[string]struct {
 		age, left time.Duration
-		here      answer // what the source says
-		there     answer // what the target says, to calls with the token
+		here      answer // the source's answer
+		there     answer // the target's answer to calls with the token
 		first     bool   // accepted in the first report
 		refusal   string
 		renewed   bool
@@ -55,7 +55,7 @@ func TestATokenIsKeptFresh(t *testing.T) {
 				t.Error("nothing keeps the agent from going along")
 			}
 			next, err := m.Store.Next()
-			if err == nil && next == nil { // it has gone
+			if err == nil && next == nil { // it has moved
 				next, err = m.Store.Current()
 			}
 			if err != nil || (next.Token != m.token) != c.renewed || c.renewed && !m.there.Tokens[next.Token] {
@@ -65,7 +65,7 @@ func TestATokenIsKeptFresh(t *testing.T) {
 	}
 }
 
-// TestATokenThatCantBeRenewedIsAWait: the source says that the host is there, and there is no watch; the agent waits
+// TestATokenThatCantBeRenewedIsAWait: the source says that the host exists, and there is no watch. The agent waits
 // longer each time, and says for what.
 func TestATokenThatCantBeRenewedIsAWait(t *testing.T) {
 	for _, said := range []answer{silent, refuses} {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// FuzzSalvage: whatever the disk made of a journal, it is opened or refused as damaged. Salvaging always opens it; then
-// it takes records, and knows the same when it is opened again. A bootstrap that had ended has ended still.
+// FuzzSalvage: whatever the disk did to a journal, it is opened or rejected as damaged. Salvaging always opens it; the
+// journal then takes records, and contains the same when it is opened again. A bootstrap that had ended still counts as
+// ended.
 func FuzzSalvage(f *testing.F) {
 	const claim = "capstan://default/host-01/0a1b"
 	const first = `{"event":"open","claim":"` + claim + "\"}\n"

@@ -70,7 +70,7 @@ func TestAReopenedJournalKnowsTheSame(t *testing.T) {
 	}
 }
 
-// A journal cut at any byte must open, know a prefix of what was written, and take new records.
+// A journal cut off at any byte must open, contain a prefix of what was written, and take new records.
 func TestATornJournalOpensAtEveryByte(t *testing.T) {
 	base := t.TempDir()
 	j := write(t, base)
@@ -116,9 +116,10 @@ func TestADamagedJournalIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// Whichever record is lost, the others count, the host is to be cleaned, and what was there is kept for a person.
+// Whichever record is lost, the others count, the host must be cleaned, and the old file is kept for a person to look
+// at.
 func TestADamagedJournalIsSalvaged(t *testing.T) {
-	for index := range 11 { // a last record that can't be read never happened
+	for index := range 11 { // a damaged last record never happened
 		base := t.TempDir()
 		j := write(t, base)
 		must(t, j.Close())
@@ -130,7 +131,7 @@ func TestADamagedJournalIsSalvaged(t *testing.T) {
 			!views[0].IsOf(claim) || views[0].Claim() == "" {
 			t.Fatalf("line %d: %v, %v", index, views, err)
 		}
-		for range 2 { // the second time there is nothing to do
+		for range 2 { // the second time has nothing to do
 			s, err := Salvage(base, claim)
 			if err != nil {
 				t.Fatalf("line %d: %v", index, err)
@@ -235,7 +236,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Nothing that a writer wrote is lost while another goroutine looks.
+// Concurrent reads lose nothing that a writer wrote.
 func TestLookingWhileWriting(t *testing.T) {
 	base := t.TempDir()
 	j := mustOpen(t, base)

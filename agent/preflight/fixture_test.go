@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// gone as the content of a file removes it.
+// gone, as the content of a file, removes the file.
 const gone = "\x00gone"
 
-// healthy are the files of a computer that misses nothing.
+// healthy are the files of a computer that lacks nothing.
 var healthy = map[string]string{
 	"/etc/os-release":               "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
 	"/etc/machine-id":               "0123456789abcdef0123456789abcdef\n",
@@ -43,7 +43,7 @@ var healthy = map[string]string{
 	"/usr/bin/timedatectl":                          "#!",
 }
 
-// computer returns one with the healthy files, and changed ones instead.
+// computer returns a computer with the healthy files, some of them changed.
 func computer(t *testing.T, changed map[string]string) *System {
 	t.Helper()
 	root := t.TempDir()

@@ -73,8 +73,8 @@ func cgroups(s *System, _ Role) Finding {
 	return ok("version 2 with " + strings.Join(has, " "))
 }
 
-// modules checks the kernel's modules. Usually a program that needs an available module loads it; nothing loads
-// br_netfilter.
+// modules checks the kernel's modules. Programs load most modules when they need them, so an unloaded one is only a
+// warning. Nothing loads br_netfilter, so that counts as missing.
 func modules(s *System, _ Role) Finding {
 	var names, load, absent []string
 	verdict := Warning

@@ -163,7 +163,7 @@ func chainsOf(all ...Chain) func(*System) {
 	return func(s *System) { s.Chains = func() ([]Chain, error) { return all, nil } }
 }
 
-// listening is what the kernel shows of a listener.
+// listening returns the kernel's line about a listener.
 func listening(port, inode string) string {
 	return "  sl  local_address\n   0: 00000000:" + port + " 00000000:0000 0A 0:0 0:0 0 0 0 " + inode + " 1\n"
 }
@@ -218,7 +218,7 @@ func TestAHealthyComputerMissesNothing(t *testing.T) {
 	}
 }
 
-// TestCommandsAreLinesOfAShell lets a shell read every command, without running it.
+// TestCommandsAreLinesOfAShell makes a shell parse every command without running it.
 func TestCommandsAreLinesOfAShell(t *testing.T) {
 	for name, p := range problems {
 		s := computer(t, p.files)
@@ -236,7 +236,7 @@ func TestCommandsAreLinesOfAShell(t *testing.T) {
 	}
 }
 
-// TestSwapIsForgotten runs the command that changes fstab, on a copy.
+// TestSwapIsForgotten runs the command that changes fstab on a copy.
 func TestSwapIsForgotten(t *testing.T) {
 	const disks = "# swap of old\n/dev/vda1 / ext4 defaults 0 1\n"
 	const before = disks + "UUID=1-2 none\tswap\tsw 0 0\n/swapfile none swap sw 0 0\n"

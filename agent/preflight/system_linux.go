@@ -24,7 +24,7 @@ func release() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// synchronized asks the kernel, which any program that synchronizes the clock informs.
+// synchronized asks the kernel. Programs that synchronize the clock report to it.
 func synchronized() (bool, error) {
 	var state unix.Timex
 	if _, err := unix.Adjtimex(&state); err != nil {

@@ -2,7 +2,7 @@ package preflight
 
 import "testing"
 
-// TestThis looks at the computer that the test runs on: whatever it is, every check concludes something.
+// TestThis examines the computer that the test runs on: every check must reach a verdict there.
 func TestThis(t *testing.T) {
 	for _, f := range Run(This(), Role{}) {
 		if f.Verdict == "" || f.Found == "" {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schema returns that of status.agent.
+// schema returns the schema of status.agent.
 func schema(t *testing.T) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	data, err := os.ReadFile("../../config/crd/bases/infrastructure.capstan.dev_capstanhosts.yaml")
@@ -25,7 +25,7 @@ func schema(t *testing.T) apiextensionsv1.JSONSchemaProps {
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["agent"]
 }
 
-// TestLimitsAreThoseOfTheAPI compares what the agent cuts with what the API takes.
+// TestLimitsAreThoseOfTheAPI compares the agent's limits with the API's.
 func TestLimitsAreThoseOfTheAPI(t *testing.T) {
 	agent := schema(t)
 	at := func(path string) *apiextensionsv1.JSONSchemaProps {
@@ -54,7 +54,7 @@ func TestLimitsAreThoseOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestLimitsOfHardwareAreThoseOfTheAPI compares lists of the hardware with what the API takes.
+// TestLimitsOfHardwareAreThoseOfTheAPI compares the limits of hardware lists with the API's.
 func TestLimitsOfHardwareAreThoseOfTheAPI(t *testing.T) {
 	agent := schema(t)
 	disks, addresses := agent.Properties["disks"], agent.Properties["addresses"]

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// api takes reports after it has failed as often as it is asked to.
+// api accepts reports after it has failed as often as told.
 type api struct {
 	mu       sync.Mutex
 	failures int
@@ -30,12 +30,12 @@ func (a *api) apply(_ context.Context, r *v1beta2.AgentReport) error {
 	return nil
 }
 
-// step is what the tests change about a report.
+// step returns a change of a report.
 func step(name string) func(*v1beta2.AgentReport) {
 	return func(r *v1beta2.AgentReport) { r.Bootstrap = &v1beta2.BootstrapReport{ProviderID: "p", Step: name} }
 }
 
-// TestRun: each change is sent once, results at once and progress with a pause; what the API has lost is sent again.
+// TestRun: each change is sent once, results at once and progress after a pause; what the API has lost is sent again.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{failures: 3}
@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 		r.Update(true, step("a"))
-		time.Sleep(time.Minute) // the API fails, and is asked again
+		time.Sleep(time.Minute) // the API fails, and the report is repeated
 		sent(1, "a")
 		r.Update(true, step("a"))
 		time.Sleep(time.Minute)
@@ -69,7 +69,7 @@ func TestRun(t *testing.T) {
 		r.Seen(&report)
 		time.Sleep(time.Minute)
 		sent(3, "d")
-		r.Seen(nil) // the host was moved, without its status
+		r.Seen(nil) // the host was moved without its status
 		time.Sleep(repeatPause)
 		sent(4, "d")
 		stop()

@@ -135,8 +135,8 @@ func TestATokenThatIsNotAcceptedIsReplacedOnce(t *testing.T) {
 	}
 }
 
-// TestAnEarlierProviderGetsTheFactsThatItKnows: what the API server says is what TestAnUnknownFieldIsNamed of
-// provider/webhook sees.
+// TestAnEarlierProviderGetsTheFactsThatItKnows: TestAnUnknownFieldIsNamed in provider/webhook shows that the API server
+// answers like this.
 func TestAnEarlierProviderGetsTheFactsThatItKnows(t *testing.T) {
 	var bodies []string
 	fail := `{"kind":"Status","message":"no typed patch object: .status.agent.disks: field not declared in schema"}`
@@ -196,7 +196,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 func TestAServerWithAnotherAuthorityIsNotTrusted(t *testing.T) {
 	called := false
 	cl := client(t, &fixed{list: []string{"t"}}, func(http.ResponseWriter, *http.Request) { called = true })
-	// the system's authorities instead of the configured one
+	// trust the system's authorities instead of the configured one
 	cl.http.Transport.(*http.Transport).TLSClientConfig.RootCAs = nil
 	if err := cl.Beat(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), "certificate") || called {
 		t.Errorf("got %v", err)

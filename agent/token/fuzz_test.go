@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// FuzzToken: what a file holds as a token is used as it is, whatever times it claims to have; a token without an end is
-// valid at all times.
+// FuzzToken: the content of a token file is used unchanged, whatever times it claims; a token without an expiry is
+// always valid.
 func FuzzToken(f *testing.F) {
 	f.Add("a.eyJpYXQiOjEsImV4cCI6Mn0.c")
 	f.Add("a.eyJpYXQiOi0xLCJleHAiOjkyMjMzNzIwMzY4NTQ3NzU4MDd9.c")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// server grants tokens by a clock of its own.
+// server issues tokens by its own clock.
 type server struct {
 	now    time.Time
 	ends   map[string]time.Time
@@ -23,9 +23,9 @@ func (s *server) grant() string {
 
 func (s *server) accepts(text string) bool { return s.now.Before(s.ends[text]) }
 
-// TestDecadesOfRenewals simulates a host for decades. It renews every eight hours, lives through a plane that is
-// away for less than what is left of a token, and through a clock that is wrong. Only an absence for longer than a
-// token lives ends its identity: then it says so, changes nothing, and a new enrolment mends it, however late.
+// TestDecadesOfRenewals simulates a host for decades. It renews every eight hours, and survives a plane that is away
+// for less than the remaining life of a token, and a wrong clock. Only an absence longer than a token's life ends its
+// identity: then it says so and changes nothing, and a new enrolment fixes it, however late.
 func TestDecadesOfRenewals(t *testing.T) {
 	s := &server{now: time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC), ends: map[string]time.Time{}}
 	configured := s.grant()
@@ -76,7 +76,7 @@ func TestDecadesOfRenewals(t *testing.T) {
 	t.Logf("%d renewals in %d years, %d enrolments after a week away", renewals, years, enrolments)
 }
 
-// memory returns a directory in memory where there is one: each renewal is written to the disk.
+// memory returns an in-memory directory if there is one, because each renewal is synced to disk.
 func memory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "capstan-token-*")

@@ -28,7 +28,7 @@ func TestEverythingIsPutBack(t *testing.T) {
 	if err := os.WriteFile(old, []byte("before"), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time counts for nothing: the file is changed already
+	for range 2 { // the second time has no effect: the file has changed already
 		if err := k.Keep(old); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestALinkIsNotTakenForAFile(t *testing.T) {
 	}
 }
 
-// What a tenant puts in the place of a file neither holds cleaning up nor leads it elsewhere.
+// Whatever a tenant puts in the place of a file, cleaning neither blocks on it nor follows it elsewhere.
 func TestAFileThatBecameSomethingElse(t *testing.T) {
 	for name, replace := range map[string]func(path, elsewhere string) error{
 		"a pipe":   func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },

@@ -29,7 +29,7 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestDue: a program that doesn't work is tried twice in a row, and then less and less often; another one at once.
+// TestDue: a broken program is tried twice in a row, then less and less often; another one is tried at once.
 func TestDue(t *testing.T) {
 	for name, c := range map[string]struct {
 		record   record
@@ -51,7 +51,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestTheRecordIsKept: trials of one program are counted, a damaged record counts as none.
+// TestTheRecordIsKept: trials of one program are counted; a damaged record counts as missing.
 func TestTheRecordIsKept(t *testing.T) {
 	dir := t.TempDir()
 	for n, checksum := range []string{"a", "a", "b"} {

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// offered plays a plane that offers an agent, and a host with an agent of version v1.0.0.
+// offered simulates a plane that offers an agent, and a host with agent v1.0.0.
 type offered struct {
 	version, agent, checksum string // checksum: default that of agent
 	fetched                  int
@@ -63,7 +63,7 @@ func offer(t *testing.T, version, agent string) *offered {
 	return o
 }
 
-// script is an agent that says a version and then does something.
+// script is an agent that prints a version and then does something.
 func script(version, then string) string {
 	return "#!/bin/sh\n[ \"$1\" = --version ] && { echo capstan-agent " + version + "; exit; }\n" + then + "\n"
 }
@@ -117,7 +117,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestAPlaneThatIsAnother is not asked, whatever it offers.
+// TestAPlaneThatIsAnother: another plane is not asked, whatever it offers.
 func TestAPlaneThatIsAnother(t *testing.T) {
 	o, other := offer(t, "v1.1.0", script("v1.1.0", "")), offer(t, "v1.1.0", script("v1.1.0", ""))
 	o.host.Config.Enrolment = strings.Replace(other.host.Config.Enrolment, "127.0.0.1", "localhost", 1)
@@ -126,7 +126,7 @@ func TestAPlaneThatIsAnother(t *testing.T) {
 	}
 }
 
-// TestTry: only an agent that has reported becomes the program. Of any other nothing is left running.
+// TestTry: only an agent that has reported becomes the program. Of any other, nothing keeps running.
 func TestTry(t *testing.T) {
 	for name, c := range map[string]struct {
 		then  string
@@ -164,7 +164,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// TestTryEndsWithTheAgent: who is asked to end during a trial ends the trial, and keeps the program.
+// TestTryEndsWithTheAgent: an agent that is asked to stop during a trial ends the trial and keeps the program.
 func TestTryEndsWithTheAgent(t *testing.T) {
 	o := offer(t, "v1.1.0", script("v1.1.0", "exec sleep 600"))
 	candidate, err := o.host.prepare(t.Context())

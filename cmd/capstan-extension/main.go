@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	// logs of the client's library; set once per process
+	// the logger of the client library; set once per process
 	log.SetLogger(logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil)))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

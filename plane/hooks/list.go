@@ -24,7 +24,7 @@ type Hook struct {
 	// Hook is the hook's name, Version its API version.
 	Hook    string `json:"hook"`
 	Version string `json:"version"`
-	// Blocks reports whether an extension can block what the hook is about.
+	// Blocks reports whether an extension can delay the operation that calls the hook.
 	Blocks bool `json:"blocks"`
 	// Since is the release that introduced the hook; empty if unknown.
 	Since string `json:"since,omitempty"`

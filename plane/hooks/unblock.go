@@ -24,11 +24,11 @@ const (
 	// passTimeout bounds how long [Unblocking.Wait] waits until the Cluster has passed the hook, which is called again
 	// within seconds.
 	passTimeout = time.Minute
-	// journalLag is how much later than the Cluster the journal may show that a permission was used.
+	// journalLag is how long the journal may take to show the use of a permission after the Cluster shows it.
 	journalLag = 3 * time.Second
 )
 
-// Unblocking lets a Cluster pass, once, a hook at which handlers block it. Call [Unblocking.Find], then
+// Unblocking lets a Cluster pass, once, a hook whose handlers block it. Call [Unblocking.Find], then
 // [Unblocking.Grant], then [Unblocking.Wait].
 type Unblocking struct {
 	// Client is a client of the management plane.
@@ -43,7 +43,7 @@ type Unblocking struct {
 	after time.Time // time of the first call that Find has found
 }
 
-// Find returns what blocks the Cluster at the hook of the Order, whose name is not case-sensitive.
+// Find returns what blocks the Cluster at the Order's hook. The case of the hook's name does not matter.
 func (u *Unblocking) Find(ctx context.Context) ([]record.Block, error) {
 	calls, err := u.Calls()
 	if err != nil {

@@ -52,7 +52,7 @@ func (d Data) Settle() error {
 }
 
 // Replace replaces the data with the new directory. away, which may be nil, is called between the two renames; if
-// Replace is killed there, Settle undoes the first one.
+// Replace is killed there, Settle undoes the first rename.
 func (d Data) Replace(away func()) error {
 	if err := os.Rename(string(d), d.old()); err != nil {
 		return fmt.Errorf("replacing etcd's data: %w", err)

@@ -80,7 +80,7 @@ func (s *Store) Get(ctx context.Context, key string) (value []byte, revision int
 	return answer.Kvs[0].Value, answer.Kvs[0].ModRevision, nil
 }
 
-// Replace changes the value of a key if it still has that revision, or 0 if there is none; else it returns an error.
+// Replace changes the value of a key if the key still has that revision; 0 means no key. Otherwise it fails.
 func (s *Store) Replace(ctx context.Context, key string, value []byte, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
