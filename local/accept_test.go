@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// after returns a host with a claim and what its agent says of the cleaning.
+// after returns a host with a claim and its agent's report about the cleaning.
 func after(claim *infrav1.HostClaim, report *infrav1.CleaningReport) *infrav1.CapstanHost {
 	h := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rack1"}}
 	h.Spec.Zone, h.Spec.Claim = "z", claim
@@ -49,7 +49,7 @@ func TestRemains(t *testing.T) {
 		why  string
 		left []string
 		fail string
-		// machine is the one that was on the host.
+		// machine is the machine that was on the host.
 		machine string
 	}{
 		"something is left": {
@@ -95,7 +95,7 @@ func TestRemains(t *testing.T) {
 	}
 }
 
-// TestAccept: a host is accepted for the claim that was looked at, and only as it was then.
+// TestAccept: a host is accepted for the claim that was read, and only if it is unchanged since.
 func TestAccept(t *testing.T) {
 	left := after(&infrav1.HostClaim{Machine: "m", ProviderID: "capstan://default/rack1/1", Released: true},
 		&infrav1.CleaningReport{Done: true, Leftovers: []string{"user evil"}})

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/seal"
 )
 
-// TestUpOfAnotherBuild: the plane that runs is replaced if its program is another one, and not if it is the same.
+// TestUpOfAnotherBuild: the running plane is replaced if its program has changed, and only then.
 func TestUpOfAnotherBuild(t *testing.T) {
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)
@@ -43,7 +43,7 @@ func TestUpOfAnotherBuild(t *testing.T) {
 	}
 }
 
-// TestUpFromAnotherDirectory is refused while a dock runs, before anything is chosen, asked for or stopped.
+// TestUpFromAnotherDirectory: Up is refused while a dock runs, before anything is chosen, requested or stopped.
 func TestUpFromAnotherDirectory(t *testing.T) {
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)
@@ -86,7 +86,7 @@ func TestUpFromAnotherDirectory(t *testing.T) {
 	}
 	if err := os.Rename(filepath.Join(w.Binaries, "capstan.kubeconfig"),
 		filepath.Join(other.Binaries, "capstan.kubeconfig")); err != nil {
-		t.Fatal(err) // this plane is a script, which copies it
+		t.Fatal(err) // this plane is a script, which copies the file
 	}
 	if _, err := Up(ctx, UpOptions{Place: Place{Home: w.Home, Binaries: other.Binaries}}); err != nil {
 		t.Errorf("after down: %v", err)
@@ -96,7 +96,7 @@ func TestUpFromAnotherDirectory(t *testing.T) {
 	}
 }
 
-// chosen returns what the home directory keeps of the choices.
+// chosen returns the choices in the home directory.
 func (w *world) chosen(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(w.Home, choicesFile))

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// TestRemoveHome: what a process left that was killed is removed, what isn't Capstan's keeps all of it.
+// TestRemoveHome: what a killed process left is removed; a file that isn't Capstan's keeps the whole directory.
 func TestRemoveHome(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
 	closed := filepath.Join(dir, "dock", "hosts", "host-01", "root", "closed")

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// FuzzThroughRelay: all that is left of where a tenant's kubeconfig leads is the relay, nothing in it runs or reads
+// FuzzThroughRelay: of the destinations in a tenant's kubeconfig only the relay remains, nothing in it runs or reads
 // anything, and a second pass changes nothing.
 func FuzzThroughRelay(f *testing.F) {
 	const relay, host = "127.0.0.1:41000", "10.231.16.1"

@@ -41,8 +41,8 @@ func TestBootstrapLog(t *testing.T) {
 	}
 }
 
-// TestBootstrapLogStaysBelowTheHost: what a host puts in the place of its log reads nothing of the machine and waits
-// for nobody.
+// TestBootstrapLogStaysBelowTheHost: whatever a host puts in the place of its log, opening it reads nothing of the
+// machine and blocks on nobody.
 func TestBootstrapLogStaysBelowTheHost(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "shadow")
 	if err := os.WriteFile(secret, []byte("root:secret"), 0o600); err != nil {
@@ -67,7 +67,7 @@ func TestBootstrapLogStaysBelowTheHost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			home, err := os.MkdirTemp("", "h") // short: the path of a socket has a limit
+			home, err := os.MkdirTemp("", "h") // short, because the path of a socket has a limit
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestHostsNeedADock(t *testing.T) {
 	}
 }
 
-// TestHostsOfADock: a dock runs, and has no such host.
+// TestHostsOfADock: a dock is running but has no such host.
 func TestHostsOfADock(t *testing.T) {
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)

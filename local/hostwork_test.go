@@ -82,7 +82,7 @@ func TestWaitsFor(t *testing.T) {
 	}
 }
 
-// inventoryOf returns a client of an API with hosts.
+// inventoryOf returns a client of an API server with these hosts.
 func inventoryOf(t *testing.T, hosts ...client.Object) client.WithWatch {
 	t.Helper()
 	return fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(hosts...).

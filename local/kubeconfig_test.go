@@ -34,7 +34,7 @@ func TestThroughRelay(t *testing.T) {
 	}
 }
 
-// TestAKubeconfigOfATenantRunsNothing: kubectl and others of this user read what becomes of it.
+// TestAKubeconfigOfATenantRunsNothing: kubectl and other programs of this user read the result.
 func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 	for name, user := range map[string]string{
 		"a program": `{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/sh","args":["-c","id"]}}`,
@@ -46,7 +46,7 @@ func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 			t.Errorf("%s passes: %s", name, data)
 		}
 	}
-	// What no context leads to is left out.
+	// Entries that no context refers to are left out.
 	text := strings.Replace(tenantsKubeconfig, `"users":[`,
 		`"users":[{"name":"other","user":{"exec":{"command":"/bin/sh"}}},`, 1)
 	data, err := throughRelay([]byte(text), "127.0.0.1:41000", "10.231.16.1")
@@ -55,7 +55,7 @@ func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 	}
 }
 
-// No way is opened to what is not a balancer or a host: the plane's own ports are behind the dock's loopback.
+// A relay leads only to a balancer or a host: the plane's own ports are on the dock's loopback interface.
 func TestClusterKubeconfigLeadsToClustersOnly(t *testing.T) {
 	for _, host := range []string{
 		"127.0.0.1", "::1", "10.231.0.1", "169.254.169.254", "localhost", "example.com", "10.231.16.1%eth0",
@@ -72,7 +72,7 @@ func TestClusterKubeconfigLeadsToClustersOnly(t *testing.T) {
 	}
 }
 
-// TestClusterKubeconfigNeedsACluster: what is missing is said, with what to do.
+// TestClusterKubeconfigNeedsACluster: the error says what is missing and what to do.
 func TestClusterKubeconfigNeedsACluster(t *testing.T) {
 	cluster, secret := &clusterv1.Cluster{}, &corev1.Secret{Data: map[string][]byte{"value": []byte(tenantsKubeconfig)}}
 	cluster.Namespace, cluster.Name = "default", "blue"
@@ -101,7 +101,7 @@ func TestClusterKubeconfigNeedsACluster(t *testing.T) {
 	}
 }
 
-// The endpoint of a cluster on owned hosts is the address of another computer, and the way to it needs no relay.
+// The endpoint of a cluster on owned hosts is the address of another computer, and needs no relay.
 func TestOtherComputer(t *testing.T) {
 	for host, want := range map[string]bool{
 		"192.0.2.11": true, "2001:db8::7": true, "127.0.0.1": false, "::ffff:127.0.0.1": false, "10.231.0.1": false,

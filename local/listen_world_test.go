@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// TestUpListens: the plane is published where it was asked for, and there again at the next start; taken back it is
-// not.
+// TestUpListens: the plane is published at the requested address, again at the next start, and no longer once that is
+// taken back.
 func TestUpListens(t *testing.T) {
 	address := ownAddress(t)
 	w := newWorld(t, steady)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestOneAtATime(t *testing.T) {
-	dir := home.Dir(filepath.Join(t.TempDir(), "home")) // it is made
+	dir := home.Dir(filepath.Join(t.TempDir(), "home")) // does not exist yet
 	unlock, err := lockHome(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@ package local
 
 import "testing"
 
-// TestMend: the leftovers are as agents name them, in the tests of agent/baseline and agent/clean.
+// TestMend uses leftovers in the words of agents, from the tests of agent/baseline and agent/clean.
 func TestMend(t *testing.T) {
 	for _, c := range []struct{ leftover, want string }{
 		{

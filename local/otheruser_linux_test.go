@@ -16,14 +16,14 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// other is a user of this machine who has nothing to do with the one that runs the plane.
+// other is an unrelated user of this machine, who does not run the plane.
 const other = 5678
 
-// asUser lets one thread be another user while it works, and returns what it returns.
+// asUser runs work on a thread that acts as another user, and returns its result.
 func asUser(id int, work func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 		for _, call := range [][4]uintptr{
 			{syscall.SYS_SETGROUPS, 0, 0, 0},
 			{syscall.SYS_SETRESGID, uintptr(id), uintptr(id), uintptr(id)},
@@ -39,15 +39,15 @@ func asUser(id int, work func() error) error {
 	return <-result
 }
 
-// TestAnotherUserReachesNothing: a second user of the machine tries what the first one can do with a dock that runs.
-// Each attempt is made as the first one, too: it must work then.
+// TestAnotherUserReachesNothing: a second user of the machine tries what the first one can do with a running dock. Each
+// attempt is also made as the first user, for whom it must work.
 func TestAnotherUserReachesNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act as another user")
 	}
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)
-	if err := os.Chmod(filepath.Dir(w.Home), 0o755); err != nil { // else nothing would be tried
+	if err := os.Chmod(filepath.Dir(w.Home), 0o755); err != nil { // otherwise this directory alone would stop them
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(w.Home, 0o755); err != nil { // somebody was careless
@@ -92,7 +92,7 @@ func TestAnotherUserReachesNothing(t *testing.T) {
 		})
 	}
 	for what, try := range attempts {
-		if err := try(); err != nil && what != "put another program in place" { // a program that runs is busy
+		if err := try(); err != nil && what != "put another program in place" { // a running program is busy
 			t.Errorf("the user of the plane can't %s: the attempt is worth nothing: %v", what, err)
 		}
 		err := asUser(other, try)
@@ -120,7 +120,7 @@ func connects(path string) error {
 	return err
 }
 
-// anyOf tries something on each process that mentions a path, and returns nil if it works on one of them, else one of
+// anyOf tries something on each process that mentions a path. It returns nil if that works on one of them, else one of
 // the errors.
 func anyOf(path string, try func(proc string) error) error {
 	err := errors.New("there is no process")

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// TestAllowBinaries: who installs programs waits for others that do, and one that fails keeps nobody waiting.
+// TestAllowBinaries: an installation waits for other ones, and one that fails delays nobody.
 func TestAllowBinaries(t *testing.T) {
 	dir := home.Dir(t.TempDir())
 	if err := os.MkdirAll(dir.Plane(), 0o700); err != nil {

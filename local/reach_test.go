@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// relaysAt is a dock that makes relays on 127.0.0.1:1, and none to a target that ends in broken.
+// relaysAt is a dock that creates relays on 127.0.0.1:1, except to a target that ends in broken.
 type relaysAt struct {
 	broken string
 	made   map[string]string
@@ -67,7 +67,7 @@ func TestReachExtensions(t *testing.T) {
 	}
 }
 
-// TestReachExtensionsUndoesWhatItDid: one that can't be reached leaves no relay of the others.
+// TestReachExtensionsUndoesWhatItDid: if one extension can't be reached, no relays of the others remain.
 func TestReachExtensionsUndoesWhatItDid(t *testing.T) {
 	relays := &relaysAt{made: map[string]string{}, broken: ":2"}
 	_, _, err := ReachExtensions(t.Context(), relays, []runtimev1.ExtensionConfig{

@@ -7,7 +7,7 @@ import (
 )
 
 func TestRelayNamesAreLabels(t *testing.T) {
-	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) // what the dock takes
+	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) // what the dock accepts
 	seen := map[string]string{}
 	for _, cluster := range []string{
 		"demo", "team.demo", "team-demo", "a.b.c", strings.Repeat("x", 39) + ".y", strings.Repeat("x", 63),
@@ -26,7 +26,7 @@ func TestRelayNamesAreLabels(t *testing.T) {
 	}
 }
 
-// Balancers of clusters that exist are found by their names.
+// The balancers of existing clusters are found by these names.
 func TestRelayNamesStay(t *testing.T) {
 	for cluster, want := range map[string]string{
 		"demo":                  "c-demo-02c8c86b63",

@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/plane/seal"
 )
 
-// TestUpRotatesKeys: the plane is started again with a request for a new key; where there is no key yet, there is
-// nothing to replace.
+// TestUpRotatesKeys: the plane is restarted with a request for a new key; if there is no key yet, there is nothing to
+// replace.
 func TestUpRotatesKeys(t *testing.T) {
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)

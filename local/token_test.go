@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/local/enrol"
 )
 
-// TestAdmission: what programs get has a stable form, which the example for Ansible uses.
+// TestAdmission: the form for programs is stable, and the example for Ansible uses it.
 func TestAdmission(t *testing.T) {
 	made := Admission{
 		Credential: credential.Credential{ID: "aaaaaaaaaa", Limits: credential.Limits{Namespace: "default", Uses: 3}},
@@ -54,7 +54,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestAdmitNeedsAPlane: without one that runs no credential is made.
+// TestAdmitNeedsAPlane: without a running plane, no credential is created.
 func TestAdmitNeedsAPlane(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(NewScheme()).Build()
 	_, err := Admit(t.Context(), Place{Home: t.TempDir()}, c, credential.Limits{Namespace: "default", Uses: 1}, time.Hour)

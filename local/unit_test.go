@@ -50,7 +50,7 @@ func TestThePlaneIsToldTheFeatureGates(t *testing.T) {
 	}
 }
 
-// The dock starts a unit anew if its description is another one.
+// The dock restarts a unit if its description has changed.
 func TestAnotherBuildIsAnotherUnit(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "capstan")
 	write := func(text string) {

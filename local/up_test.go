@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// TestUpAndDown goes through a life with a real dock: up, up again, down, up with what was there, down with all of it.
+// TestUpAndDown follows a life with a real dock: up, up again, down, up with the earlier state, down with deletion.
 func TestUpAndDown(t *testing.T) {
 	w := newWorld(t, steady)
 	ctx := limit(t)
@@ -93,7 +93,7 @@ func TestUpReportsAPlaneThatHangs(t *testing.T) {
 	}
 }
 
-// TestUpStartsADockThatEnds: one that ends each time is started three times.
+// TestUpStartsADockThatEnds: a dock that keeps stopping is started three times.
 func TestUpStartsADockThatEnds(t *testing.T) {
 	w := newWorld(t, steady)
 	ctx := limit(t)

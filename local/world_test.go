@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leftOf waits until no process mentions a path, and returns the command lines of those that still do after 10
-// seconds: a process that has given up its lock may need a moment to exit.
+// leftOf waits until no process mentions a path. It returns the command lines of those that still do after 10 seconds,
+// because a process that has given up its lock may need a moment to exit.
 func leftOf(path string) string {
 	left := processesOf(path)
 	for end := time.Now().Add(10 * time.Second); left != "" && time.Now().Before(end); left = processesOf(path) {
@@ -70,7 +70,7 @@ func processesOf(path string) string {
 	return strings.Join(left, "\n")
 }
 
-// limit bounds what a test waits for.
+// limit returns a context that bounds the waits of a test.
 func limit(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -90,11 +90,11 @@ type world struct {
 	listen func(Event)
 }
 
-// steady is a plane that is ready and stays so. Like a real one it needs a moment: what is written before the dock has
-// noted the start counts as that of an earlier plane.
+// steady is a plane that becomes ready and stays so. Like a real one, it needs a moment: what it writes before the dock
+// has recorded its start counts as an earlier plane's.
 const steady = `sleep 0.5; cp "$0.kubeconfig" "$3/kubeconfig" && echo {} > "$3/plane/ready.json" && exec sleep 600`
 
-// newWorld makes a place whose plane runs a script; $3 is the home directory. When the test ends, nothing may be left.
+// newWorld creates a place whose plane runs a script; $3 is the home directory. When the test ends, nothing may remain.
 func newWorld(t *testing.T, script string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "capstan-local-") // t.TempDir is too long for a unix socket
@@ -133,7 +133,7 @@ func newWorld(t *testing.T, script string) *world {
 	return w
 }
 
-// binary writes a shell script in the place of a binary.
+// binary writes a shell script in place of a binary.
 func (w *world) binary(t *testing.T, name, script string) {
 	t.Helper()
 	path := filepath.Join(w.Binaries, name)
@@ -159,21 +159,21 @@ func (w *world) up(ctx context.Context, o UpOptions) (Plane, error) {
 	return Up(ctx, o)
 }
 
-// events returns what Up has sent.
+// events returns the events that Up has sent.
 func (w *world) events() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.notes...)
 }
 
-// register sets the hosts that the API server has.
+// register sets the hosts of the API server.
 func (w *world) register(hosts ...infrav1.CapstanHost) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hosts = hosts
 }
 
-// ServeHTTP answers as an API server that has CapstanHosts and nothing else, and that stops with the dock.
+// ServeHTTP acts as an API server that has only CapstanHosts, and that stops with the dock.
 func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	docked := dock.Connect(w.Home)
 	defer docked.Close()
@@ -223,7 +223,7 @@ func inPhase(phases ...infrav1.HostPhase) []infrav1.CapstanHost {
 	return hosts
 }
 
-// stopTheDock stops the dock of a home directory behind the back of Up.
+// stopTheDock stops the dock of a home directory without Up's knowledge.
 func stopTheDock(ctx context.Context, home string) error {
 	docked := dock.Connect(home)
 	defer docked.Close()

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// auditEvent is what the test reads of a line in the audit log.
+// auditEvent contains what the test reads from a line of the audit log.
 type auditEvent struct {
 	Verb string `json:"verb"`
 	User struct {
@@ -43,7 +43,7 @@ func (e auditEvent) String() string {
 	return fmt.Sprintf("%s %s %s %s %d", e.User.Username, e.Verb, name, e.ObjectRef.Name, e.ResponseStatus.Code)
 }
 
-// TestAuditLog: it records who read or changed hosts and Secrets, and what decides who may, without bodies.
+// TestAuditLog: it records who read or changed hosts, Secrets and permissions, without request bodies.
 func TestAuditLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -97,7 +97,7 @@ func TestAuditLog(t *testing.T) {
 		"capstan:admin delete secrets mine 200", "capstan:admin create capstanhosts mine 201",
 		"capstan:admin patch capstanhosts mine 200", "capstan:admin create serviceaccounts/token thief 201",
 		"capstan:admin create roles mine 201", "capstan:admin create serviceaccounts thief 201",
-		// The one who acts for another is named; whom he acts for stands beside it.
+		// The log names the user who impersonates another; that other user is beside it.
 		"capstan:admin get secrets mine 403",
 	} {
 		if !slices.Contains(texts, want) {
@@ -136,7 +136,7 @@ func readAudit(t *testing.T, path string) (events []auditEvent, texts []string) 
 	return events, texts
 }
 
-// checkModes sees that nobody else can read what is in a directory.
+// checkModes checks that nobody else can read the contents of a directory.
 func checkModes(t *testing.T, dir string) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {

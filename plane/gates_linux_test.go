@@ -23,14 +23,14 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// asked is an extension that remembers what it was asked.
+// asked is an extension that records its requests.
 type asked struct {
 	*httptest.Server
 	mu    sync.Mutex
 	paths []string
 }
 
-// newAsked starts an extension with handlers for the beginning and the end of a cluster.
+// newAsked starts an extension with handlers for the beginning and the end of a cluster's life.
 func newAsked(t *testing.T) *asked {
 	t.Helper()
 	handlers, err := server.New(server.Options{},
@@ -84,8 +84,8 @@ func (a *asked) config(name string) *runtimev1.ExtensionConfig {
 	return config
 }
 
-// TestRuntimeSDKGate runs a plane with the gate open, and then, with the same data, with the gate closed (T-RC-01:
-// RC-02, RC-24).
+// TestRuntimeSDKGate runs a plane with the gate on, and then, with the same data, with the gate off (T-RC-01: RC-02,
+// RC-24).
 func TestRuntimeSDKGate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -135,7 +135,7 @@ func TestRuntimeSDKGate(t *testing.T) {
 	}
 	t.Attr("rule", "RC-02")
 
-	// What would be held back by hooks goes on without them.
+	// What hooks would block continues without them.
 	after := topology("after", "v1.36.3")
 	if err := c.Create(ctx, after); err != nil {
 		t.Fatal(err)

@@ -27,22 +27,21 @@ import (
 	"github.com/capstan-dev/capstan/plane/progress"
 )
 
-// patience bounds every wait of these tests. It is long because the machine may be busy, not because anything takes so
-// long.
+// patience bounds every wait of these tests. It is long only because the machine may be busy.
 const patience = 1 * time.Minute
 
-// running is a plane in a process of its own.
+// running is a plane in a separate process.
 type running struct {
-	launched time.Time // a plane that was killed leaves its files: those of this one are younger
+	launched time.Time // a killed plane leaves its files: those of this one are newer
 	t        *testing.T
 	dir      string
 	cmd      *exec.Cmd
 	output   *bytes.Buffer
 	exited   chan struct{}
-	metrics  string // where the manager serves them
+	metrics  string // the manager's metrics address
 }
 
-// kube returns the newest bundle that was built, or skips the test.
+// kube returns the newest built bundle, or skips the test.
 func kube(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -103,13 +102,13 @@ func start(t *testing.T, dir string) *running {
 	return r
 }
 
-// kill ends the plane as a power cut would, if it still runs.
+// kill kills the plane as in a power failure, if it is still running.
 func (r *running) kill() {
 	_ = r.cmd.Process.Kill()
 	<-r.exited
 }
 
-// stop ends the plane well.
+// stop stops the plane cleanly.
 func (r *running) stop() {
 	r.t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -125,7 +124,7 @@ func (r *running) stop() {
 	}
 }
 
-// tail returns the end of what the plane said. Only for a plane that has ended or a test that fails anyway.
+// tail returns the end of the plane's output. Use it only if the plane has exited, or if the test fails anyway.
 func (r *running) tail() string {
 	lines := strings.Split(r.output.String(), "\n")
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
@@ -164,7 +163,7 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// config is what the user's kubeconfig says.
+// config returns the configuration in the user's kubeconfig.
 func (r *running) config() *rest.Config {
 	r.t.Helper()
 	data, err := plane.UserKubeconfig(r.dir, r.state().Server)
@@ -179,7 +178,7 @@ func (r *running) config() *rest.Config {
 	return config
 }
 
-// client is the user's.
+// client returns the user's client.
 func (r *running) client() client.Client {
 	r.t.Helper()
 	scheme := runtime.NewScheme()

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/manifests"
 )
 
-// checkInventory looks for what clusterctl, and the end-to-end tests of providers, find a provider by.
+// checkInventory checks for the objects by which clusterctl and providers' end-to-end tests find a provider.
 func checkInventory(t *testing.T, ctx context.Context, c client.Client) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("clusterctl.cluster.x-k8s.io/v1alpha3")
@@ -27,7 +27,7 @@ func checkInventory(t *testing.T, ctx context.Context, c client.Client) {
 	for _, item := range list.Items {
 		got[item.GetName()], _, _ = unstructured.NestedString(item.Object, "version")
 	}
-	want := map[string]bool{ // whether it has a version of upstream's
+	want := map[string]bool{ // whether it has an upstream version
 		"cluster-api": true, "bootstrap-kubeadm": true, "control-plane-kubeadm": true, "infrastructure-capstan": false,
 	}
 	for name, upstream := range want {

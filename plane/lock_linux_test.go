@@ -28,7 +28,7 @@ func TestLockIsHeldByChildrenToo(t *testing.T) {
 		}
 	}
 	defer end()
-	first.Close() // as when the plane was killed
+	first.Close() // as if the plane was killed
 
 	if _, err := lock(t.Context(), dir, 50*time.Millisecond); err == nil ||
 		!strings.Contains(err.Error(), "end it first") {

@@ -20,7 +20,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// A plane works once in a process, and the tests kill it: the test binary plays the plane, in processes of their own.
+// A plane works only once per process, and the tests kill it, so the test binary acts as the plane in separate
+// processes.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("PLANE_DIR"); dir != "" {
 		if err := serve(dir); err != nil {
@@ -67,7 +68,7 @@ func serve(dir string) error {
 	})
 }
 
-// duration reads a variable of the environment; zero if it is not set.
+// duration reads an environment variable; zero if it is not set.
 func duration(name string) time.Duration {
 	d, err := time.ParseDuration(os.Getenv(name))
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// freeAddress gives an address on this machine that nobody listened at just now.
+// freeAddress returns an address of this machine on which nobody was listening a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// checkMetrics registers an extension that holds a Cluster back, and sees its calls in what the manager serves.
+// checkMetrics registers an extension that blocks a Cluster, and expects its calls in the manager's metrics.
 func checkMetrics(t *testing.T, ctx context.Context, c client.Client, address string) {
 	extension := hooktest.Start(t, server.Handle(hook.BeforeClusterCreate, "hold",
 		func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
@@ -90,7 +90,7 @@ func checkMetrics(t *testing.T, ctx context.Context, c client.Client, address st
 	})
 }
 
-// scrape reads metrics as Prometheus does: by name and labels, in the order that they are served in.
+// scrape reads metrics like Prometheus: by name and labels, in the order in which they are served.
 func scrape(ctx context.Context, address string) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {

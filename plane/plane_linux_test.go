@@ -30,8 +30,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// TestPlane is the life of a plane: a first start, use, killed children, a second start, a power cut, a third start,
-// and the end.
+// TestPlane follows the life of a plane: a first start, use, killed children, a second start, a power failure, a third
+// start, and the end.
 func TestPlane(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -70,7 +70,7 @@ func TestPlane(t *testing.T) {
 				t.Errorf("%s: %s", phase.Name, phase.Detail)
 			}
 		}
-		// The client of before still works: same port, same authority.
+		// The earlier client still works: same port, same authority.
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: templates.LocalClass},
 			&clusterv1.ClusterClass{}); err != nil {
 			t.Error(err)
@@ -79,7 +79,7 @@ func TestPlane(t *testing.T) {
 
 	children := []int{second.pid("etcd"), second.pid("apiserver"), second.pid("controller-manager")}
 	second.kill()
-	third := start(t, dir) // at once: it has to wait for the children of the killed one
+	third := start(t, dir) // at once: it has to wait for the children of the killed plane
 	t.Run("after a power cut the children are gone and the data is there", func(t *testing.T) {
 		for _, pid := range children {
 			if err := syscall.Kill(pid, 0); err == nil &&
@@ -137,7 +137,7 @@ func checkPhases(t *testing.T, state progress.State) {
 	}
 }
 
-// checkWebhooks calls every webhook at the URL that its configuration says: the plane serves all of them, and only
+// checkWebhooks calls every webhook at the URL in its configuration: the plane serves all of them, and accepts only
 // known certificates.
 func checkWebhooks(t *testing.T, ctx context.Context, c client.Client) {
 	var mutating admissionv1.MutatingWebhookConfigurationList
@@ -188,7 +188,7 @@ func topology(name, version string) *clusterv1.Cluster {
 			ControlPlane: clusterv1.ControlPlaneTopology{Replicas: ptr.To[int32](1)},
 			Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{
 				{Class: "default-worker", Name: "workers", Replicas: ptr.To[int32](2), Metadata: clusterv1.ObjectMeta{
-					// Else no worker is made before the control plane works, which never happens here.
+					// Otherwise no worker is created until the control plane works, which never happens here.
 					Annotations: map[string]string{
 						clusterv1.MachineSetSkipPreflightChecksAnnotation: string(clusterv1.MachineSetPreflightCheckAll),
 					},
@@ -240,14 +240,14 @@ func checkConversion(t *testing.T, ctx context.Context, c client.Client) {
 	if err := c.Get(ctx, client.ObjectKeyFromObject(old), again); err != nil {
 		t.Fatal(err)
 	}
-	// The version of the reference is not stored: it is looked up in the labels of the definition.
+	// The version of the reference is not stored, but looked up in the labels of the definition.
 	if ref := again.Spec.InfrastructureRef; ref == nil || ref.APIVersion != "infrastructure.capstan.dev/v1beta2" {
 		t.Errorf("v1beta2 became %+v", again.Spec)
 	}
 }
 
-// checkTopology creates a cluster whose infrastructure nobody provides, and sees that every controller up to there does
-// its work exactly once.
+// checkTopology creates a cluster whose infrastructure nobody provides, and checks that every controller up to that
+// point does its work exactly once.
 func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 	cluster := topology("demo", "v1.36.3")
 	if err := c.Create(ctx, cluster); err != nil {
@@ -294,7 +294,7 @@ func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 		return nil
 	}
 	eventually(t, "the objects of the cluster", equal)
-	// The guard against stale caches: scaling up and down at once makes no more objects than asked for.
+	// The guard against stale caches: quickly scaling up and down creates no more objects than requested.
 	for _, replicas := range []int32{4, 2, 5, 2} {
 		eventually(t, "the new size to be taken", func() error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
@@ -355,7 +355,7 @@ func checkDeletion(t *testing.T, ctx context.Context, c client.Client) {
 		}
 	}
 	eventually(t, "the dependent to be gone", gone(dependent))
-	// A call fails when certificates are renewed just then; what was deleted stays away.
+	// A call fails if certificates are renewed at that moment; deleted objects stay deleted.
 	eventually(t, "what depends on nothing to be there", func() error {
 		return c.Get(ctx, client.ObjectKeyFromObject(other), other)
 	})
@@ -365,7 +365,7 @@ func checkDeletion(t *testing.T, ctx context.Context, c client.Client) {
 	eventually(t, "the namespace to be gone", gone(namespace))
 }
 
-// checkRecovery kills a child and sees that the plane does all its work again, with the same manager.
+// checkRecovery kills a child and checks that the plane works completely again, with the same manager.
 func checkRecovery(t *testing.T, ctx context.Context, r *running, c client.Client, name string) {
 	pid := r.pid(name)
 	killed := time.Now()
@@ -395,7 +395,7 @@ func checkRecovery(t *testing.T, ctx context.Context, r *running, c client.Clien
 	}
 }
 
-// TestPlaneSaysWhatIsWrong is about starts that cannot work: each ends with one clear message and leaves nothing.
+// TestPlaneSaysWhatIsWrong: starts that cannot work end with one clear message and leave nothing behind.
 func TestPlaneSaysWhatIsWrong(t *testing.T) {
 	cases := map[string]struct {
 		prepare func(t *testing.T, dir string)

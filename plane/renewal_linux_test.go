@@ -23,8 +23,8 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// TestCertificatesAreRenewedWithoutARestart runs a plane whose certificates live for half a minute for more than two
-// of their lives. All clients work throughout, and no process is started again.
+// TestCertificatesAreRenewedWithoutARestart runs a plane whose certificates live for half a minute, for more than two
+// of their lifetimes. All clients work throughout, and no process is restarted.
 func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
 	const life = 30 * time.Second
 	t.Setenv("PLANE_LEAF_LIFETIME", life.String())
@@ -34,7 +34,7 @@ func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
 	pids, shown := pidsOf(r), map[string]map[string]bool{}
 	first, lasting := r.client(), rereading(r)
 	for begin := time.Now(); time.Since(begin) < life*5/2; time.Sleep(time.Second) {
-		// As the kubeconfig is now, and as a client that was made at the start.
+		// With the current kubeconfig, and with a client created at the start.
 		if err := errors.Join(use(ctx, r.client()), useAgain(ctx, lasting)); err != nil {
 			t.Fatalf("after %s: %v", time.Since(begin).Round(time.Second), err)
 		}
@@ -82,7 +82,7 @@ func rereading(r *running) client.Client {
 	return c
 }
 
-// use reads and writes, and goes through a webhook.
+// use reads, writes, and calls a webhook.
 func use(ctx context.Context, c client.Client) error {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "use-"}}
 	return errors.Join(
@@ -91,9 +91,9 @@ func use(ctx context.Context, c client.Client) error {
 	)
 }
 
-// useAgain is use for a client that reads its certificate again. client-go closes the connections of the certificate
-// before, also under a request that is on its way (transport/cert_rotation.go): such a request is made once more, as
-// every controller does.
+// useAgain is like use, for a client that reads its certificate again. client-go closes connections with the previous
+// certificate even during a request (transport/cert_rotation.go), so useAgain repeats such a request, as every
+// controller does.
 func useAgain(ctx context.Context, c client.Client) error {
 	err := use(ctx, c)
 	if err != nil && strings.Contains(err.Error(), net.ErrClosed.Error()) {
@@ -102,7 +102,7 @@ func useAgain(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// pidsOf returns the processes of a plane, and how often each was started again.
+// pidsOf returns the processes of a plane, and how often each was restarted.
 func pidsOf(r *running) map[string]string {
 	pids := map[string]string{}
 	for _, c := range r.state().Components {
@@ -111,7 +111,7 @@ func pidsOf(r *running) map[string]string {
 	return pids
 }
 
-// ports returns where servers with certificates listen.
+// ports returns the ports of servers with certificates.
 func ports(r *running) map[string]int {
 	r.t.Helper()
 	used, err := plane.ReadPorts(r.dir)
@@ -121,7 +121,7 @@ func ports(r *running) map[string]int {
 	return map[string]int{"the API server": used.APIServer, "etcd": used.Etcd, "the webhooks": used.Webhook}
 }
 
-// served returns the certificate that a server shows, which must be good now.
+// served returns the certificate that a server presents, which must be valid now.
 func served(t *testing.T, r *running, port int) (string, error) {
 	t.Helper()
 	keys, err := pki.Load(pki.Folder{Path: filepath.Join(r.dir, "pki")})

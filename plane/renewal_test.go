@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// TestRenewOnce moves the clock through the life of certificates.
+// TestRenewOnce moves the clock through the lifetime of certificates.
 func TestRenewOnce(t *testing.T) {
 	start := time.Now()
 	for name, c := range map[string]struct {

@@ -18,7 +18,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// restoredPlane returns what a backup may hold.
+// restoredPlane returns a client with objects that a backup may contain.
 func restoredPlane(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -60,7 +60,7 @@ func restoredPlane(t *testing.T) client.Client {
 		WithStatusSubresource(&infrav1.CapstanHost{}).Build()
 }
 
-// TestAfterRestore: a plane that was restored forgets what agents said, and has machines without a host made anew.
+// TestAfterRestore: a restored plane forgets what agents reported, and replaces machines without a host.
 func TestAfterRestore(t *testing.T) {
 	c, dir := restoredPlane(t), t.TempDir()
 	connect := func() (client.Client, error) { return c, nil }

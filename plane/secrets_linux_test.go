@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// secretText is only in objects that are encrypted, openText in a ConfigMap.
+	// secretText occurs only in encrypted objects; openText is in a ConfigMap.
 	secretText = "the-bootstrap-data-of-a-machine"
 	openText   = "what-everybody-may-read"
 )
 
-// raw returns how often a text occurs in the files of etcd, also in what is free in them.
+// raw returns how often a text occurs in etcd's files, including their free pages.
 func raw(t *testing.T, dir, text string) (found int) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
@@ -45,7 +45,7 @@ func raw(t *testing.T, dir, text string) (found int) {
 	return found
 }
 
-// TestSecretsAreEncryptedAtRest reads etcd's files as somebody would who got a copy of them.
+// TestSecretsAreEncryptedAtRest reads etcd's files like somebody who has a copy of them.
 func TestSecretsAreEncryptedAtRest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -83,8 +83,8 @@ func TestSecretsAreEncryptedAtRest(t *testing.T) {
 	second.stop()
 }
 
-// TestRewritingSecretsSurvivesKills begins with the data of a plane that did not encrypt, and kills the plane at each
-// point: of the first encryption, and of as many rotations.
+// TestRewritingSecretsSurvivesKills starts with data of a plane that did not encrypt, and kills the plane at each
+// point: during the first encryption, and during as many rotations.
 func TestRewritingSecretsSurvivesKills(t *testing.T) {
 	home := t.TempDir()
 	older := filepath.Join(home, "older")
@@ -107,7 +107,7 @@ func TestRewritingSecretsSurvivesKills(t *testing.T) {
 	}
 
 	dir := ""
-	for _, point := range plane.Points[1:] { // the first key is made together with its file
+	for _, point := range plane.Points[1:] { // the first key is created together with its file
 		dir = filepath.Join(home, "first-"+point)
 		if err := os.CopyFS(dir, os.DirFS(older)); err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestRewritingSecretsSurvivesKills(t *testing.T) {
 		settled(t, dir, "the first encryption was killed at "+point)
 	}
 	var keys []string
-	for _, point := range plane.Points { // all in one home
+	for _, point := range plane.Points { // all in one home directory
 		replaced, err := seal.Request(filepath.Join(dir, "encryption"))
 		if err != nil {
 			t.Fatal(err)
@@ -143,7 +143,7 @@ func TestRewritingSecretsSurvivesKills(t *testing.T) {
 	r.stop()
 }
 
-// killedAt starts a plane that is killed when it has reached a point of the rewriting.
+// killedAt starts a plane that is killed when it reaches a point of the rewriting.
 func killedAt(t *testing.T, dir, point string) {
 	t.Helper()
 	t.Setenv("PLANE_KILL_AT", point)
@@ -154,7 +154,7 @@ func killedAt(t *testing.T, dir, point string) {
 	}
 }
 
-// settled lets a start finish what was killed, and looks at what it leaves.
+// settled lets another start finish what was killed, and checks the result.
 func settled(t *testing.T, dir, what string) {
 	t.Helper()
 	killedAt(t, dir, plane.PointSealed)

@@ -17,9 +17,9 @@ import (
 	"github.com/capstan-dev/capstan/config/crd"
 )
 
-// TestUpgrade lets a plane start over what an older release left, which knew v1beta1 only: its definition and an
-// object. The plane has to start although nobody can convert the object before the plane's own webhooks work, and then
-// stores the object in today's version.
+// TestUpgrade starts a plane on data of an older release, which knew only v1beta1: its definition and an object. The
+// plane must start although nobody can convert the object before the plane's own webhooks work. Then it stores the
+// object in the current version.
 func TestUpgrade(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -70,7 +70,7 @@ func TestUpgrade(t *testing.T) {
 	second.stop()
 }
 
-// older returns one of our definitions as it was before there was v1beta2.
+// older returns one of our definitions as it was before v1beta2.
 func older(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := crd.ForContract("v1beta1")
@@ -92,7 +92,7 @@ func older(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition 
 	return nil
 }
 
-// replace installs a definition in place of the one that is there.
+// replace installs a definition in place of the existing one.
 func replace(t *testing.T, ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	if err := c.Delete(ctx, definition.DeepCopy()); err != nil {

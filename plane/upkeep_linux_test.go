@@ -25,11 +25,11 @@ import (
 	"github.com/capstan-dev/capstan/plane/store"
 )
 
-// quota is what etcd may take in these tests, in bytes.
+// quota is etcd's quota in these tests, in bytes.
 const quota = 32 << 20
 
-// TestEtcdStaysBelowItsQuota: a host that writes without end fills nothing and keeps nobody waiting, and an etcd that
-// is full of what is needed says so before, accepts deletions, and works again after them.
+// TestEtcdStaysBelowItsQuota: a host that writes without pause fills nothing and delays nobody. An etcd that is full of
+// needed data warns in advance, accepts deletions, and works again after them.
 func TestEtcdStaysBelowItsQuota(t *testing.T) {
 	t.Setenv("PLANE_ETCD_QUOTA", strconv.Itoa(quota))
 	dir := filepath.Join(t.TempDir(), "plane")
@@ -49,7 +49,7 @@ func TestEtcdStaysBelowItsQuota(t *testing.T) {
 	r.stop()
 }
 
-// account makes a host and an account that may change it, and returns a client of that account.
+// account creates a host and an account that may change it, and returns a client of that account.
 func account(t *testing.T, ctx context.Context, r *running, name string) client.Client {
 	t.Helper()
 	c := r.client()
@@ -149,11 +149,11 @@ func checkFull(t *testing.T, ctx context.Context, r *running, etcd *store.Store)
 		}
 	}
 	made, warned := 0, false
-	for begin := time.Now(); warns(r, "is full") != nil; { // at first it is helped: old values are forgotten
+	for begin := time.Now(); warns(r, "is full") != nil; { // at first compaction of old values helps
 		if made > 2*quota/(900<<10) || time.Since(begin) > 2*patience {
 			t.Fatalf("etcd takes %d large objects and is not full", made)
 		}
-		if err := c.Create(ctx, large(made)); err != nil && !apierrors.IsAlreadyExists(err) { // a refused one may be there
+		if err := c.Create(ctx, large(made)); err != nil && !apierrors.IsAlreadyExists(err) { // a rejected one may be there
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -185,7 +185,7 @@ func checkFull(t *testing.T, ctx context.Context, r *running, etcd *store.Store)
 	})
 }
 
-// warns returns nil if the plane warns of etcd with a text.
+// warns returns nil if the plane shows a warning about etcd with this text.
 func warns(r *running, text string) error {
 	if said := r.state().Warnings["etcd"]; !strings.Contains(said, text) {
 		return fmt.Errorf("it says %q", said)

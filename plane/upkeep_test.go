@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/store"
 )
 
-// small is an etcd in memory with a quota of 100 MiB: live values, old ones, and a file.
+// small is an in-memory etcd with a quota of 100 MiB: live values, old ones, and a file.
 type small struct {
 	live, old, file int64
 	full            bool
@@ -79,7 +79,7 @@ func TestKeeper(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for failAt := range 8 { // each call fails once: the next look makes up for it
+			for failAt := range 8 { // each call fails once; the next look recovers
 				etcd := c.etcd
 				etcd.failAt = failAt
 				k := keeper{etcd: &etcd}

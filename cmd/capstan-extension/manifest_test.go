@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The program takes the arguments that its Deployment gives it.
+// The program accepts the arguments in its Deployment.
 func TestArgumentsOfTheDeployment(t *testing.T) {
 	data, err := os.ReadFile("../../config/extension/deployment.yaml")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestArgumentsOfTheDeployment(t *testing.T) {
 	if bundle < 0 {
 		t.Fatalf("no bundle to verify backups with in %q", arguments)
 	}
-	arguments[bundle] = "--bundle=" + os.Args[0] // only the image has the other
+	arguments[bundle] = "--bundle=" + os.Args[0] // the other path exists only in the image
 	var f flags
 	if err := f.parse(arguments, io.Discard); err != nil {
 		t.Fatal(err)

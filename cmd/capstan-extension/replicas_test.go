@@ -25,8 +25,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// Two replicas as the Deployment runs them, each with the rights of config/extension and no others: they share one
-// certificate, whose authority is where the ExtensionConfig looks for it, so both are called with it.
+// Two replicas run as in the Deployment, with only the rights in config/extension. They share one certificate, and its
+// authority is where the ExtensionConfig looks for it, so calls to either succeed.
 func TestReplicasShareACertificate(t *testing.T) {
 	server, err := apiserver.Start(apiserver.Options{})
 	defer func() {
@@ -96,7 +96,7 @@ func TestReplicasShareACertificate(t *testing.T) {
 	}
 }
 
-// grant gives a user what the manifests give to the ServiceAccount.
+// grant gives a user the rights that the manifests give to the ServiceAccount.
 func grant(t *testing.T, admin ctrlclient.Client, user string) {
 	t.Helper()
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}

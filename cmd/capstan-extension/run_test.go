@@ -80,7 +80,7 @@ func TestWrongCalls(t *testing.T) {
 	}
 }
 
-// The whole program: it serves hooks to the plane's client over mutual TLS, tells its health, and ends when told to.
+// The whole program: it serves hooks to the plane's client over mutual TLS, reports its health, and stops when told to.
 func TestRun(t *testing.T) {
 	directory := t.TempDir()
 	own := pair(t, directory)
@@ -141,8 +141,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// apiServer answers what the gate asks: a class of ours, and empty lists. The API server itself is part of the
-// end-to-end tests.
+// apiServer answers the gate's requests with one of our classes and empty lists. The end-to-end tests use a real API
+// server.
 func apiServer(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -184,7 +184,7 @@ func kubeconfig(t *testing.T, server string) string {
 	return path
 }
 
-// pair writes a certificate that signs itself, for server and client, and gives it.
+// pair writes a self-signed certificate, for server and client, and returns it.
 func pair(t *testing.T, directory string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -241,7 +241,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// find waits for a line with this key and gives its value.
+// find waits for a line with this key and returns its value.
 func (l *lines) find(t *testing.T, key string) string {
 	t.Helper()
 	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)

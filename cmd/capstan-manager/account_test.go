@@ -20,9 +20,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// asInstalled makes the managers of a test have the rights of an installed one and no others: it installs namespace,
-// service account, roles and bindings of the release's components, and writes the kubeconfig with a token of that
-// account.
+// asInstalled gives the managers of a test exactly the rights of an installed one: it installs namespace, service
+// account, roles and bindings of the release's components, and writes the kubeconfig with a token of that account.
 func (c *cluster) asInstalled(admin *rest.Config) {
 	c.Helper()
 	const version = "v0.1.0"

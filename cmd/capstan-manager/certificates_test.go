@@ -52,9 +52,9 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestOwnCertificates installs the components without cert-manager. The API server reaches the manager by the Service,
-// which leads to this machine, and trusts it for what the manager itself wrote, with its own rights. The manager is
-// started as the Deployment says.
+// TestOwnCertificates installs the components without cert-manager and starts the manager as in the Deployment. The API
+// server reaches the manager through the Service, which leads to this machine, and trusts the certificate that the
+// manager itself wrote with its own rights.
 func TestOwnCertificates(t *testing.T) {
 	core, err := apiserver.Core("clusters", "machines")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestOwnCertificates(t *testing.T) {
 	files, err := release.Repository(release.Options{Version: version, Source: apiserver.Root()})
 	c.must(err)
 	port := server.Webhooks.LocalServingPort
-	// As clusterctl fills in the variables when the user sets none.
+	// Fill in the variables like clusterctl when the user sets none.
 	components, err := yamlprocessor.NewSimpleProcessor().
 		Process(files[release.Infrastructure+"/"+version+"/"+release.OwnCertificatesComponents],
 			func(name string) (string, error) { return "", fmt.Errorf("%s is not set", name) })
@@ -142,8 +142,8 @@ func TestOwnCertificates(t *testing.T) {
 	}
 }
 
-// argumentsOf returns the arguments of a Deployment's container as a kubelet would give them to it, with the variables
-// of its environment.
+// argumentsOf returns the arguments of a Deployment's container as a kubelet would pass them, with the variables of the
+// container's environment.
 func argumentsOf(d *appsv1.Deployment) []string {
 	var arguments []string
 	c := d.Spec.Template.Spec.Containers[0]

@@ -32,7 +32,7 @@ import (
 // patience bounds each wait of these tests.
 const patience = 90 * time.Second
 
-// asManager makes this test binary be the manager, with the arguments in it, one in each line.
+// asManager makes this test binary run as the manager, with the variable's lines as arguments.
 const asManager = "CAPSTAN_MANAGER_TEST_ARGS"
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster is an API server for managers in processes of their own.
+// cluster is an API server for managers in separate processes.
 type cluster struct {
 	*testing.T
 	api        client.Client
@@ -119,7 +119,7 @@ func (c *cluster) start(args ...string) *process {
 	p.Stdout, p.Stderr = p.output, p.output
 	c.must(p.Start())
 	go func() {
-		_ = p.Wait() // the state tells
+		_ = p.Wait() // the state says how it exited
 		close(p.ended)
 	}()
 	c.Cleanup(func() {
@@ -132,7 +132,7 @@ func (c *cluster) start(args ...string) *process {
 	return p
 }
 
-// stop ends a manager well.
+// stop stops a manager cleanly.
 func (c *cluster) stop(p *process) {
 	c.Helper()
 	c.must(p.Process.Signal(syscall.SIGTERM))
@@ -169,7 +169,7 @@ func (c *cluster) host(namespace, name string, labels map[string]string) {
 	}))
 }
 
-// reconciled reports whether a manager has worked on a host.
+// reconciled reports whether a manager has reconciled a host.
 func (c *cluster) reconciled(namespace, name string) bool {
 	c.Helper()
 	h := &infrav1.CapstanHost{}
@@ -177,8 +177,8 @@ func (c *cluster) reconciled(namespace, name string) bool {
 	return slices.Contains(h.Finalizers, infrav1.HostFinalizer)
 }
 
-// TestOneReplicaLeads kills the replica that leads: another one takes over and goes on; when that one ends well, it
-// gives the Lease back at once.
+// TestOneReplicaLeads kills the leading replica: another one takes over and continues. When that one stops cleanly, it
+// releases the Lease at once.
 func TestOneReplicaLeads(t *testing.T) {
 	c := newCluster(t)
 	first := c.start()
@@ -204,8 +204,7 @@ func TestOneReplicaLeads(t *testing.T) {
 	}
 }
 
-// TestEndsInTheMiddleOfWork ends a manager while its queues are full, again and again: none of them keeps it from
-// ending.
+// TestEndsInTheMiddleOfWork repeatedly stops a manager while its queues are full: none of them keeps it from stopping.
 func TestEndsInTheMiddleOfWork(t *testing.T) {
 	c := newCluster(t)
 	for round := range 4 {
@@ -221,8 +220,8 @@ func TestEndsInTheMiddleOfWork(t *testing.T) {
 	}
 }
 
-// TestShards runs one manager for a namespace and one for a label in another namespace: both lead at the same time, and
-// each leaves the rest alone.
+// TestShards runs one manager for a namespace, and one for a label in another namespace: both lead at the same time,
+// and each leaves other objects alone.
 func TestShards(t *testing.T) {
 	c := newCluster(t)
 	label := map[string]string{clusterv1.WatchLabel: "x"}

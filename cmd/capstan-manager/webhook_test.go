@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestManagerConverts reads an object in the other API version: only the manager can answer that.
+// TestManagerConverts reads an object in the other API version, which only the manager can convert.
 func TestManagerConverts(t *testing.T) {
 	ours, err := apiserver.Capstan()
 	if err != nil {

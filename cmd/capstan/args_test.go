@@ -86,7 +86,7 @@ func TestMisspelled(t *testing.T) {
 	}
 }
 
-// TestExamples: who leaves an argument out is shown an example, so each command that needs one has an example.
+// TestExamples: the error for a missing argument shows an example, so each command with arguments has an example.
 func TestExamples(t *testing.T) {
 	eachCommand(t, func(cmd *cobra.Command) {
 		if cmd.Args == nil || cmd.DisableFlagParsing {

@@ -12,7 +12,7 @@ import (
 const dead = `{apiVersion: v1, kind: Config, current-context: plain, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: u, user: {}}],
 contexts: [{name: plain, context: {cluster: c, user: u}}, {name: named, context: {cluster: c, user: u, namespace: red}}]}`
 
-// TestWithoutAPlane: what needs no management cluster works although the kubeconfig of a plane that has ended is there.
+// TestWithoutAPlane: commands that need no management cluster work even if the kubeconfig of a stopped plane exists.
 func TestWithoutAPlane(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
@@ -43,7 +43,7 @@ func TestWithoutAPlane(t *testing.T) {
 	}
 }
 
-// TestNamespaceOfAnotherManagementCluster is that of the context, unless one is named.
+// TestNamespaceOfAnotherManagementCluster: the namespace is the context's, unless one is named.
 func TestNamespaceOfAnotherManagementCluster(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(path, []byte(dead), 0o600); err != nil {

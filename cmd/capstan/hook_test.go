@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// capstan runs the command line with a home directory of its own.
+// capstan runs the command line with its own home directory.
 func capstan(t *testing.T, in string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	t.Setenv("CAPSTAN_HOME", t.TempDir())
@@ -33,7 +33,7 @@ func capstan(t *testing.T, in string, args ...string) (code int, out, errOut str
 	return code, stdout.String(), stderr.String()
 }
 
-// extensionUnderTest serves an extension, and gives its URL and a file with its CA.
+// extensionUnderTest serves an extension, and returns its URL and a file with its CA.
 func extensionUnderTest(t *testing.T) (url, caFile string) {
 	t.Helper()
 	extension := hooktest.Start(t,
@@ -116,7 +116,7 @@ func TestHookTest(t *testing.T) {
 	if code != 2 || !strings.Contains(out, "not complete: ") || !strings.Contains(errOut, "not everything was checked") {
 		t.Errorf("without time: %d %s %s", code, out, errOut)
 	}
-	code, out, errOut = capstan(t, "", "hook", "test", url) // whose certificate nobody here trusts
+	code, out, errOut = capstan(t, "", "hook", "test", url) // nobody here trusts its certificate
 	if code != 1 || !strings.Contains(out, url+": MUST ") || !strings.Contains(out, " (https): ") ||
 		!strings.Contains(errOut, "does not conform") {
 		t.Errorf("%d %s %s", code, out, errOut)
@@ -149,7 +149,7 @@ type Response struct {
 func BeforePowerOff(*Request, *Response) {}
 `
 
-// A lock file finds the break before it is published, and takes over what is none.
+// With a lock file, the command finds a breaking change before it is published, and accepts other changes.
 func TestHookLint(t *testing.T) {
 	directory := t.TempDir()
 	write := func(name, text string) {
@@ -210,7 +210,8 @@ items:
       failurePolicy: Fail
 `
 
-// The upgrade from v1.12 to v1.13 swapped the Cluster in requests: extensions that are installed are named (RC-23).
+// The upgrade from v1.12 to v1.13 swapped the Cluster in requests: the command names affected installed extensions
+// (RC-23).
 func TestHookPreflight(t *testing.T) {
 	code, out, errOut := capstan(t, installedExtension, "hook", "preflight", "--from", "v1.12.0", "--to",
 		"v1.13.4", "-f", "-")
@@ -245,7 +246,7 @@ func TestHookNew(t *testing.T) {
 	}
 }
 
-// A server that asks for a certificate is shown one.
+// The command presents a certificate to a server that asks for one.
 func TestHookTestShowsACertificate(t *testing.T) {
 	directory := t.TempDir()
 	keeper, err := certificate.New(t.Context(), certificate.InDirectory(directory),

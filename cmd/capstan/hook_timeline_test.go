@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// journal gives an app whose journal has one call that was let through, and one that blocks.
+// journal returns an app whose journal has one call that was let through and one that blocks.
 func journal(t *testing.T) (a *app, out *bytes.Buffer, add func(record.Call)) {
 	t.Helper()
 	out = &bytes.Buffer{}
@@ -70,7 +70,7 @@ func TestTimelineShowsWhatIsBlocked(t *testing.T) {
 	}
 }
 
-// lines counts what is written to it, and tells.
+// lines sends each line that is written to it.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }

@@ -21,7 +21,7 @@ func TestUnblockIsRefused(t *testing.T) {
 	}
 }
 
-// What is completed is what blocks.
+// Completion offers what blocks.
 func TestUnblockIsCompleted(t *testing.T) {
 	a, _, _ := journal(t)
 	cmd := a.hookUnblockCommand()

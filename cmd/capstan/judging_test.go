@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The other commands keep their code.
+// Other commands keep their exit code.
 func TestOtherCommandsExitWithOne(t *testing.T) {
 	for _, args := range [][]string{{"hook", "list", "--nosuch"}, {"hook", "call"}, {"nosuch"}} {
 		if code, _, errOut := capstan(t, "", args...); code != 1 {
@@ -14,7 +14,7 @@ func TestOtherCommandsExitWithOne(t *testing.T) {
 	}
 }
 
-// The commands that judge have the same exit codes: 2 is for what could not be judged.
+// The commands that judge use the same exit codes: 2 means that something could not be judged.
 func TestJudgingCommandsExitWithTwo(t *testing.T) {
 	for name, args := range map[string][]string{
 		"verify of a path that does not exist":       {"verify", "nosuch"},

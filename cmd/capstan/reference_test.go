@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestTheReferenceIsThatOfTheCommands compares docs/reference/cli.md with the commands. UPDATE=1 in the environment
-// writes it, which make generate does.
+// TestTheReferenceIsThatOfTheCommands compares docs/reference/cli.md with the commands. With UPDATE=1 in the
+// environment, as in make generate, it writes the page.
 func TestTheReferenceIsThatOfTheCommands(t *testing.T) {
 	const file = "../../docs/reference/cli.md"
 	root := (&app{}).rootCommand()
@@ -95,7 +95,8 @@ func flags(b *strings.Builder, set *pflag.FlagSet) {
 	})
 }
 
-// indented returns the text of a command for a page: what it indents is code, and stays apart from its paragraph.
+// indented returns the help text of a command for a page: indented parts become code blocks, separate from their
+// paragraph.
 func indented(text string) string {
 	var out []string
 	code := false
@@ -117,15 +118,15 @@ func indented(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// cell returns a text for one cell of a table.
+// cell returns a text for one table cell.
 func cell(text string) string {
 	return strings.ReplaceAll(escaped(strings.Join(strings.Fields(text), " ")), "|", `\|`)
 }
 
-// escaped keeps Markdown from reading a text as HTML or emphasis.
+// escaped keeps Markdown from treating a text as HTML or emphasis.
 func escaped(text string) string {
 	return strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(text)
 }
 
-// anchor returns what a link to the heading of a command needs.
+// anchor returns the link target of a command's heading.
 func anchor(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }

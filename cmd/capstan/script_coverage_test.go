@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// scriptOf is the script of a command: cluster_create.txtar for "capstan cluster create".
+// scriptOf returns the script of a command: cluster_create.txtar for "capstan cluster create".
 func scriptOf(cmd *cobra.Command) string {
 	name := strings.TrimPrefix(cmd.CommandPath(), "capstan ")
 	return strings.ReplaceAll(name, " ", "_") + ".txtar"
 }
 
-// eachCommand calls do for all commands, also hidden ones and those that cobra adds.
+// eachCommand calls do for all commands, including hidden ones and those that cobra adds.
 func eachCommand(t *testing.T, do func(*cobra.Command)) {
 	t.Helper()
 	root := (&app{}).rootCommand()
@@ -55,12 +55,12 @@ func TestEveryCommandHasAScript(t *testing.T) {
 	}
 }
 
-// TestEveryScriptRunsItsCommand requires that each script compares the help of its command and lets it fail.
+// TestEveryScriptRunsItsCommand requires that each script compares the help of its command and makes it fail once.
 func TestEveryScriptRunsItsCommand(t *testing.T) {
 	eachCommand(t, func(cmd *cobra.Command) {
 		data, err := os.ReadFile(filepath.Join("testdata", "script", scriptOf(cmd)))
 		if err != nil {
-			return // TestEveryCommandHasAScript says so
+			return // TestEveryCommandHasAScript reports this
 		}
 		script, _, _ := strings.Cut(string(data), "\n-- ")
 		for _, line := range []string{"exec " + cmd.CommandPath() + " --help\n", "! exec " + cmd.CommandPath() + " "} {

@@ -18,15 +18,15 @@ import (
 	"github.com/capstan-dev/capstan/test/leftovers"
 )
 
-// TestMain makes this test binary be capstan when a script or the dock runs it by that name.
+// TestMain makes this test binary act as capstan when a script or the dock runs it by that name.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"capstan": main, "kubectl": main})
 }
 
-// TestScripts runs testdata/script: one script for each command, named after it. A script begins with an empty home
-// directory of its own. The line "plane" puts the management plane in its place that all scripts share, and the line
-// "cluster" waits for the cluster "demo" in that.
-// UPDATE=1 in the environment writes the outputs that "cmp" compares anew.
+// TestScripts runs testdata/script: one script for each command, named after it. A script starts with its own empty
+// home directory. The line "plane" replaces it with the management plane that all scripts share, and the line "cluster"
+// waits for the cluster "demo" in that plane. With UPDATE=1 in the environment, the test rewrites the outputs that
+// "cmp" compares.
 func TestScripts(t *testing.T) {
 	shared := &sharedPlane{capstan: besideBuiltBinaries(t), work: shortDirectory(t)}
 	t.Cleanup(func() { shared.end(t) })
@@ -43,14 +43,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// alone are the scripts that change the shared cluster, or end the plane or start it again. They run one by one after
-// all others, in this order.
+// alone lists the scripts that change the shared cluster, or stop or restart the plane. They run one by one after all
+// others, in this order.
 var alone = []string{
 	"host_reboot.txtar", "cluster_scale.txtar", "backup_restore.txtar", "cluster_delete.txtar", "up.txtar",
 	"down.txtar",
 }
 
-// params are those of a run of scripts.
+// params are the parameters of a run of scripts.
 func (s *sharedPlane) params(t *testing.T, files ...string) testscript.Params {
 	t.Helper()
 	sdk, err := filepath.Abs(filepath.Join("..", "..", "runtime"))
@@ -100,7 +100,7 @@ func (s *sharedPlane) params(t *testing.T, files ...string) testscript.Params {
 	}
 }
 
-// useExtension serves the extension of extensionUnderTest, until the scripts have ended. Its URL is $EXTENSION, the
+// useExtension serves the extension of extensionUnderTest until the scripts have ended. Its URL is $EXTENSION; the
 // authority of its certificate is in ca.crt.
 func useExtension(t *testing.T, ts *testscript.TestScript) {
 	url, ca := extensionUnderTest(t)
@@ -110,8 +110,8 @@ func useExtension(t *testing.T, ts *testscript.TestScript) {
 	ts.Check(os.WriteFile(ts.MkAbs("ca.crt"), data, 0o600))
 }
 
-// besideBuiltBinaries puts what "make build" has built beside the capstan that scripts run, where that looks for it.
-// It returns the path of that capstan.
+// besideBuiltBinaries puts what "make build" has built beside the capstan that scripts run, where capstan looks for it,
+// and returns the path of that capstan.
 func besideBuiltBinaries(t *testing.T) string {
 	t.Helper()
 	capstan, err := exec.LookPath("capstan")
@@ -122,7 +122,7 @@ func besideBuiltBinaries(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Hosts see this directory under another path, where only files and the mount of the bundles are there.
+	// Hosts see this directory under another path, where only files and the mount of the bundles exist.
 	for _, name := range []string{"capstan-agent", "capstan-dock", "capstan-extension", "capstan-images"} {
 		data, err := os.ReadFile(filepath.Join(built, name))
 		if err != nil {
@@ -138,7 +138,7 @@ func besideBuiltBinaries(t *testing.T) string {
 	return capstan
 }
 
-// shortDirectory is like t.TempDir, with a path that is short enough for unix sockets some directories below.
+// shortDirectory is like t.TempDir, with a path short enough for unix sockets some directories below it.
 func shortDirectory(t *testing.T) string {
 	t.Helper()
 	directory, err := os.MkdirTemp("", "cli-")
@@ -153,7 +153,7 @@ func shortDirectory(t *testing.T) string {
 	return directory
 }
 
-// command runs capstan with a home directory, outside of scripts, and returns all that it prints.
+// command runs capstan with a home directory, outside scripts, and returns all its output.
 func command(ctx context.Context, capstan, home string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -167,8 +167,8 @@ func command(ctx context.Context, capstan, home string, args ...string) (string,
 // sharedPlane is the management plane of all scripts, started by the first one that needs it.
 type sharedPlane struct {
 	capstan string // path of the binary
-	work    string // where the directories of all scripts are
-	home    string // "" until it is started
+	work    string // parent of all scripts' directories
+	home    string // "" until the plane is started
 
 	started, clustered       sync.Once
 	startError, clusterError error
@@ -179,7 +179,8 @@ type sharedPlane struct {
 // hosts is the size of the shared inventory.
 const hosts = 8
 
-// use makes a script work with the shared plane; "started" in the script's directory is what its start has printed.
+// use makes a script work with the shared plane; the file "started" in the script's directory contains the output of
+// its start.
 func (s *sharedPlane) use(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: plane")
@@ -197,8 +198,8 @@ func (s *sharedPlane) use(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("started"), []byte(s.startOutput), 0o600))
 }
 
-// useCluster waits until the shared cluster is there: demo, with one control plane machine and one worker; "created" is
-// what its creation has printed.
+// useCluster waits for the shared cluster demo, with one control plane machine and one worker; the file "created"
+// contains the output of its creation.
 func (s *sharedPlane) useCluster(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: cluster")
@@ -215,8 +216,8 @@ func (s *sharedPlane) useCluster(ts *testscript.TestScript, neg bool, args []str
 	ts.Setenv("WORKER", s.worker(ts))
 }
 
-// worker returns the host of a worker of the shared cluster, or of its control plane if other scripts have left it
-// without workers.
+// worker returns the host of a worker of the shared cluster, or of its control plane if other scripts have left no
+// workers.
 func (s *sharedPlane) worker(ts *testscript.TestScript) string {
 	out, err := command(context.Background(), s.capstan, s.home, "kubectl", "get", "capstanhosts", "-o",
 		`jsonpath={range .items[?(@.spec.claim)]}{.spec.claim.controlPlane}{.metadata.name}{"\n"}{end}`)
@@ -230,7 +231,7 @@ func (s *sharedPlane) worker(ts *testscript.TestScript) string {
 	return name
 }
 
-// end removes the plane and requires that nothing of it is left.
+// end removes the plane and requires that nothing of it remains.
 func (s *sharedPlane) end(t *testing.T) {
 	if s.home == "" {
 		return
@@ -249,7 +250,7 @@ func (s *sharedPlane) end(t *testing.T) {
 	}
 }
 
-// eventually runs a command until it succeeds and its standard output matches a pattern, for a minute at most:
+// eventually runs a command until it succeeds and its standard output matches a pattern, for at most a minute:
 // eventually 'PATTERN' COMMAND ARGS...
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {

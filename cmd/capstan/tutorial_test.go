@@ -38,7 +38,7 @@ func TestTheTutorialHasCommandsThatExist(t *testing.T) {
 	}
 }
 
-// accepts reports what is wrong with the words of a command, without running it.
+// accepts returns an error if the words are no valid command, without running it.
 func accepts(words []string) error {
 	root := (&app{}).rootCommand()
 	if err := misspelled(root, words); err != nil {

@@ -82,7 +82,7 @@ func cluster(objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithObjects(objects...).Build()
 }
 
-// TestLife goes through the life of a credential: made, found, used, used up, revoked.
+// TestLife follows a credential through its life: created, found, used, used up, revoked.
 func TestLife(t *testing.T) {
 	c, ctx := cluster(), t.Context()
 	l := good()
@@ -155,7 +155,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestFindRefuses: nobody learns whether a credential exists, or is nearly right.
+// TestFindRefuses: an error does not reveal whether a credential exists or is nearly right.
 func TestFindRefuses(t *testing.T) {
 	c, ctx := cluster(), t.Context()
 	text, _, err := Create(ctx, c, good(), noon)
@@ -179,7 +179,7 @@ func TestFindRefuses(t *testing.T) {
 	}
 }
 
-// TestSecretsOfOthersAreNoCredentials: whatever they are called and labelled.
+// TestSecretsOfOthersAreNoCredentials, whatever their names and labels.
 func TestSecretsOfOthersAreNoCredentials(t *testing.T) {
 	text, id := enrolment.NewCredential()
 	_, hash, err := enrolment.ParseCredential(text)

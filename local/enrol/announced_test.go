@@ -28,7 +28,7 @@ func TestParseHeader(t *testing.T) {
 	}
 }
 
-// connect returns what a client writes to and what the server accepts.
+// connect returns the client's side of a connection and the connection that the server accepts.
 func connect(t *testing.T, open *slots) (client net.Conn, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,8 @@ func connect(t *testing.T, open *slots) (client net.Conn, server net.Conn) {
 	return client, server
 }
 
-// TestAnnounced: a connection has the address that its header says, and its bytes follow; none is counted that ended.
+// TestAnnounced: a connection has the address in its header, the bytes after the header follow, and a closed connection
+// is not counted.
 func TestAnnounced(t *testing.T) {
 	open := newSlots(2, 1)
 	client, server := connect(t, open)
@@ -78,7 +79,7 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
-// TestAnnouncedRefuses: what begins with anything else is not read.
+// TestAnnouncedRefuses: a connection that begins with anything else is not read.
 func TestAnnouncedRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"no header":                 "\x16\x03\x01\x02\n",

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// Bundles are for hosts that have enrolled, which show the key that they enrolled with.
+// Bundles are only for enrolled hosts, which present the key that they enrolled with.
 func TestBundlesAreForHosts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bundle")
 	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {

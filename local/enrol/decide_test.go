@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// limited returns a credential that is good until one o'clock, with changes.
+// limited returns a credential that is valid until one o'clock, with changes.
 func limited(change func(*credential.Credential)) *credential.Credential {
 	c := &credential.Credential{
 		ID:     "id",

@@ -19,10 +19,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// fakeAgent is an agent that says how it was called and what it got.
+// fakeAgent is an agent that prints its arguments and its input.
 const fakeAgent = "#!/bin/sh\necho \"args: $*\"; echo \"input: $(cat)\"\n"
 
-// paste runs a line in a shell, as root of a mount namespace with an empty /opt of its own, and returns what it prints.
+// paste runs a line in a shell, as root of a mount namespace with its own empty /opt, and returns the output.
 func paste(t *testing.T, shell, line string, env ...string) (string, error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,7 +39,7 @@ func paste(t *testing.T, shell, line string, env ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// A shell reads the line from a file, as from a terminal: no process has it as an argument.
+	// The shell reads the line from a file, as from a terminal, so no process has it as an argument.
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c",
 		`mount --make-rprivate / && mount -t tmpfs none /opt && `+shell+` `+file+`; code=$?; ls -R /opt; exit $code`)
 	cmd.Env = append(os.Environ(), env...)
@@ -62,7 +62,8 @@ func served(t *testing.T, agent string) (*front, Invitation) {
 	return f, i
 }
 
-// TestTheLine: a shell and curl make a host of a computer; the agent gets the credential on its standard input.
+// TestTheLine: with a shell and curl, the line makes a computer a host; the agent gets the credential on standard
+// input.
 func TestTheLine(t *testing.T) {
 	f, i := served(t, fakeAgent)
 	credential, _ := enrolment.NewCredential()
@@ -80,7 +81,7 @@ func TestTheLine(t *testing.T) {
 	}
 }
 
-// TestTheLineWithWget: a computer that has no curl fetches with wget.
+// TestTheLineWithWget: without curl, the line downloads with wget.
 func TestTheLineWithWget(t *testing.T) {
 	_, i := served(t, fakeAgent)
 	credential, _ := enrolment.NewCredential()
@@ -108,7 +109,7 @@ func TestTheLineWithWget(t *testing.T) {
 	}
 }
 
-// TestTheLineIsClosed: what is not what the line was made for is neither run nor installed, and hears no credential.
+// TestTheLineIsClosed: anything that the line was not made for is neither run nor installed, and gets no credential.
 func TestTheLineIsClosed(t *testing.T) {
 	credential, _ := enrolment.NewCredential()
 	untouched := func(t *testing.T, out string, err error) {
@@ -168,7 +169,7 @@ func TestTheLineIsClosed(t *testing.T) {
 	})
 }
 
-// TestTheScriptComparesTheAgent: a server that sends another agent than the script knows installs nothing.
+// TestTheScriptComparesTheAgent: if a server sends another agent than the script expects, nothing is installed.
 func TestTheScriptComparesTheAgent(t *testing.T) {
 	f, _ := served(t, fakeAgent)
 	text := script(f.url, enrolment.Pin(f.authority), "v9", map[string]string{
@@ -185,7 +186,7 @@ func TestTheScriptComparesTheAgent(t *testing.T) {
 	}
 }
 
-// TestScriptIsPlain: nothing that is put into the script ends a text in it.
+// TestScriptIsPlain: no value in the script ends a quoted string there.
 func TestScriptIsPlain(t *testing.T) {
 	got := string(script("https://x'; rm -rf /; '", "h\n", "v1\nrm", map[string]string{"amd64": "a'b@HASH@"}))
 	for _, bad := range []string{"x'", "v1\nrm", "@HASH@", "a'b"} {
@@ -198,7 +199,7 @@ func TestScriptIsPlain(t *testing.T) {
 	}
 }
 
-// TestInviteRefusesStrangers: a server that can't prove to be the plane makes no line.
+// TestInviteRefusesStrangers: there is no line for a server that can't prove that it belongs to the plane.
 func TestInviteRefusesStrangers(t *testing.T) {
 	f, other := newFront(t, nil), newFront(t, nil)
 	if i, err := Invite(t.Context(), other.url, f.ca); err == nil {
@@ -212,7 +213,7 @@ func TestInviteRefusesStrangers(t *testing.T) {
 	}
 }
 
-// TestForms: a file is a ticket, and user data of cloud-init runs what the line runs.
+// TestForms: a file is a ticket, and user data for cloud-init runs the same as the line.
 func TestForms(t *testing.T) {
 	i := Invitation{
 		Server:     "https://192.0.2.1:7444",
@@ -254,7 +255,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestCloudInitRuns: what cloud-init is told to run makes a host of the computer, and the credential is gone after it.
+// TestCloudInitRuns: cloud-init's commands make the computer a host, and the credential is gone afterwards.
 func TestCloudInitRuns(t *testing.T) {
 	_, i := served(t, fakeAgent)
 	data, err := i.CloudInit("secret")
@@ -286,7 +287,7 @@ func TestCloudInitRuns(t *testing.T) {
 	}
 }
 
-// TestDownloadsAreBounded: the agent that is served is the one whose checksum is said, also of several at once.
+// TestDownloadsAreBounded: the server limits the concurrent downloads of one address.
 func TestDownloadsAreBounded(t *testing.T) {
 	f, _ := served(t, strings.Repeat("x", 32<<20))
 	c := f.client(t, false)

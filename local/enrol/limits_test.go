@@ -37,7 +37,7 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// TestAComputersAddressesCountAsOne: it has as many of IPv6 as it likes.
+// TestAComputersAddressesCountAsOne: a computer can use any number of IPv6 addresses of its prefix.
 func TestAComputersAddressesCountAsOne(t *testing.T) {
 	now := noon
 	l := newLimiter(func() time.Time { return now })
@@ -54,7 +54,7 @@ func TestAComputersAddressesCountAsOne(t *testing.T) {
 	}
 }
 
-// TestTheLimiterForgets: what is remembered is bounded, however many addresses ask.
+// TestTheLimiterForgets: memory is bounded, however many addresses send requests.
 func TestTheLimiterForgets(t *testing.T) {
 	now := noon
 	l := newLimiter(func() time.Time { return now })

@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/testcert"
 )
 
-// front is an enrolment server behind a relay, as the dock carries connections to it.
+// front is an enrolment server behind a relay, which carries connections like the dock.
 type front struct {
 	url       string
 	authority *x509.Certificate
@@ -40,7 +40,7 @@ type front struct {
 	reply func(enrolment.Request) (*enrolment.Answer, error)
 }
 
-// newFront starts a server whose time is that of now; nil: the real one.
+// newFront starts a server with the clock now; nil means the real one.
 func newFront(t *testing.T, now func() time.Time) *front {
 	t.Helper()
 	return newFrontWith(t, now, func(*Options) {})
@@ -91,7 +91,7 @@ func newFrontWith(t *testing.T, now func() time.Time, change func(*Options)) *fr
 	return f
 }
 
-// client returns one that shows a certificate of its own, if with is true.
+// client returns a client; if with is true, it presents its own certificate.
 func (f *front) client(t *testing.T, with bool) *http.Client {
 	t.Helper()
 	config := enrolment.ClientConfig("127.0.0.1", enrolment.Pin(f.authority))
@@ -104,7 +104,7 @@ func (f *front) client(t *testing.T, with bool) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
 }
 
-// call returns the status and the body of an answer.
+// call returns the status and the body of a response.
 func call(t *testing.T, c *http.Client, method, url string, body io.Reader) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, body)
@@ -123,7 +123,7 @@ func call(t *testing.T, c *http.Client, method, url string, body io.Reader) (int
 	return response.StatusCode, string(data)
 }
 
-// TestWhoHasNoIdentityGetsNothingElse attacks the server with paths and methods.
+// TestWhoHasNoIdentityGetsNothingElse attacks the server with other paths and methods.
 func TestWhoHasNoIdentityGetsNothingElse(t *testing.T) {
 	hour := noon
 	f := newFront(t, func() time.Time { hour = hour.Add(time.Second); return hour })
@@ -178,8 +178,8 @@ func TestWhoHasNoIdentityGetsNothingElse(t *testing.T) {
 	}
 }
 
-// TestEnrollOverTheNetwork: the request arrives with the hash of the key that the client has proved to have, and
-// answers and refusals come back. The credential is in no log.
+// TestEnrollOverTheNetwork: the request arrives with the hash of the key that the client has proved to hold, and
+// answers and refusals come back. No log contains the credential.
 func TestEnrollOverTheNetwork(t *testing.T) {
 	f := newFront(t, nil)
 	credential, _ := enrolment.NewCredential()
@@ -226,7 +226,7 @@ func TestEnrollOverTheNetwork(t *testing.T) {
 	}
 }
 
-// TestEnrollRefusesRequests: what is no request, is too large, or has no key behind it never gets to the hosts.
+// TestEnrollRefusesRequests: an invalid request, one that is too large, or one without a key never reaches the hosts.
 func TestEnrollRefusesRequests(t *testing.T) {
 	f := newFront(t, nil)
 	f.reply = func(enrolment.Request) (*enrolment.Answer, error) { return &enrolment.Answer{Token: "token"}, nil }
@@ -258,7 +258,7 @@ func TestEnrollRefusesRequests(t *testing.T) {
 			}
 			response, err := c.client.Do(request)
 			if err != nil {
-				return // it was cut off while it sent
+				return // cut off while sending
 			}
 			defer response.Body.Close()
 			if response.StatusCode != http.StatusBadRequest {
@@ -271,7 +271,7 @@ func TestEnrollRefusesRequests(t *testing.T) {
 	}
 }
 
-// TestAFloodOfRequests: one address gets a bounded number of answers, and hears when to come back.
+// TestAFloodOfRequests: one address gets a limited number of answers, and is told when to try again.
 func TestAFloodOfRequests(t *testing.T) {
 	f := newFront(t, func() time.Time { return noon })
 	f.reply = func(enrolment.Request) (*enrolment.Answer, error) {
@@ -302,7 +302,7 @@ func TestAFloodOfRequests(t *testing.T) {
 	}
 }
 
-// TestSilentConnections: one address can't take all connections by saying nothing, and others are served meanwhile.
+// TestSilentConnections: one address can't occupy all connections by staying silent, and others are served meanwhile.
 func TestSilentConnections(t *testing.T) {
 	f := newFront(t, nil)
 	address := strings.TrimPrefix(f.url, "https://")

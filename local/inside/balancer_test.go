@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/local"
 )
 
-// fakeBalancers is a dock with one balancer, which may have an error; calls fail with err if that is set.
+// fakeBalancers is a dock with one balancer, which may have an error; calls fail with err if it is set.
 type fakeBalancers struct {
 	balancer dock.Balancer
 	relay    string

@@ -52,9 +52,9 @@ func TestNewServerRefuses(t *testing.T) {
 	}
 }
 
-// TestAClosedGateLeavesOutWhatItRefuses: what the API server would not take is not among the first objects.
+// TestAClosedGateLeavesOutWhatItRefuses: objects that the API server would reject are not among the initial ones.
 func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
-	dir := t.TempDir() // of the plane, with its keys
+	dir := t.TempDir() // the plane's directory, with its keys
 	keys, err := pki.Ensure(pki.Folder{Path: filepath.Join(dir, "pki")}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 	info := plane.Info{Dir: dir, PKI: keys}
 	for name, c := range map[string]struct {
 		changes gates.Set
-		want    []string // kinds, each in one of the objects
+		want    []string // kinds, each of one object
 		not     string
 		process bool
 	}{

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
-// TestRegistration: steps that fail are taken again with growing pauses, until the inventory has its size.
+// TestRegistration: failed steps are repeated with growing pauses, until the inventory is complete.
 func TestRegistration(t *testing.T) {
 	for name, c := range map[string]struct {
 		failures int
@@ -73,7 +73,7 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// work is the queue of a controller without events, until the registration is settled or ctx ends.
+// work acts as the queue of a controller without events, until the registration is settled or ctx ends.
 func work(ctx context.Context, r registration) {
 	limiter := pauses()
 	for ctx.Err() == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// fakeHosts is a dock that keeps hosts in memory; it fails with err if that is set.
+// fakeHosts is a dock that keeps hosts in memory; it fails with err if it is set.
 type fakeHosts struct {
 	hosts []dock.HostSpec
 	err   error

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// stock makes a directory as kube/stock leaves one, with files that are no programs.
+// stock creates a directory like kube/stock's output, with files that are no programs.
 func stock(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func stock(t *testing.T) string {
 	return dir
 }
 
-// self is a static program: the test is one, unless the race detector needs cgo.
+// self returns the path of a static program: the test itself, unless the race detector needs cgo.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -48,7 +48,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// built builds a bundle; the program is given as a directory, so that the test need not be a static program itself.
+// built builds a bundle. It passes a directory in place of the program, so that the test need not be a static program
+// itself.
 func built(t *testing.T) string {
 	t.Helper()
 	net := t.TempDir()

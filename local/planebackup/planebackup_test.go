@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// content returns what the files of a backup hold.
+// content returns the contents of a backup's files.
 func content() map[string]string {
 	return map[string]string{
 		snapshotName: strings.Repeat("snapshot", 1000), keysName: "{}", pkiPrefix + "ca.crt": "certificate",
@@ -74,7 +74,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-// TestABackupThatIsNotWhole is refused, and nothing is written outside of the directory.
+// TestABackupThatIsNotWhole: a damaged backup is rejected, and nothing is written outside the directory.
 func TestABackupThatIsNotWhole(t *testing.T) {
 	without := func(name string) map[string]string {
 		files := content()
@@ -127,7 +127,7 @@ func TestABackupThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// archive returns an archive that is something else.
+// archive returns an archive of something else.
 func archive(t *testing.T) []byte {
 	t.Helper()
 	var data bytes.Buffer
@@ -144,7 +144,7 @@ func archive(t *testing.T) []byte {
 	return data.Bytes()
 }
 
-// TestARestoreThatFailsChangesNothing: there is no plane afterwards, and nothing of one.
+// TestARestoreThatFailsChangesNothing: afterwards there is neither a plane nor a part of one.
 func TestARestoreThatFailsChangesNothing(t *testing.T) {
 	path, _ := made(t, content())
 	dir := home.Dir(filepath.Join(t.TempDir(), "home"))
@@ -169,7 +169,7 @@ func TestARestoreThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-// TestTakeChoices: the address to listen at is another computer's.
+// TestTakeChoices: the address to listen on belonged to another computer.
 func TestTakeChoices(t *testing.T) {
 	dir := t.TempDir()
 	fresh := filepath.Join(dir, newName)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestNoFinalizerIsLost adds two finalizers as two of Cluster API's controllers do that have read the same MachineSet.
+// TestNoFinalizerIsLost adds two finalizers like two Cluster API controllers that have read the same MachineSet.
 func TestNoFinalizerIsLost(t *testing.T) {
 	scheme, err := newScheme(nil)
 	if err != nil {

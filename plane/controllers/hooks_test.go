@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// extensionWith gives a client that knows one extension, "ext", with these handlers, and counts its calls.
+// extensionWith returns a client that knows one extension, "ext", with these handlers, and counts its calls.
 func extensionWith(t *testing.T, handlers ...server.Handler) (*client.Client, *atomic.Int32) {
 	t.Helper()
 	extension, err := server.New(server.Options{}, handlers...)
@@ -61,7 +61,7 @@ func hookCluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue", UID: "u1"}}
 }
 
-// Cluster API's patch engine calls extensions through these; it uses one request for many calls (UH-01, UH-04).
+// Cluster API's patch engine calls extensions like this; it uses one request for many calls (UH-01, UH-04).
 func TestPatchEngineOfClusterAPI(t *testing.T) {
 	if err := gates.Plane().Open(); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestPatchEngineOfClusterAPI(t *testing.T) {
 	t.Attr("rule", "UH-04")
 }
 
-// Cluster API asks for the versions between two versions in this way (UH-06), and remembers the answer itself.
+// Cluster API asks like this for the versions between two versions (UH-06), and caches the answer itself.
 func TestUpgradePlanOfClusterAPI(t *testing.T) {
 	calls, count := extensionWith(t, server.Handle(hook.GenerateUpgradePlan, "plan",
 		func(_ context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest,
@@ -135,7 +135,7 @@ func TestUpgradePlanOfClusterAPI(t *testing.T) {
 	}
 }
 
-// In-place updates: what can be changed is asked by name, the update itself blocks until it is done (UH-07).
+// In-place updates: CanUpdate calls go to extensions by name, and the update itself blocks until it is done (UH-07).
 func TestInPlaceUpdateThroughTheClient(t *testing.T) {
 	calls, _ := extensionWith(t,
 		server.Handle(hook.CanUpdateMachine, "can", func(_ context.Context, request *runtimehooksv1.CanUpdateMachineRequest,

@@ -86,7 +86,7 @@ func TestNotPassed(t *testing.T) {
 // changing is an API server on which somebody changes the Cluster before the first write.
 type changing struct {
 	client.Client
-	spec    bool // the spec, not only the status
+	spec    bool // change the spec, not only the status
 	patches int
 	granted bool
 }
@@ -122,11 +122,11 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// standing is an API server with a Cluster whose permission is taken away at the given question.
+// standing is an API server with a Cluster whose permission is removed at the given request.
 type standing struct {
 	client.Client
 	gone, asked int
-	denied      error // of the question who asks
+	denied      error // for the request who asks
 }
 
 func (c *standing) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
@@ -144,8 +144,7 @@ func (c *standing) Create(_ context.Context, o client.Object, _ ...client.Create
 	return c.denied
 }
 
-// TestWait: the wait ends when the permission was used, when it is gone for another reason, and when it counts no
-// longer.
+// TestWait: the wait ends when the permission was used, when it is gone for another reason, and when it expires.
 func TestWait(t *testing.T) {
 	const hook = "g/v1/BeforeClusterUpgrade"
 	at := time.Now()
@@ -153,7 +152,7 @@ func TestWait(t *testing.T) {
 	passes := record.Call{Time: at.Add(time.Second), Hook: hook, Extension: "e", Handler: "h", Answer: record.Passed}
 	goes := record.Call{Time: at.Add(time.Second), Hook: hook, Extension: "e", Handler: "h", Answer: record.Success}
 	for name, c := range map[string]struct {
-		calls []record.Call // from the third question on
+		calls []record.Call // from the third request on
 		gone  int
 		want  string
 	}{
@@ -186,7 +185,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestFind completes the order: with the hook as it is written, and with who asks.
+// TestFind completes the order: with the proper name of the hook, and with who asks.
 func TestFind(t *testing.T) {
 	call := record.Call{Time: time.Now(), Hook: "g/v1/BeforeClusterUpgrade", Extension: "e", Answer: record.Blocked}
 	calls := func() ([]record.Call, error) { return []record.Call{call}, nil }

@@ -13,7 +13,7 @@ import (
 
 var webhooks = Webhooks{Address: "127.0.0.1:9443", CABundle: []byte("authority")}
 
-// generated skips tests of upstream's manifests in a tree where they were not generated.
+// generated skips tests of upstream's manifests if they have not been generated.
 func generated(t *testing.T) {
 	t.Helper()
 	if _, err := Version(); errors.Is(err, ErrMissing) {
@@ -21,7 +21,7 @@ func generated(t *testing.T) {
 	}
 }
 
-// crdView is what the tests look at in a definition.
+// crdView contains what the tests read from a definition.
 type crdView struct {
 	Metadata struct {
 		Name   string
@@ -92,7 +92,7 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// TestCRDsForOneContract: a plane can be made in which Cluster API uses an older contract with us.
+// TestCRDsForOneContract: in a plane with these definitions, Cluster API uses an older contract with us.
 func TestCRDsForOneContract(t *testing.T) {
 	generated(t)
 	objects, err := CRDs(webhooks, "v1beta1")

@@ -175,7 +175,7 @@ func TestPlane(t *testing.T) {
 	}
 }
 
-// handshake connects a client to a server that both trust ca, and returns what either of them has against it.
+// handshake connects a client to a server that both trust ca, and returns the error of either side.
 func handshake(t *testing.T, server, client, ca Pair, host string) error {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -201,13 +201,13 @@ func handshake(t *testing.T, server, client, ca Pair, host string) error {
 		defer a.Close()
 		conn := tls.Server(a, &tls.Config{
 			Certificates: []tls.Certificate{serverCert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-			SessionTicketsDisabled: true, // nobody would read them, and the pipe has no buffer
+			SessionTicketsDisabled: true, // nobody would read them, and the pipe is unbuffered
 		})
 		_, err := conn.Write([]byte("x"))
 		serverErr <- err
 	}()
-	// The client always shows its certificate, also when the server does not ask for one of its authority. It reads,
-	// because it has finished its part of the handshake before the server judges the certificate.
+	// The client always presents its certificate, even if the server asks for one of another authority. It reads,
+	// because it finishes its part of the handshake before the server checks the certificate.
 	conn := tls.Client(b, &tls.Config{RootCAs: pool, ServerName: host,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &clientCert, nil }})
 	_, err = conn.Read(make([]byte, 1))

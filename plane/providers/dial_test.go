@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestServiceDialer reaches a process by the name of its Service, and says why it does not.
+// TestServiceDialer reaches a process by the name of its Service, and checks the errors if it can't.
 func TestServiceDialer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -43,7 +43,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// What a probe tells: a failure when as many have come in a row as count, and the first success after that.
+// A probe reports a failure after as many consecutive failures as count, and then the first success.
 func TestWatch(t *testing.T) {
 	var asked, failing atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -87,7 +87,7 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}
-	failing.Store(2) // too few to count
+	failing.Store(2) // fewer than count
 	until("two failures are over", func() bool { return failing.Load() == 0 })
 	at := asked.Load()
 	until("more answers come", func() bool { return asked.Load() > at+3 })
@@ -104,5 +104,5 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	(*probe)(nil).watch(t.Context(), nil) // without a probe there is nothing to wait for
+	(*probe)(nil).watch(t.Context(), nil) // without a probe it returns at once
 }

@@ -36,7 +36,7 @@ import (
 // patience bounds every wait: the machine may be busy.
 const patience = 2 * time.Minute
 
-// TestMain: this binary plays the provider, too.
+// TestMain lets this binary act as the provider, too.
 func TestMain(m *testing.M) {
 	if os.Getenv("PROVIDER") != "" {
 		if err := beProvider(); err != nil {
@@ -49,14 +49,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// told is what a provider writes down when it starts.
+// told is what a provider records when it starts.
 type told struct {
 	Pid             int
 	Word, Key, Mode string
 	User            string
 }
 
-// beProvider tells what it was given, and works until it is asked to end.
+// beProvider records what it was given, and works until it is asked to stop.
 func beProvider() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -110,7 +110,7 @@ func beProvider() error {
 	return nil
 }
 
-// bench is a controller at work, with one Deployment.
+// bench is a running controller with one Deployment.
 type bench struct {
 	*testing.T
 	api      client.Client
@@ -133,7 +133,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{T: t, dir: t.TempDir(), out: filepath.Join(t.TempDir(), "out")}
 	b.must(os.MkdirAll(filepath.Join(b.dir, folder, "old", "gone"), 0o700))
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
-		// for -count
+		// allows -count
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	b.must(err)
@@ -174,7 +174,7 @@ func (b *bench) until(what string, ok func() bool) {
 	}
 }
 
-// starts are all starts of the provider.
+// starts returns all starts of the provider.
 func (b *bench) starts() (all []told) {
 	b.Helper()
 	text, err := os.ReadFile(b.out)
@@ -191,7 +191,8 @@ func (b *bench) starts() (all []told) {
 	return all
 }
 
-// works waits until the Deployment is available, by a process that was started after the first n, and returns that.
+// works waits until the Deployment is available through a process that started after the first n, and returns that
+// start.
 func (b *bench) works(after int) told {
 	b.Helper()
 	b.until("the provider works", func() bool {
@@ -200,7 +201,7 @@ func (b *bench) works(after int) told {
 	return b.starts()[len(b.starts())-1]
 }
 
-// available reads the condition of the Deployment.
+// available returns the status of the Deployment's condition.
 func (b *bench) available() corev1.ConditionStatus {
 	b.Helper()
 	b.must(b.api.Get(b.Context(), client.ObjectKeyFromObject(b.d), b.d))
@@ -213,7 +214,7 @@ func (b *bench) available() corev1.ConditionStatus {
 	return b.d.Status.Conditions[i].Status
 }
 
-// says waits until the Deployment is not available for a reason.
+// says waits until the Deployment is unavailable with this text as the reason.
 func (b *bench) says(text string) {
 	b.Helper()
 	b.until("the Deployment says "+text, func() bool {
@@ -221,7 +222,7 @@ func (b *bench) says(text string) {
 	})
 }
 
-// remarks waits until the Deployment is available, with a remark.
+// remarks waits until the Deployment is available with this remark.
 func (b *bench) remarks(text string) {
 	b.Helper()
 	b.until("the Deployment is available, and remarks "+text, func() bool {
@@ -229,7 +230,7 @@ func (b *bench) remarks(text string) {
 	})
 }
 
-// renews makes the token an old one, and waits until it is another one.
+// renews makes the token old, and waits until it is replaced.
 func (b *bench) renews() {
 	b.Helper()
 	token := filepath.Join(b.dir, folder, "default", "x", "token")
@@ -259,7 +260,7 @@ func (b *bench) gone(pid int) {
 		func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 }
 
-// TestLife: a process is what its Deployment, its Secret and its file say, from the first to the last day.
+// TestLife: a process always matches its Deployment, its Secret and its file, from its first start to its deletion.
 func TestLife(t *testing.T) {
 	b := newBench(t)
 	program := filepath.Join(t.TempDir(), "program")
@@ -267,7 +268,7 @@ func TestLife(t *testing.T) {
 	b.must(err)
 	b.must(os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", self), 0o700))
 	b.d = deployment(program, b.out, b.freePort())
-	// the slice is another one after each read
+	// each read replaces the slice
 	container := func() *corev1.Container { return &b.d.Spec.Template.Spec.Containers[0] }
 	b.must(b.api.Create(b.Context(), b.d))
 	b.until("the folder of a provider that is gone is removed", func() bool {
@@ -331,7 +332,7 @@ func TestLife(t *testing.T) {
 	n = len(b.starts())
 	b.renews()
 
-	// So it is while the program and a Secret, without which it couldn't be started anew, are away.
+	// This also works while the program and a Secret that a restart needs are missing.
 	b.must(os.Rename(program, program+".away"))
 	b.remarks("looking at the program")
 	b.renews()
@@ -383,7 +384,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// freePort returns a port that nobody listens at.
+// freePort returns a port on which nobody listens.
 func (b *bench) freePort() int {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -392,8 +393,8 @@ func (b *bench) freePort() int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// deployment is one of a provider that needs all that there is: a Secret as a volume, a variable, a ServiceAccount, a
-// probe.
+// deployment returns the Deployment of a provider that needs everything: a Secret as a volume, a variable, a
+// ServiceAccount, a probe.
 func deployment(program, out string, port int) *appsv1.Deployment {
 	labels := map[string]string{"a": "b"}
 	return &appsv1.Deployment{

@@ -18,7 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// informer is a cache whose content the test sets.
+// informer is a cache with contents set by the test.
 type informer struct {
 	toolscache.SharedIndexInformer
 	store  toolscache.Store
@@ -36,7 +36,7 @@ func newInformer() *informer {
 	return i
 }
 
-// see makes the cache see a machine at a version.
+// see makes the cache see a version of a machine.
 func (i *informer) see(t *testing.T, name, uid, version string) {
 	t.Helper()
 	if err := i.store.Add(machine(name, uid, version)); err != nil {
@@ -65,7 +65,7 @@ func guarded(t *testing.T, cache *informer, limit time.Duration) (*http.Client, 
 	return &http.Client{Transport: g.Wrap(http.DefaultTransport)}, g
 }
 
-// answering serves one answer to everything.
+// answering returns the same response to every request.
 func answering(t *testing.T, status int, media, body string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -87,7 +87,7 @@ func TestWaits(t *testing.T) {
 	cases := map[string]struct {
 		method, path, media, body string
 		status                    int
-		have                      string // the version that the cache has of machine a
+		have                      string // the version of machine a in the cache
 		waits                     bool
 	}{
 		"a creation that the cache has not seen": {http.MethodPost, machines, "", written, 201, "99", true},
@@ -163,7 +163,7 @@ func TestAWriteReturnsWhenTheCacheHasSeenIt(t *testing.T) {
 		}
 		done <- err
 	}()
-	for cache.asked.Load() < 3 { // it waits
+	for cache.asked.Load() < 3 { // the write is waiting
 		select {
 		case err := <-done:
 			t.Fatalf("the write returned early: %v", err)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// memory is an etcd in memory that fails at a chosen call.
+// memory is an in-memory etcd that fails at a chosen call.
 type memory struct {
 	values map[string][]byte
 	failAt int // 0: never
@@ -51,7 +51,7 @@ func (m *memory) Replace(_ context.Context, key string, value []byte, _ int64) e
 	return nil
 }
 
-// values are what an earlier version of the plane has left.
+// values returns what an earlier version of the plane has left.
 func values() *memory {
 	return &memory{values: map[string][]byte{
 		"/registry/secrets/default/demo-kubeconfig":                            []byte("k8s\x00 the kubeconfig"),
@@ -72,7 +72,7 @@ func open(t *testing.T, dir string, fresh bool) *Ring {
 	return ring
 }
 
-// check sees that all that is secret, and nothing else, is encrypted with the first key, and holds what it held.
+// check checks that everything confidential, and nothing else, is encrypted with the first key and unchanged.
 func check(t *testing.T, ring *Ring, got *memory) {
 	t.Helper()
 	for key, plain := range values().values {
@@ -97,7 +97,8 @@ func check(t *testing.T, ring *Ring, got *memory) {
 	}
 }
 
-// TestRewriteConverges lets each call fail once, in a migration and in a rotation: another try leaves the same.
+// TestRewriteConverges makes each call fail once, in a migration and in a rotation: another attempt has the same
+// result.
 func TestRewriteConverges(t *testing.T) {
 	for failAt := 0; failAt < 25; failAt++ {
 		dir, etcd := filepath.Join(t.TempDir(), "encryption"), values()
@@ -135,7 +136,7 @@ func TestRewriteConverges(t *testing.T) {
 	}
 }
 
-// TestRewriteNeedsEachKey: a key file that was lost is not replaced by a new one beside data that needs it.
+// TestRewriteNeedsEachKey: a lost key file is not replaced by a new one while there is data that needs the old one.
 func TestRewriteNeedsEachKey(t *testing.T) {
 	etcd := values()
 	before := open(t, filepath.Join(t.TempDir(), "lost"), false)
@@ -225,7 +226,7 @@ func TestRing(t *testing.T) {
 	if err != nil || strings.Contains(string(config), "identity") || strings.Count(string(config), "name:") != 1 {
 		t.Errorf("the API server gets\n%s%v", config, err)
 	}
-	// A kill between making the key and forgetting the request makes no second key.
+	// After a kill between creating the key and removing the request, no second key is created.
 	replaced, err := Request(dir)
 	if err != nil || replaced != ring.Keys[0].Name {
 		t.Fatalf("%q, %v", replaced, err)

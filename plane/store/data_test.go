@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fill makes directories with a file that says which one it was.
+// fill creates directories, each with a file that names it.
 func fill(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -19,7 +19,7 @@ func fill(t *testing.T, paths ...string) {
 	}
 }
 
-// TestSettle lists what a kill can leave, and which data is used then.
+// TestSettle lists what a kill can leave, and which data is used afterwards.
 func TestSettle(t *testing.T) {
 	for name, c := range map[string]struct {
 		left []string

@@ -49,7 +49,7 @@ func pod(name, tier string, phase corev1.PodPhase, conditions ...string) *corev1
 	return p
 }
 
-// inner is a ClusterCache that has sources and nothing else.
+// inner is a ClusterCache that only has sources.
 type inner struct{ clustercache.ClusterCache }
 
 func (inner) GetClusterSource(string, func(context.Context, client.Object) []ctrl.Request,
@@ -57,8 +57,8 @@ func (inner) GetClusterSource(string, func(context.Context, client.Object) []ctr
 	return source.Func(func(context.Context, queue) error { return nil })
 }
 
-// started returns a Cache whose controllers are started, over objects, and a function that takes what was woken
-// meanwhile.
+// started returns a Cache over objects, whose controllers are started, and a function that returns what was woken since
+// its last call.
 func started(t *testing.T, objects ...client.Object) (*Cache, func() []string) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -118,7 +118,7 @@ func TestPods(t *testing.T) {
 		return pod("etcd", "control-plane", corev1.PodRunning, conditions...)
 	}
 	cases := map[string]struct {
-		old, new *corev1.Pod // nil: there is none
+		old, new *corev1.Pod // nil: does not exist
 		want     []string
 	}{
 		"a control plane Pod appears":       {nil, running(), []string{kcp}},
@@ -140,7 +140,7 @@ func TestPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cache, woken := started(t, objects...)
 			h := (&podWatcher{cache: cache}).handler(types.NamespacedName{Namespace: "ns", Name: "demo"})
-			trim := func(p *corev1.Pod) *corev1.Pod { // as it comes from the cache
+			trim := func(p *corev1.Pod) *corev1.Pod { // as the cache returns it
 				out, err := TrimPod(p)
 				if err != nil {
 					t.Fatal(err)
@@ -188,7 +188,7 @@ func TestMachineSets(t *testing.T) {
 	}
 }
 
-// Clusters that may wait for an extension are asked about again soon after it was discovered.
+// Clusters that may wait for an extension are reconciled soon after its discovery.
 func TestTopologies(t *testing.T) {
 	cluster := func(name string, reconciled metav1.ConditionStatus) *clusterv1.Cluster {
 		c := &clusterv1.Cluster{ObjectMeta: object(name)}
@@ -254,7 +254,8 @@ func TestDiscovered(t *testing.T) {
 	}
 }
 
-// TestControlPlaneAppears: the Cluster that refers to it is woken, in its namespace, once the caches agree.
+// TestControlPlaneAppears: the Cluster that refers to the control plane is woken, in its namespace, once the caches
+// agree.
 func TestControlPlaneAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refers := func(namespace, name, kind, to string) *clusterv1.Cluster {
@@ -301,11 +302,10 @@ func TestStatusChanged(t *testing.T) {
 }
 
 func TestAControllerThatWasNotStartedIsNotNudged(*testing.T) {
-	New(inner{}, nil).add(machines, types.NamespacedName{Namespace: "ns", Name: "m"}) // and nothing panics
+	New(inner{}, nil).add(machines, types.NamespacedName{Namespace: "ns", Name: "m"}) // and does not panic
 }
 
-// TestNamesAreUpstreams fails when an update of Cluster API calls its sources by other names: nothing would be woken
-// any more.
+// TestNamesAreUpstreams fails if an update of Cluster API renames its sources: then nothing would be woken any more.
 func TestNamesAreUpstreams(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	if err != nil {
