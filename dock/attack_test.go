@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// handleScript tries open_by_handle_at from a mount of the host: with CAP_DAC_READ_SEARCH it reaches every file of
+// handleScript tries open_by_handle_at on a mount of the host. With CAP_DAC_READ_SEARCH that call reaches every file of
 // the disk.
 const handleScript = `python3 - <<'P'
 import ctypes, os, struct
@@ -49,8 +49,8 @@ func scripts(t *testing.T, file string) map[string]string {
 	return all
 }
 
-// TestRootInAHostIsNotRootOfTheMachine: what root in a host tries is refused, whoever runs the dock; its own things
-// work.
+// TestRootInAHostIsNotRootOfTheMachine checks that attacks by root in a host fail, whoever runs the dock, while root's
+// legitimate operations work.
 func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
 	home := t.TempDir()
 	c := start(t, home)
@@ -80,13 +80,13 @@ func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
 			}
 		})
 	}
-	if os.Geteuid() == 0 { // an ordinary user has one id to give
+	if os.Geteuid() == 0 { // an ordinary user has only one id to give
 		must(t, h, `touch /var/lib/a && chown 1000:1000 /var/lib/a && test "$(stat -c %u /var/lib/a)" = 1000`)
 	}
 }
 
-// TestHostsHaveTheirIDs: as root no two hosts share an id; an ordinary user has one id for all, or subordinate ones
-// that all hosts have. Files keep their owners when a host is started again.
+// TestHostsHaveTheirIDs checks the hosts' ids. If root runs the dock, no two hosts share an id. An ordinary user has
+// either one id for all hosts, or subordinate ids that all hosts share. Files keep their owners across a restart.
 func TestHostsHaveTheirIDs(t *testing.T) {
 	c := start(t, t.TempDir())
 	seen := map[string]string{}
@@ -95,7 +95,7 @@ func TestHostsHaveTheirIDs(t *testing.T) {
 		mapping, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(h.PID), "uid_map"))
 		fields := strings.Fields(string(mapping))
 		if os.Geteuid() != 0 && h.IDs == 65536 {
-			fields = append(fields[:2], "1") // TestSubordinateIDs looks at the others
+			fields = append(fields[:2], "1") // TestSubordinateIDs checks the others
 		}
 		if err != nil || len(fields) != 3 || fields[0] != "0" {
 			t.Fatalf("the ids of %s are %q, %v", name, mapping, err)

@@ -42,7 +42,8 @@ func groupsOf(t *testing.T, h dock.Host) map[string]string {
 	return place.Own
 }
 
-// TestLimitsOfAHost: PID 1 is in a group with limits, below which the host makes others; none is left after its end.
+// TestLimitsOfAHost checks that PID 1 is in a group with limits, that the host can create groups below it, and that
+// none is left after the host's end.
 func TestLimitsOfAHost(t *testing.T) {
 	home := t.TempDir()
 	c, h, groups := limited(t, home)
@@ -90,7 +91,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestGroupsOfAKilledDock: the next dock removes them.
+// TestGroupsOfAKilledDock checks that the next dock removes them.
 func TestGroupsOfAKilledDock(t *testing.T) {
 	home := t.TempDir()
 	c, _, groups := limited(t, home)
@@ -99,7 +100,7 @@ func TestGroupsOfAKilledDock(t *testing.T) {
 		t.Fatalf("left after the end of the dock: %s", left)
 	}
 	for _, dir := range groups {
-		old := filepath.Join(dir, "../..") // by its path, so it must be removed
+		old := filepath.Join(dir, "../..") // given by its path, so it must be removed
 		if !exists(filepath.Clean(old)) {
 			t.Errorf("%s is gone: this test tests nothing", old)
 		}
@@ -118,7 +119,7 @@ func TestGroupsOfAKilledDock(t *testing.T) {
 	}
 }
 
-// TestAHostCantRaiseItsLimits: root of a host neither changes nor leaves what limits it.
+// TestAHostCantRaiseItsLimits checks that root of a host can neither change nor leave its limits.
 func TestAHostCantRaiseItsLimits(t *testing.T) {
 	_, h, groups := limited(t, t.TempDir())
 	if _, is := groups[cgroup.Unified]; is {

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// furnish puts one of each into a dock.
+// furnish creates one object of each kind in a dock.
 func furnish(t *testing.T, c *dock.Client) (host dock.Host, lb dock.Balancer, relay string, unit dock.UnitStatus) {
 	t.Helper()
 	host = ensure(t, c, dock.HostSpec{Name: "host-1", Files: sleepd})
@@ -42,7 +42,7 @@ func furnish(t *testing.T, c *dock.Client) (host dock.Host, lb dock.Balancer, re
 	return host, lb, relay, unit
 }
 
-// outer is the id of the process that everything hangs on.
+// outer returns the id of the dock's outer process.
 func outer(t *testing.T, c *dock.Client) int {
 	t.Helper()
 	s, err := c.Status(short(t))
@@ -59,7 +59,7 @@ func outer(t *testing.T, c *dock.Client) int {
 	return pid
 }
 
-// namespaces gives the network and PID namespaces of a process, as they are seen as long as anything is in them.
+// namespaces returns the network and PID namespaces of a process, which stay visible as long as a process is in them.
 func namespaces(t *testing.T, pid int) (out []string) {
 	t.Helper()
 	for _, kind := range []string{"net", "pid"} {
@@ -132,8 +132,8 @@ func TestNothingSurvivesAKillAndStartBringsAllBack(t *testing.T) {
 	}
 }
 
-// A dock that dies between the note that a host should run and the writing of its files must not start it without them:
-// its agent would have no configuration.
+// A dock may die after recording that a host should run and before writing the host's files. The next dock must not
+// start the host without them: its agent would have no configuration.
 func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
 	home := t.TempDir()
 	c := start(t, home)
@@ -143,7 +143,7 @@ func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
 	if left := nothingLeft(home); left != "" {
 		t.Fatalf("left: %s", left)
 	}
-	if err := os.RemoveAll(filepath.Join(dock.HostDir(home, "host-1"), "root")); err != nil { // as at that moment
+	if err := os.RemoveAll(filepath.Join(dock.HostDir(home, "host-1"), "root")); err != nil { // the state at that moment
 		t.Fatal(err)
 	}
 	c = start(t, home)
@@ -156,7 +156,7 @@ func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
 	}
 }
 
-// zombie says whether the process that ns is of has ended and only waits to be collected by PID 1 of the machine.
+// zombie reports whether the process of ns has ended and only waits for the machine's PID 1 to reap it.
 func zombie(ns string) bool {
 	status, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(ns)), "status"))
 	return err != nil || strings.Contains(string(status), "State:\tZ")
@@ -202,7 +202,7 @@ func TestStartDuringTheEndOfAnother(t *testing.T) {
 	for range 5 {
 		before := hostOf(t, c, "host-1").PID
 		kill(t, outer(t, c))
-		// At once. The first tries may still reach the dock that dies.
+		// Retry at once: the first tries may still reach the dying dock.
 		eventually(t, "a new dock runs the host again", func() bool {
 			c, err := dock.Start(short(t), options(home))
 			if err != nil {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
-	if built := os.Getenv("CAPSTAN_DOCK"); err == nil && built != "" { // for a user who has no Go
+	if built := os.Getenv("CAPSTAN_DOCK"); err == nil && built != "" { // for a user without Go
 		var data []byte
 		if data, err = os.ReadFile(built); err == nil {
 			err = os.WriteFile(filepath.Join(dir, "capstan-dock"), data, 0o755)
@@ -79,7 +79,7 @@ func short(t testing.TB) context.Context {
 	return ctx
 }
 
-// start starts a dock in home and sees to it that nothing of it is left after the test.
+// start starts a dock in home, and makes sure that nothing of it is left after the test.
 func start(t testing.TB, home string) *dock.Client {
 	t.Helper()
 	c, err := dock.Start(short(t), options(home))
@@ -108,7 +108,7 @@ func logOf(home string) string {
 	return string(data)
 }
 
-// nothingLeft waits until no process mentions home or has mounts of it; it says what is left after 10 s.
+// nothingLeft waits until no process mentions home or has mounts of it, and returns what is left after 10 s.
 func nothingLeft(home string) string {
 	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		left := leftover(home)
@@ -167,7 +167,7 @@ func in(t testing.TB, h dock.Host, script string) (out string, code int) {
 	args := []string{"--target", strconv.Itoa(h.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid",
 		"--root", "--wd"}
 	if os.Geteuid() != 0 {
-		args = append([]string{"--preserve-credentials"}, args...) // who has one id only has it already
+		args = append([]string{"--preserve-credentials"}, args...) // with one id, it has it already
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -184,7 +184,7 @@ func in(t testing.TB, h dock.Host, script string) (out string, code int) {
 	return string(data), cmd.ProcessState.ExitCode()
 }
 
-// must is in for what has to succeed.
+// must is in for commands that must succeed.
 func must(t testing.TB, h dock.Host, script string) string {
 	t.Helper()
 	out, code := in(t, h, script)
@@ -203,7 +203,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// sleepd is a service for hosts that ignores nothing and does nothing.
+// sleepd is a service that does nothing.
 var sleepd = []dock.File{
 	{Path: "/etc/systemd/system/sleepd.service", Mode: 0o644, Data: []byte(`[Unit]
 Description=does nothing

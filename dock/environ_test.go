@@ -11,13 +11,13 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// The dock lives longer than the shell that started it: what that had in its environment is not there.
+// The dock outlives the shell that started it, so it must not inherit that shell's environment.
 func TestTheDockGetsNoEnvironmentOfTheShell(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
 	t.Setenv("LD_PRELOAD_OF_A_SHELL", "hunter2")
 	dir := t.TempDir()
 	program := filepath.Join(dir, "capstan-dock")
-	// It finds nothing wrong with the machine, and ends when it is to run.
+	// It reports no problems with the machine, and exits when told to run.
 	script := "#!/bin/sh\nenv >> " + dir + "/$1\n[ $1 = check ] && echo '[]'\n[ $1 = check ]\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)

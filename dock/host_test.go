@@ -43,7 +43,7 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", script, got, want)
 		}
 	}
-	// Services, as kubeadm and users drive them.
+	// Use services as kubeadm and users do.
 	must(t, h, "systemctl enable --now sleepd")
 	if got := strings.TrimSpace(must(t, h, "systemctl is-active sleepd; systemctl is-enabled sleepd")); got !=
 		"active\nenabled" {
@@ -53,7 +53,7 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 		out, _ := in(t, h, "journalctl -u sleepd")
 		return strings.Contains(out, "hello")
 	})
-	// A host name that is set stays.
+	// A changed host name survives.
 	must(t, h, "hostnamectl set-hostname renamed")
 	if got := strings.TrimSpace(must(t, h, "hostname; getent hosts renamed | cut -d' ' -f1")); got != "renamed\n"+
 		h.Address {
@@ -85,7 +85,7 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 	})
 }
 
-// agentFile is what a host's agent reads, with another content each time.
+// agentFile is the file that a host's agent reads, with different content each time.
 func agentFile(text string) []dock.File {
 	return []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: []byte(text)}}
 }
@@ -104,7 +104,7 @@ func TestFilesReachAHostThatRuns(t *testing.T) {
 		"new 600 0 0\nagent.yaml\n" {
 		t.Errorf("the host sees %q", got)
 	}
-	// Also one that a dock started which knew of no files.
+	// This also holds for a host that a dock started without knowing of files.
 	if err := c.Shutdown(short(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestFilesReachAHostThatRuns(t *testing.T) {
 	if got := must(t, h, "cat /etc/capstan/agent.yaml"); got != "newest" {
 		t.Errorf("after the dock was started again the host sees %q", got)
 	}
-	// What can't be written is told, and keeps nothing from running.
+	// A file that can't be written is reported, and does not keep the host from running.
 	must(t, h, "mkdir /etc/full; touch /etc/full/x")
 	_, err := c.EnsureHost(short(t), dock.HostSpec{
 		Name: "host-1", Files: []dock.File{{Path: "/etc/full", Data: []byte("x")}},
@@ -169,7 +169,7 @@ func TestHostsReachEachOtherAndNothingElse(t *testing.T) {
 		out, _ := in(t, hosts[0], fmt.Sprintf(get, hosts[1].Address))
 		return strings.TrimSpace(out) == "200"
 	})
-	// The machine itself has no route into the dock, and its own addresses are not to be had from within.
+	// The machine has no route into the dock, and its addresses can't be reached from inside.
 	if out, code := in(t, hosts[0],
 		`python3 -c "import socket; socket.create_connection(('192.0.2.1', 80), 2)"`); code == 0 ||
 		!strings.Contains(out, "unreachable") {
@@ -181,7 +181,7 @@ func TestPowerOffAndRebootFromWithin(t *testing.T) {
 	home := t.TempDir()
 	c := start(t, home)
 	h := ensure(t, c, dock.HostSpec{Name: "host-1"})
-	in(t, h, "systemctl reboot") // which may end this shell before it is answered
+	in(t, h, "systemctl reboot") // may end this shell before the call returns
 	eventually(t, "it is back", func() bool {
 		now := hostOf(t, c, "host-1")
 		return now.State == dock.HostRunning && now.PID != h.PID
@@ -295,7 +295,7 @@ func TestManyCallsForOneHostMakeOneHost(t *testing.T) {
 	if err != nil || len(hosts) != 1 || hosts[0].State != dock.HostRunning || hosts[0].Restarts != 0 {
 		t.Errorf("hosts are %+v, %v", hosts, err)
 	}
-	// Whatever is mixed, the end is one of the two, and whole.
+	// Whatever the order, the result is one of the two, and complete.
 	for i := range 6 {
 		all.Go(func() {
 			if i%2 == 0 {

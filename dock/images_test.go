@@ -51,7 +51,7 @@ if b"chunked" in head:
 print(rest.decode())
 P`
 
-// asked returns what the store answers a host.
+// asked sends a request from a host to the image store and returns the answer.
 func asked(t *testing.T, h dock.Host, method, path, body string) (code int, answer string) {
 	t.Helper()
 	out := must(t, h, fmt.Sprintf(askScript, method, path, body))
@@ -75,7 +75,7 @@ func withImages(t *testing.T) string {
 	}
 	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "capstan-images"),
 		"github.com/capstan-dev/capstan/cmd/capstan-images")
-	if built := os.Getenv("CAPSTAN_IMAGES"); built != "" { // for a user who has no Go
+	if built := os.Getenv("CAPSTAN_IMAGES"); built != "" { // for a user without Go
 		cmd = exec.Command("cp", built, filepath.Join(dir, "capstan-images"))
 	}
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -119,7 +119,7 @@ func images(t *testing.T, home string) *client.Client {
 	return c
 }
 
-// loadTwoLayers loads the image web:1: a layer with a file and a directory, and one that removes and hides these.
+// loadTwoLayers loads the image web:1: one layer with a file and a directory, and another that removes and hides these.
 func loadTwoLayers(t *testing.T, c *client.Client) image.Image {
 	t.Helper()
 	dir := t.TempDir()
@@ -209,8 +209,8 @@ func second(t *testing.T, archive io.Reader) io.Reader {
 	return &out
 }
 
-// TestHostsSeeImagesAndChangeNothing: every host sees the layers as overlayfs wants them, and can neither write there
-// nor take from another what that holds.
+// TestHostsSeeImagesAndChangeNothing checks that every host sees the layers in the form for overlayfs, and can neither
+// write there nor remove what another host holds.
 func TestHostsSeeImagesAndChangeNothing(t *testing.T) {
 	home := t.TempDir()
 	c := startWithImages(t, home, withImages(t))
@@ -268,7 +268,7 @@ func TestHostsSeeImagesAndChangeNothing(t *testing.T) {
 		}
 	}
 
-	// What one host removes, the other keeps.
+	// When one host removes an image, the other keeps it.
 	if code, text := asked(t, one, "POST", "remove", question); code != 200 {
 		t.Fatalf("removing: %d %s", code, text)
 	}
@@ -293,7 +293,7 @@ func TestHostsSeeImagesAndChangeNothing(t *testing.T) {
 	}
 }
 
-// TestTheImageStoreComesBack: it is started again when it is killed, and hosts need nothing for that.
+// TestTheImageStoreComesBack checks that a killed store is restarted, without any action by hosts.
 func TestTheImageStoreComesBack(t *testing.T) {
 	home := t.TempDir()
 	bin := withImages(t)
@@ -316,7 +316,7 @@ func TestTheImageStoreComesBack(t *testing.T) {
 	}
 }
 
-// processOf returns the process that runs a program, 0 if none does.
+// processOf returns the process that runs a program, or 0.
 func processOf(t *testing.T, program string) int {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/exe")

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// TestPublish: a server in the dock is reached at an address of the machine, hears who calls, and is reached there
-// again when the dock comes back; an address that can't be had is tried until it can.
+// TestPublish checks that a server in the dock is reachable at an address of the machine, sees who connects, and is
+// reachable there again after the dock restarts. An address that is not available is tried until it is.
 func TestPublish(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3 on this machine to serve with")
@@ -101,7 +101,7 @@ while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).s
 	}
 }
 
-// TestPublishRefuses: what can't be published is said at once.
+// TestPublishRefuses checks that invalid publications are refused at once.
 func TestPublishRefuses(t *testing.T) {
 	c := start(t, t.TempDir())
 	if _, err := c.EnsureRelay(short(t), "plane", "127.0.0.1:7000"); err != nil {
@@ -124,7 +124,7 @@ func TestPublishRefuses(t *testing.T) {
 	}
 }
 
-// freePort returns a port that nobody listens at.
+// freePort returns a port on which nobody listens.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.7:0")

@@ -87,7 +87,7 @@ func TestAFullDisk(t *testing.T) {
 		s.Hosts[0].State != dock.HostRunning {
 		t.Errorf("status is %+v, %v", s, err)
 	}
-	// Deleting must work even so.
+	// Deleting must work on a full disk.
 	if err := c.DeleteHost(short(t), "host-1"); err != nil && dock.CodeOf(err) != dock.CodeNoSpace {
 		t.Errorf("deleting on a full disk: %v", err)
 	}
@@ -152,7 +152,7 @@ func TestADockWithOtherBinariesIsNotTakenForOurs(t *testing.T) {
 	if now, err := c.Status(short(t)); err != nil || now.Instance != before.Instance {
 		t.Errorf("the dock is %+v, %v; was %+v", now, err, before)
 	}
-	// Another name for the same folder is the same folder.
+	// A link to the directory counts as the same directory.
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(bin, link); err != nil {
 		t.Fatal(err)

@@ -13,16 +13,16 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// asNobody runs a test of this binary again as user nobody, who has subordinate ids: only there, in a mount namespace,
-// the files of /etc say so.
+// asNobody runs a test of this binary again as user nobody with subordinate ids. Only in that mount namespace do the
+// files of /etc assign these ids.
 const asNobody = `set -e
 mount --bind "$1" /etc/subuid
 mount --bind "$1" /etc/subgid
 exec setpriv --reuid 65534 --regid 65534 --clear-groups "$2" -test.run "^$3\$" -test.v
 `
 
-// TestSubordinateIDs: an ordinary user with newuidmap and a line in /etc/subuid and /etc/subgid gets 65,536 ids for its
-// hosts, of which programs in them become others, and files keep their owners.
+// TestSubordinateIDs checks that an ordinary user with newuidmap and lines in /etc/subuid and /etc/subgid gets 65,536
+// ids for its hosts, that programs in hosts can use them, and that files keep their owners.
 func TestSubordinateIDs(t *testing.T) {
 	if os.Geteuid() == 0 {
 		runAsNobody(t)
@@ -38,7 +38,7 @@ func TestSubordinateIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The user itself is root of the host, as with one id.
+	// As with one id, the user itself is root of the host.
 	own := strconv.Itoa(os.Geteuid())
 	if f := strings.Fields(string(mapping)); len(f) != 6 || f[1] != own || f[5] != "65535" {
 		t.Errorf("ids of the host: %q", mapping)
@@ -57,7 +57,7 @@ func TestSubordinateIDs(t *testing.T) {
 	if got := must(t, hostOf(t, c, "host-1"), `stat -c %u:%g /var/lib/a`); strings.TrimSpace(got) != "1000:1001" {
 		t.Errorf("after a reboot the file belongs to %s", got)
 	}
-	// The user alone could not remove files of its subordinate ids; the dock can.
+	// The user alone could not remove files of its subordinate ids, but the dock can.
 	if err := c.DeleteHost(short(t), "host-1"); err != nil {
 		t.Fatal(err)
 	}

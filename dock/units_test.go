@@ -17,7 +17,7 @@ func TestUnits(t *testing.T) {
 	home := t.TempDir()
 	c := start(t, home)
 	log := filepath.Join(home, "logs/plane.log")
-	child := strconv.Itoa(1000000 + os.Getpid()) // seconds to sleep, and by that known
+	child := strconv.Itoa(1000000 + os.Getpid()) // seconds to sleep, which also identify the process
 	spec := dock.Unit{
 		Name: "plane", Argv: []string{"/bin/sh", "-c",
 			`echo "$GREETING from $PWD"; setsid sleep ` + child + ` & exec sleep ` + child}, Env: []string{"GREETING=hello"},

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
-// getVariable makes the test binary print what is at a URL, dumpVariable what its network namespace has, for use inside
-// of a host.
+// getVariable makes the test binary print the content of a URL, dumpVariable the content of its network namespace. Both
+// are used inside a host.
 const getVariable, dumpVariable = "CAPSTAN_TEST_GET", "CAPSTAN_TEST_DUMP"
 
 func TestMain(m *testing.M) {
@@ -45,10 +45,10 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// get returns what is at a URL in the host's network.
+// get returns the content of a URL from the host's network.
 func (h *host) get(url string) (string, error) { return h.self(getVariable + "=" + url) }
 
-// self runs the test binary in the host's network, with a variable that says what it does, and returns its output.
+// self runs the test binary in the host's network, with a variable that selects its task, and returns its output.
 func (h *host) self(variable string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package kube_test runs real nodes: hosts made of namespaces, kubeadm as it is, and the cluster seen from all sides.
+// Package kube_test runs unmodified kubeadm on hosts made of namespaces, and checks the cluster from all sides.
 package kube_test
 
 import (
@@ -28,7 +28,7 @@ func nodeReady(h *host, name string) error {
 	return nil
 }
 
-// podsReady returns an error while any pod of a selection is not Ready, or there are less than n.
+// podsReady returns an error while a selected pod is not Ready, or fewer than n exist.
 func podsReady(h *host, n int, args ...string) error {
 	out, err := h.try(append([]string{"kubectl", "get", "pods", "-o", "json"}, args...)...)
 	if err != nil {
@@ -60,8 +60,8 @@ func podsReady(h *host, n int, args ...string) error {
 	return nil
 }
 
-// initConfig is kubeadm's configuration, with the settings that make a controller manager act soon: it waits for its
-// turn by default.
+// initConfig is kubeadm's configuration with settings that make a controller manager act soon, instead of waiting for
+// its leader election.
 const initConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -91,7 +91,7 @@ const (
 	systemPods = 8 // of a cluster with one control plane and one worker
 )
 
-// steps logs what was done when.
+// steps logs when each step was done.
 func steps(t *testing.T) func(what string) {
 	begin := time.Now()
 	return func(what string) {
@@ -172,7 +172,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestNodes makes a cluster of two nodes with kubeadm as it is, and looks at it from all sides.
+// TestNodes makes a cluster of two nodes with unmodified kubeadm, and checks it from all sides.
 func TestNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes whole nodes")
@@ -204,7 +204,7 @@ func TestNodes(t *testing.T) {
 		const span = 10 * time.Second
 		hosts := []*host{first, second}
 		before := []map[string]time.Duration{first.processorTime(), second.processorTime()}
-		time.Sleep(span) // what is measured
+		time.Sleep(span) // the time span to measure
 		for i, h := range hosts {
 			for name, used := range h.processorTime() {
 				t.Logf("%-8s %-24s %4.1f %% of a processor", h.name, name, 100*(used-before[i][name]).Seconds()/span.Seconds())
@@ -324,7 +324,7 @@ func lookIntoEtcd(t *testing.T, first *host) {
 	})
 }
 
-// workloads are a Deployment with all sorts of things that a hollow host can't do, and a Job.
+// workloads are a Job and a Deployment with many features that a hollow host does not support.
 const workloads = `
 apiVersion: apps/v1
 kind: Deployment
@@ -365,7 +365,7 @@ spec:
       - {name: job, image: registry.example/job:1}
 `
 
-// runWorkloads creates workloads, waits for them, deletes them and sees that nothing is left of them on the host.
+// runWorkloads creates workloads, waits for them, deletes them and checks that they leave nothing on the host.
 func runWorkloads(t *testing.T, first, worker *host) {
 	before := leftovers(t, worker)
 	first.write("/root/workloads.yaml", workloads)
@@ -410,7 +410,7 @@ func leftovers(t *testing.T, h *host) string {
 	return strings.Join(counts, ", ")
 }
 
-// TestControlPlanes makes three control planes with stacked etcd, and takes one away.
+// TestControlPlanes makes three control planes with stacked etcd, and removes one.
 func TestControlPlanes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes whole nodes")
@@ -426,7 +426,7 @@ func TestControlPlanes(t *testing.T) {
 		join(t, h, first, "--control-plane", "--certificate-key", key)
 		step(h.name + " control plane is Ready")
 	}
-	// The kubelet shows its static pods at the API once it has registered its Node, which joining does not wait for.
+	// The kubelet publishes its static pods once it has registered its Node. Joining does not wait for that.
 	waitFor(t, time.Minute, "three members of etcd", func() error {
 		out := first.must("kubectl", "get", "pods", "-n", "kube-system", "-l", "component=etcd", "-o", "name")
 		if n := strings.Count(out, "pod/"); n != 3 {
@@ -442,7 +442,7 @@ func TestControlPlanes(t *testing.T) {
 			t.Errorf("%s still runs after kubeadm reset", name)
 		}
 	}
-	// Without its member removed the other two would go on, but no further failure would be survived.
+	// If the member were not removed, the other two would go on but not survive another failure.
 	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "kubectl", "--kubeconfig",
 		"/etc/kubernetes/admin.conf", "get", "--raw", "/readyz"); out != "ok" {
 		t.Errorf("the API server says %q", out)

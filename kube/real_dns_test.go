@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// nameServer installs CoreDNS as kubeadm does, without a registry, and asks each of its pods for a name. There is no
-// kube-proxy here, so it is told where the API server is.
+// nameServer installs CoreDNS as kubeadm does, without a registry, and asks each of its pods for a name. Without
+// kube-proxy, CoreDNS needs to be told where the API server is.
 func nameServer(t *testing.T, h *host) {
 	h.kubeadm("init", "phase", "addon", "coredns", "--config", "/root/init.yaml")
 	h.must("kubectl", "-n", "kube-system", "set", "env", "deployment/coredns",
@@ -44,7 +44,7 @@ func nameServer(t *testing.T, h *host) {
 	}
 }
 
-// checkNameServer looks at the process of a CoreDNS that is Ready.
+// checkNameServer checks the process of a Ready CoreDNS.
 func checkNameServer(t *testing.T, h *host, name string, p run.Report) {
 	t.Helper()
 	proc := "/proc/" + strconv.Itoa(p.PID)
@@ -71,7 +71,7 @@ func checkNameServer(t *testing.T, h *host, name string, p run.Report) {
 	t.Logf("%s: %s", name, strings.Join(memoryLines(h, proc), ", "))
 }
 
-// memoryLines are what a process takes: all, its share, and what is its own only.
+// memoryLines returns a process's memory: resident, proportional and private.
 func memoryLines(h *host, proc string) []string {
 	var lines []string
 	rollup, err := h.try("cat", proc+"/smaps_rollup")

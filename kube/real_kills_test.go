@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// killed are the pods that live through kills: four of a Deployment, two containers each, one with a port of the host.
+// killed are the pods that must survive kills: four of a Deployment with two containers each, and one with a host port.
 const killed = `
 apiVersion: apps/v1
 kind: Deployment
@@ -55,7 +55,7 @@ spec:
       - {name: main, image: registry.example/pod:1, args: ["http=:80"], ports: [{containerPort: 80, hostPort: 18300}]}
 `
 
-// killedConfig shortens what a kubelet waits before it starts a container again.
+// killedConfig shortens the kubelet's delay before it restarts a container.
 const killedConfig = realConfig + `---
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -63,15 +63,16 @@ crashLoopBackOff: {maxContainerRestartPeriod: 2s}
 `
 
 const (
-	// containers are those of all pods of killed.
+	// containers is the number of containers in all pods of killed.
 	containers = 4*2 + 1
-	// killLimit is how long pods may take to be as before.
+	// killLimit bounds how long pods may take to recover.
 	killLimit = 3 * time.Minute
 )
 
-// TestPodsSurviveKills kills what runs pods, at random points while pods are made and deleted: CRI server, kubelet,
-// supervisors, programs, the whole host. After each kill, pods run as before, no container twice, and the host has as
-// many processes, mounts, links, routes and rules as before. CAPSTAN_TEST_KILLS says how often (make test-pod-kills).
+// TestPodsSurviveKills kills parts of the host at random points while pods are created and deleted: CRI server,
+// kubelet, supervisors, programs, the whole host. After each kill, all pods must run again, no container twice, and the
+// host must have as many processes, mounts, links, routes and rules as before. CAPSTAN_TEST_KILLS sets the number of
+// kills (make test-pod-kills).
 func TestPodsSurviveKills(t *testing.T) {
 	kills, _ := strconv.Atoi(os.Getenv("CAPSTAN_TEST_KILLS"))
 	if kills == 0 {
@@ -103,7 +104,7 @@ func TestPodsSurviveKills(t *testing.T) {
 	t.Logf("before: %v", before)
 	counts := map[string]int{}
 	for i := range kills {
-		// A pod is on its way while something is killed, more often than not.
+		// In most rounds a pod is starting or stopping during the kill.
 		if random.IntN(4) > 0 {
 			h.must("kubectl", "delete", "pod", "--wait=false", somePod(t, h, random))
 		}
@@ -128,7 +129,7 @@ func TestPodsSurviveKills(t *testing.T) {
 	})
 }
 
-// somePod returns the name of one of the pods that run.
+// somePod returns the name of one of the running pods.
 func somePod(t *testing.T, h *host, random *rand.Rand) string {
 	t.Helper()
 	names := strings.Fields(h.must("kubectl", "get", "pods", "-o", "name"))
@@ -171,7 +172,7 @@ func killOne(t *testing.T, h *host, random *rand.Rand) string {
 	return victim
 }
 
-// named returns the numbers of the host's processes with a name, as the test counts.
+// named returns the process ids, in the test's namespace, of the host's processes with a name.
 func named(h *host, name string) (pids []int) {
 	for pid, other := range h.processes() {
 		if other == name {
@@ -181,7 +182,7 @@ func named(h *host, name string) (pids []int) {
 	return pids
 }
 
-// programsOf returns the numbers of the first processes of containers, as the test counts.
+// programsOf returns the process ids, in the test's namespace, of the containers' first processes.
 func programsOf(t *testing.T, h *host) (pids []int) {
 	t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*")
@@ -211,7 +212,7 @@ func (h *host) hosts(pid int) bool {
 	return pid == h.pid
 }
 
-// settled returns an error while the pods do not run, each container once, and the host does not have what it had.
+// settled returns an error until the pods run, each container once, and the host has what it had before.
 func settled(h *host, before map[string]int) error {
 	if _, err := h.try("kubectl", "get", "--raw", "/readyz"); err != nil {
 		return err
@@ -250,7 +251,7 @@ func settled(h *host, before map[string]int) error {
 	return err
 }
 
-// census counts what pods make on a host.
+// census counts what pods create on a host.
 func census(h *host) (map[string]int, error) {
 	found := map[string]int{}
 	for _, name := range h.processes() {

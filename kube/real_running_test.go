@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// running does what can be done with pods that run.
+// running tests what can be done with running pods.
 func running(t *testing.T, h *host) {
 	text, err := os.ReadFile("testdata/real/running.yaml")
 	if err != nil {
@@ -49,7 +49,7 @@ func running(t *testing.T, h *host) {
 	t.Run("nothing is left of pods", func(t *testing.T) { deleted(t, h) })
 }
 
-// rebooted takes the host's power away and gives it back: containers run again, once each.
+// rebooted power-cycles the host: its containers must run again, once each.
 func rebooted(t *testing.T, h *host) {
 	before := realProcesses(t, h)
 	h.reboot()
@@ -80,7 +80,7 @@ func rebooted(t *testing.T, h *host) {
 	})
 }
 
-// runningContainers counts the containers of pods that run, Ready or not, but not components.
+// runningContainers counts the containers of running pods, Ready or not, except components.
 func runningContainers(h *host) (count int, err error) {
 	list, err := pods(h)
 	for _, p := range list.Items {
@@ -104,7 +104,7 @@ func programs(h *host) (count int, err error) {
 	return count, err
 }
 
-// deleted removes all pods and looks for what they leave.
+// deleted removes all pods and checks that they leave nothing.
 func deleted(t *testing.T, h *host) {
 	h.must("kubectl", "delete", "pods,jobs", "--all", "--timeout=60s")
 	waitFor(t, podLimit, "nothing to be left", func() error {
@@ -117,7 +117,7 @@ func deleted(t *testing.T, h *host) {
 				return fmt.Errorf("mounted: %s", line)
 			}
 		}
-		const static = 4 // etcd and so on
+		const static = 4 // the control plane's static pods
 		for _, pattern := range []string{"var/lib/kubelet/pods/*", "var/lib/capstan/cri/pods/*"} {
 			if left, _ := filepath.Glob(filepath.Join(h.root, pattern)); len(left) > static {
 				return fmt.Errorf("there are %d of %s, want %d", len(left), pattern, static)
@@ -141,7 +141,7 @@ func inPod(container, field string) string {
 	return fmt.Sprintf(`{.status.containerStatuses[?(@.name==%q)].%s}`, container, field)
 }
 
-// probes are of all kinds, and each decides what it should.
+// probes tests probes of all kinds and their effects.
 func probes(t *testing.T, h *host) {
 	dir := filepath.Join(h.root, "root/probed")
 	until := func(what, container, field, want string) {
@@ -163,7 +163,7 @@ func probes(t *testing.T, h *host) {
 	if err := is(h, "probed", inPod("http", "restartCount"), "0"); err != nil {
 		t.Error(err)
 	}
-	if err := os.Remove(filepath.Join(dir, "live")); err != nil { // its hook makes it again
+	if err := os.Remove(filepath.Join(dir, "live")); err != nil { // its hook creates it again
 		t.Fatal(err)
 	}
 	until("a restart by the http probe", "http", "restartCount", "1")
@@ -175,13 +175,13 @@ func probes(t *testing.T, h *host) {
 	}
 }
 
-// process is that of a container, as the host counts.
+// process is a container's process, with its id in the host.
 type process struct {
 	run.Report
 	container string
 }
 
-// realProcesses are those of all Ready containers but components, by pod and container.
+// realProcesses returns the processes of all Ready containers except components, by pod and container.
 func realProcesses(t *testing.T, h *host) map[string]process {
 	t.Helper()
 	list, err := pods(h)
@@ -230,7 +230,7 @@ func noneIsHollow(t *testing.T, h *host, atLeast int) {
 	}
 }
 
-// used is a pod that is looked into.
+// used inspects a pod in use.
 func used(t *testing.T, h *host) {
 	if out := h.must("kubectl", "exec", "used", "-c", "main", "--", "/pod", "say=executed"); out != "executed\n" {
 		t.Errorf("exec: %q", out)
@@ -248,7 +248,7 @@ func used(t *testing.T, h *host) {
 	}
 	var out bytes.Buffer
 	attach.Stdout = &out
-	attach.WaitDelay = time.Second // what nsenter has started holds the output
+	attach.WaitDelay = time.Second // processes started by nsenter still hold the output
 	if err := attach.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func used(t *testing.T, h *host) {
 	})
 }
 
-// ephemeral adds a container to a pod that runs, which sees the processes of another.
+// ephemeral adds a container to a running pod; the container sees the processes of another.
 func ephemeral(t *testing.T, h *host) {
 	h.must("kubectl", "debug", "used", "--image="+podImage, "--image-pull-policy=IfNotPresent", "--target=limited",
 		"--container=debugger", "--profile=general", "--attach=false", "--", "/pod", "processes", "exit=xx")
@@ -302,7 +302,7 @@ func ephemeral(t *testing.T, h *host) {
 	}
 }
 
-// adopted kills CRI server and kubelet: containers are the same afterwards, and of use.
+// adopted kills CRI server and kubelet, and checks that the containers stay the same and usable.
 func adopted(t *testing.T, h *host) {
 	before := realProcesses(t, h)
 	h.kill(t, "cri")
@@ -324,7 +324,7 @@ func adopted(t *testing.T, h *host) {
 		return nil
 	})
 	noneIsHollow(t, h, len(before))
-	// Killed alone, a container is started again.
+	// If only the container is killed, it is restarted.
 	p := before["used/limited"]
 	h.must("kill", "-9", strconv.Itoa(p.PID))
 	waitFor(t, podLimit, "a restart", func() error { return is(h, "used", inPod("limited", "restartCount"), "1") })
@@ -332,7 +332,7 @@ func adopted(t *testing.T, h *host) {
 	waitFor(t, podLimit, "the exit code", func() error { return is(h, "used", path, "137") })
 }
 
-// hooks are executed: those after the start before the pod is Ready, those before the end before the stop signal.
+// hooks checks that hooks are executed: postStart before the pod is Ready, preStop before the stop signal.
 func hooks(t *testing.T, h *host) {
 	dir := filepath.Join(h.root, "root/hooked")
 	has := func(names ...string) (err error) {

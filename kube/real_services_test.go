@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// serviceConfig is realConfig with a token for another Node. The range of Services is not kubeadm's, which has the
-// addresses of the test's hosts: kube-proxy drops what is for addresses of that range that no Service has.
+// serviceConfig is realConfig with a token for another Node. It replaces kubeadm's range of Services, which contains
+// the addresses of the test's hosts: kube-proxy drops packets to addresses of that range without a Service.
 const serviceConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -25,8 +25,8 @@ kubernetesVersion: %s
 networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.112.0.0/16}
 `
 
-// TestServicesByName makes a cluster of two Nodes as kubeadm does by itself, and fetches a web server through Services
-// by name: kube-proxy and CoreDNS are those of the bundle, in real pods.
+// TestServicesByName makes a cluster of two Nodes with kubeadm's defaults, and fetches a web server through Services by
+// name. kube-proxy and CoreDNS come from the bundle and run in real pods.
 func TestServicesByName(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes two nodes")
@@ -62,14 +62,14 @@ func TestServicesByName(t *testing.T) {
 	slices.Sort(all)
 	step("web servers and clients are there")
 
-	// Rules follow the Endpoints, and names the Services, within moments.
+	// Rules follow the Endpoints, and names follow the Services, within moments.
 	for node, client := range clients {
 		hear(t, one, client, "http://web.default.svc.cluster.local/hostname", all)
 		hear(t, one, client, "http://web/hostname", all)
 		hear(t, one, client, "http://headless:8080/hostname", all)
 		hear(t, one, client, "http://near/hostname", []string{web[node]})
 	}
-	hear(t, one, web["one"], "http://web/hostname", all) // itself, too
+	hear(t, one, web["one"], "http://web/hostname", all) // including itself
 	first, err := fetch(one, clients["two"], "http://sticky/hostname")
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestServicesByName(t *testing.T) {
 	step("and when kube-proxy and pods were replaced")
 }
 
-// rolledOut waits until workloads are there.
+// rolledOut waits until workloads are available.
 func rolledOut(h *host, namespace string, names ...string) {
 	h.w.t.Helper()
 	for _, name := range names {
@@ -105,7 +105,7 @@ func rolledOut(h *host, namespace string, names ...string) {
 	}
 }
 
-// byNode returns the names of an app's pods that run, by the names of their Nodes.
+// byNode maps the Nodes' names to the names of an app's running pods.
 func byNode(t *testing.T, h *host, app string) map[string]string {
 	t.Helper()
 	pods := map[string]string{}
@@ -121,7 +121,7 @@ func byNode(t *testing.T, h *host, app string) map[string]string {
 	return pods
 }
 
-// fetch returns what a pod gets from a URL.
+// fetch returns the content of a URL, fetched by a pod.
 func fetch(h *host, pod, url string) (string, error) {
 	out, err := h.try("kubectl", "exec", pod, "--", "/pod", "get="+url)
 	return strings.TrimSpace(out), err
@@ -137,7 +137,7 @@ func oneOf(want []string) func(got string, err error) error {
 	}
 }
 
-// hear asks until it has heard all that are wanted, some times more, and nobody else.
+// hear asks until all wanted answers have come, then a few more times, and fails on any other answer.
 func hear(t *testing.T, h *host, pod, url string, want []string) {
 	t.Helper()
 	const atLeast, atMost = 4, 40

@@ -21,7 +21,7 @@ const (
 	podLimit = 40 * time.Second
 )
 
-// serveImages is an image store of a host with one image. Its layer has the program of testdata/pod, and nothing else.
+// serveImages runs an image store for a host, with one image. Its only layer contains only the program of testdata/pod.
 func serveImages(t *testing.T, h *host) {
 	t.Helper()
 	layer := filepath.Join(h.root, "opt/capstan/layers/one")
@@ -29,7 +29,7 @@ func serveImages(t *testing.T, h *host) {
 		t.Fatal(err)
 	}
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(layer, "pod"), "./testdata/pod")
-	if tools := os.Getenv("CAPSTAN_HOST_TOOLS"); tools != "" { // for a user who has no Go
+	if tools := os.Getenv("CAPSTAN_HOST_TOOLS"); tools != "" { // for a user without Go
 		build = exec.Command("cp", filepath.Join(tools, "pod"), layer)
 	}
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
@@ -73,7 +73,7 @@ func serveImages(t *testing.T, h *host) {
 	t.Cleanup(func() { server.Close() })
 }
 
-// realConfig makes a Node of real pods, which takes all pods itself.
+// realConfig makes a Node with real pods and without taints, so that it accepts all pods.
 const realConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -92,7 +92,8 @@ controllerManager:
   - {name: leader-elect-lease-duration, value: 4s}
 `
 
-// TestRealNode runs pods from an image on a real Node: what the API promises of volumes, probes, hooks and ends.
+// TestRealNode runs pods from an image on a real Node and checks what the API promises about volumes, probes, hooks and
+// ends.
 func TestRealNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a whole node")
@@ -142,7 +143,7 @@ func TestRealNode(t *testing.T) {
 	step("CoreDNS answered")
 }
 
-// podList is what the tests look at.
+// podList holds the fields that the tests check.
 type podList struct {
 	Items []pod
 }
@@ -173,8 +174,8 @@ func pods(h *host) (podList, error) {
 	return list, json.Unmarshal([]byte(out), &list)
 }
 
-// checkPods waits for each pod until it is what its annotations say: log (or one, on a host with one id), phase, which
-// is Succeeded if there is a log, and status.
+// checkPods waits until each pod matches its annotations: log (or one, on a host with one id), status, and phase, which
+// defaults to Succeeded for a pod with a log.
 func checkPods(t *testing.T, h *host, ids string) {
 	list, err := pods(h)
 	if err != nil {
@@ -221,7 +222,7 @@ func checkPods(t *testing.T, h *host, ids string) {
 	}
 }
 
-// is returns an error while a pod does not have a value.
+// is returns an error until a pod's field has a value.
 func is(h *host, name, path, want string) error {
 	got, err := h.try("kubectl", "get", "pod", name, "-o", "jsonpath="+path)
 	if err == nil && strings.TrimSpace(got) != want {

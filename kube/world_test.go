@@ -19,20 +19,20 @@ import (
 	"time"
 )
 
-// world is a network namespace with a bridge, to which hosts are connected. Nothing outside of it sees any of it.
+// world is a network namespace with a bridge that connects hosts. Nothing of it is visible outside.
 type world struct {
 	t       *testing.T
 	bundles string
 	pid     int // of the process that holds the namespaces
 }
 
-// host is one host: namespaces and a root directory of its own.
+// host is one host, with its own namespaces and root directory.
 type host struct {
 	w       *world
 	name    string
 	root    string
 	address string
-	pid     int       // its PID 1, as the test counts
+	pid     int       // its PID 1, in the test's namespace
 	unshare *exec.Cmd // its parent
 }
 
@@ -85,7 +85,7 @@ func newWorld(t *testing.T, bundles string) *world {
 	return w
 }
 
-// startChild starts a process that ends with the test, and with the test's process.
+// startChild starts a process that dies with the test and with the test's process.
 func (w *world) startChild(cmd *exec.Cmd) int {
 	w.t.Helper()
 	var out bytes.Buffer
@@ -122,7 +122,7 @@ func (w *world) run(args ...string) {
 	}
 }
 
-// host makes a host and starts it; number makes its address.
+// host creates and starts a host; its address is derived from number.
 func (w *world) host(name string, number int) *host {
 	w.t.Helper()
 	h := &host{w: w, name: name, root: w.t.TempDir(), address: fmt.Sprintf("10.99.0.%d", number)}
@@ -138,7 +138,7 @@ func (h *host) boot() {
 	if err != nil {
 		h.w.t.Fatal(err)
 	}
-	os.Remove(filepath.Join(h.root, "run", "containerd", "containerd.sock")) // of the run before
+	os.Remove(filepath.Join(h.root, "run", "containerd", "containerd.sock")) // left by the previous run
 	line := enter(h.w.pid, "--net --mount", "unshare", "--net", "--mount", "--uts", "--pid", "--ipc", "--fork",
 		"--kill-child",
 		"/bin/sh", filepath.Join(scripts, "host.sh"), h.root, h.name, h.address, gateway, h.w.bundles)
@@ -162,16 +162,17 @@ func (h *host) boot() {
 	})
 }
 
-// mac is the host's hardware address: made of its address, so that others' neighbour tables stay true after a reboot.
+// mac returns the host's MAC address. It is derived from the IP address, so that neighbour tables stay correct after a
+// reboot.
 func (h *host) mac() string {
 	number, _ := strconv.Atoi(h.address[strings.LastIndexByte(h.address, '.')+1:])
 	return fmt.Sprintf("02:63:00:00:00:%02x", number)
 }
 
-// reboot ends a host as a power failure does, and starts it again.
+// reboot kills a host, as a power failure does, and starts it again.
 func (h *host) reboot() {
 	h.w.t.Helper()
-	h.unshare.Process.Kill() // and with it PID 1, and with it all
+	h.unshare.Process.Kill() // kills PID 1, and with it everything
 	waitFor(h.w.t, hostLimit, "the end of "+h.name, func() error {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", h.pid)); err == nil {
 			return errors.New("PID 1 is still there")
@@ -217,7 +218,7 @@ func (h *host) must(args ...string) string {
 	return out
 }
 
-// kubeadm runs kubeadm, and logs when it began which phase.
+// kubeadm runs kubeadm and logs when each phase began.
 func (h *host) kubeadm(args ...string) {
 	t := h.w.t
 	t.Helper()
@@ -263,7 +264,7 @@ func (h *host) keepLogs() {
 	}
 }
 
-// waitFor waits until check has no error.
+// waitFor waits until check returns no error.
 func waitFor(t *testing.T, limit time.Duration, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
@@ -279,8 +280,7 @@ func waitFor(t *testing.T, limit time.Duration, what string, check func() error)
 	}
 }
 
-// bundle builds the bundle under test and returns the directory of bundles. CAPSTAN_BUNDLES names one that is built
-// already.
+// bundle builds the bundle under test and returns the directory of bundles. CAPSTAN_BUNDLES names an existing one.
 func bundle(t *testing.T) (dir, version string) {
 	t.Helper()
 	data, err := os.ReadFile("DEFAULT_VERSION")
@@ -298,7 +298,7 @@ func bundle(t *testing.T) (dir, version string) {
 	return dir, version
 }
 
-// processes returns the names of the host's processes by number, as the test counts.
+// processes returns the names of the host's processes by process id in the test's namespace.
 func (h *host) processes() map[int]string {
 	h.w.t.Helper()
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", h.pid))
@@ -323,7 +323,7 @@ func (h *host) processes() map[int]string {
 	return names
 }
 
-// process returns the number of the host's only process with a name, 0 if there is none.
+// process returns the id of the host's only process with a name, or 0.
 func (h *host) process(name string) int {
 	h.w.t.Helper()
 	found := 0
@@ -339,7 +339,7 @@ func (h *host) process(name string) int {
 	return found
 }
 
-// kill ends a process of the host by SIGKILL and waits until its number is gone.
+// kill kills a process of the host and waits until its id is gone.
 func (h *host) kill(t *testing.T, name string) {
 	t.Helper()
 	pid := h.process(name)
@@ -373,7 +373,7 @@ func (h *host) memory() map[string]float64 {
 	return sizes
 }
 
-// processorTime returns the processor time that the host's processes have taken so far, by name.
+// processorTime returns the processor time used so far by the host's processes, by name.
 func (h *host) processorTime() map[string]time.Duration {
 	h.w.t.Helper()
 	times := map[string]time.Duration{}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// echo answers each connection with its name and a newline, then with what it gets, until the peer half-closes.
+// echo answers each connection with its name and a newline, then echoes until the peer half-closes.
 type echo struct {
 	net.Listener
 	name string
@@ -81,7 +81,7 @@ func dial(t *testing.T, b *Balancer) (*net.TCPConn, *bufio.Reader) {
 	return c.(*net.TCPConn), bufio.NewReader(c)
 }
 
-// who says which backend answers a new connection, "" if none.
+// who returns the name of the backend that answers a new connection, or "".
 func who(t *testing.T, b *Balancer) string {
 	t.Helper()
 	c, r := dial(t, b)

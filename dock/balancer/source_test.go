@@ -26,7 +26,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestABackendLearnsWhereAConnectionComesFrom: the header is the first thing that it reads, and all bytes follow.
+// TestABackendLearnsWhereAConnectionComesFrom checks that a backend reads the header first and then all bytes.
 func TestABackendLearnsWhereAConnectionComesFrom(t *testing.T) {
 	e := newEcho(t, "a", "127.0.0.1:0")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,8 +50,8 @@ func TestABackendLearnsWhereAConnectionComesFrom(t *testing.T) {
 	}
 }
 
-// TestOneAddressCantTakeAllConnections: what one has above the bound is closed, others are served, and what has ended
-// makes room.
+// TestOneAddressCantTakeAllConnections checks that connections of one address above the bound are closed, that others
+// are served, and that a closed connection makes room.
 func TestOneAddressCantTakeAllConnections(t *testing.T) {
 	e := newEcho(t, "a", "127.0.0.1:0")
 	l, err := net.Listen("tcp4", "0.0.0.0:0")

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fixture is a manager with a unit folder, a log folder and a folder for the marks that units leave.
+// fixture is a manager with directories for units, for logs, and for the marks that units leave.
 type fixture struct {
 	*Manager
 	t     *testing.T
@@ -76,7 +76,7 @@ func (f *fixture) ctl(args string) Reply {
 	return f.Systemctl(strings.Fields(args), func(bool) {})
 }
 
-// ok runs systemctl, which must succeed.
+// ok runs a systemctl command that must succeed.
 func (f *fixture) ok(args string) string {
 	f.t.Helper()
 	r := f.ctl(args)
@@ -114,7 +114,7 @@ func TestStartStopRestart(t *testing.T) {
 	if out := f.ok("is-active a.service"); out != "active\n" {
 		t.Errorf("is-active says %q", out)
 	}
-	f.ok("start a") // again changes nothing
+	f.ok("start a") // a second start changes nothing
 	first, _ := f.Status("a.service")
 	f.ok("restart a")
 	if s, _ := f.Status("a.service"); s.PID == first.PID || s.State != Active {
@@ -252,7 +252,7 @@ func TestKillModeNoneEndsNothing(t *testing.T) {
 		t.Error(err)
 	}
 	f.eventually("it is collected", func() bool { return unix.Kill(s.PID, 0) != nil })
-	// ExecStop ends it by itself.
+	// ExecStop stops it.
 	f.unit("b", sleeper+"\nKillMode=none\nExecStop=/bin/sh -c 'kill $$MAINPID'")
 	f.ok("start b")
 	s, _ = f.Status("b.service")

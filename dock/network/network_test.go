@@ -115,7 +115,7 @@ func TestEveryPlanStopsAtAFailureAndCanBeRepeated(t *testing.T) {
 	}
 }
 
-// failing is a Kernel whose call number at fails.
+// failing is a Kernel whose call with number at fails.
 type failing struct{ at, done int }
 
 var errFail = errors.New("the kernel says no")
@@ -163,7 +163,7 @@ func dump(t *testing.T, k *Netlink) string {
 	return text
 }
 
-// neighbour starts a process in a network namespace of its own, which stands for a host.
+// neighbour starts a process in its own network namespace, as a substitute for a host.
 func neighbour(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
@@ -175,7 +175,7 @@ func neighbour(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// TestKernel compares what the real kernel has with what is expected, as text, after each step in the life of a dock.
+// TestKernel compares the real kernel's state, as text, with the expected one after each step in the life of a dock.
 func TestKernel(t *testing.T) {
 	k := open(t)
 	host, lb := addrOf("10.231.1.7"), addrOf("10.231.16.1")
@@ -207,8 +207,7 @@ func TestKernel(t *testing.T) {
 func TestAHostsSideOfTheCable(t *testing.T) {
 	k := open(t)
 	apply(t, k, PlanDock())
-	// This test process can't enter the namespace of its child; the child is this test binary, called with another
-	// purpose.
+	// This test process can't enter the namespace of its child. So the child is this test binary with another task.
 	host := addrOf("10.231.1.9")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsHost$", "-test.v")
 	in, err := cmd.StdinPipe()
@@ -223,7 +222,7 @@ func TestAHostsSideOfTheCable(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(t, k, PlanLink(host, cmd.Process.Pid))
-	in.Close() // go
+	in.Close() // tells it to continue
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -247,7 +246,7 @@ func TestAsHost(t *testing.T) {
 	fmt.Printf("<<<\n%sip_forward %s>>>\n", dump(t, k), forward)
 }
 
-// TestACableIsReplaced is the trap that a dead namespace frees its end late: the new cable must not wait for that.
+// TestACableIsReplaced checks that a new cable does not wait for a dead namespace, which frees its end late.
 func TestACableIsReplaced(t *testing.T) {
 	k := open(t)
 	apply(t, k, PlanDock())

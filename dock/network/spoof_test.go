@@ -25,7 +25,7 @@ import (
 
 const spoofPort = 5000
 
-// ear hears what comes by UDP to a port of any address.
+// ear records what arrives by UDP at a port of any address.
 type ear struct {
 	mu    sync.Mutex
 	heard []string // TEXT from ADDRESS
@@ -69,7 +69,7 @@ func say(from, to, text string) error {
 	return err
 }
 
-// peer is a host whose root does what the test says.
+// peer is a host whose root follows the test's orders.
 type peer struct {
 	t   *testing.T
 	in  io.Writer
@@ -100,7 +100,7 @@ func startPeer(t *testing.T, k Kernel, a netip.Addr) *peer {
 	return p
 }
 
-// try lets the host do something and returns its answer.
+// try makes the host execute something and returns its answer.
 func (p *peer) try(words ...string) string {
 	p.t.Helper()
 	fmt.Fprintln(p.in, strings.Join(words, " "))
@@ -155,7 +155,7 @@ func TestAsPeer(t *testing.T) {
 	}
 }
 
-// claimByARP tells everybody that an address is at this MAC, as an answer and as a question.
+// claimByARP announces to everybody that an address has this MAC, both as a reply and as a request.
 func claimByARP(a netip.Addr, mac net.HardwareAddr) error {
 	link, err := net.InterfaceByName(HostLink)
 	if err != nil {
@@ -180,8 +180,8 @@ func claimByARP(a netip.Addr, mac net.HardwareAddr) error {
 	return nil
 }
 
-// A host sends from its own address, and from ranges that are routed to it. With any other address, whoever it belongs
-// to, it reaches nobody, and it takes nobody's traffic away; IPv6 leads nowhere.
+// A host can send from its own address and from ranges routed to it. With any other address it reaches nobody and
+// attracts nobody's traffic. IPv6 leads nowhere.
 func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 	k := open(t)
 	apply(t, k, PlanDock())
@@ -226,7 +226,7 @@ func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 		a.do("take", foreign)
 		a.do("claim", foreign)
 		for _, to := range []string{victim, Gateway.String(), balancer} {
-			_ = a.try("say", foreign, to, "spoofed") // to an address that it has taken it speaks to itself
+			_ = a.try("say", foreign, to, "spoofed") // it talks to itself at an address that it has taken
 		}
 	}
 	a.do("ipv6")
@@ -237,7 +237,7 @@ func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 			t.Errorf("a foreign address arrived: %s", all)
 		}
 	}
-	// The attacker has lost its own way to those addresses; nobody else has.
+	// Only the attacker has lost its route to those addresses.
 	if err := say("", victim, "still"); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 	if all := strings.Join(byAttacker(), ";"); strings.Contains(all, "still") {
 		t.Errorf("the attacker got what was for others: %s", all)
 	}
-	// What is routed to a host works, also an address from which another one reached nobody.
+	// What is routed to a host works, even an address from which another host reached nobody.
 	third := startPeer(t, k, addrOf("10.231.1.23"))
 	apply(t, k, PlanRange(addrOf("10.231.1.23"), netip.MustParsePrefix("10.244.7.0/24")))
 	third.do("take", pod)

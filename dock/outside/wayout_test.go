@@ -35,7 +35,7 @@ func TestTheWayOutLeadsToOtherComputers(t *testing.T) {
 	}
 }
 
-// What is no CONNECT to another computer is refused, and connections are carried in both directions.
+// The proxy refuses everything but a CONNECT to another computer, and forwards connections in both directions.
 func TestWayOut(t *testing.T) {
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
@@ -85,7 +85,7 @@ func TestWayOut(t *testing.T) {
 	}
 }
 
-// A connection is carried in both directions, and ends with either side.
+// A connection is forwarded in both directions, and ends when either side closes.
 func TestTheWayOutCarries(t *testing.T) {
 	far, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

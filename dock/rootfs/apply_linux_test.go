@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
-// asHost runs TestAsHost in new namespaces, like PID 1 of a host, with root as its root directory. Its user namespace
+// asHost runs TestAsHost in new namespaces, like PID 1 of a host, with root as its root directory. The user namespace
 // maps one id, as for an ordinary user.
 func asHost(t *testing.T, root, binDir string) string {
 	t.Helper()
@@ -34,7 +34,7 @@ func asHost(t *testing.T, root, binDir string) string {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	shared := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // ends with this goroutine, and with it its mount namespace
+		runtime.LockOSThread() // exits with this goroutine, and its mount namespace with it
 		shared <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return err
@@ -126,7 +126,7 @@ func TestAsHost(t *testing.T) {
 	fmt.Println(">>>")
 }
 
-// binDir has another file system mounted below.
+// binDir returns a directory with another file system mounted in it.
 func binDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -180,8 +180,7 @@ func TestAHostsRoot(t *testing.T) {
 	}
 }
 
-// TestAHostsRootUnderAMaskedProc is the case of a container that hides parts of /proc: the kernel refuses a new one
-// then.
+// TestAHostsRootUnderAMaskedProc covers a container that masks parts of /proc: there the kernel refuses a new /proc.
 func TestAHostsRootUnderAMaskedProc(t *testing.T) {
 	if err := unix.Mount("/dev/null", "/proc/cpuinfo", "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)

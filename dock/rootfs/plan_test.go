@@ -11,8 +11,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// machine makes a directory that looks like a machine's root: a path that ends in / is a directory, one with " -> " a
-// link, all others files.
+// machine creates a directory that looks like a machine's root. A path that ends in / is a directory, one with " -> " a
+// link; all others are files.
 func machine(t *testing.T, paths ...string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -70,7 +70,7 @@ func TestWriteMakesAllOrNothing(t *testing.T) {
 	if err := Remove(root); err != nil {
 		t.Fatal(err)
 	}
-	// What a crash leaves is no obstacle.
+	// Leftovers of a crash must not be an obstacle.
 	if err := os.MkdirAll(filepath.Join(root+".new", "etc"), 0o000); err != nil {
 		t.Fatal(err)
 	}

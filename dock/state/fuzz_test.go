@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzLoad: a state that can be read can be written and read again, and is the same; it is never without its maps.
+// FuzzLoad checks that a state that can be read stays the same when it is written and read again, and always has its
+// maps.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`{"version":1,"hosts":{"a":{"address":"10.231.1.1","run":true}},"lastHost":"10.231.1.1"}`))
 	f.Add([]byte(`{"version":1,"hosts":null,"units":{"plane":{"argv":["/a"],"grace":5}}}`))

@@ -69,7 +69,7 @@ func TestAFailedSaveLeavesTheOldState(t *testing.T) {
 	if err := example().Save(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(path+".new", 0o700); err != nil { // in the way, whoever we are
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // blocks the write for every user, even root
 		t.Fatal(err)
 	}
 	if err := New().Save(path); err == nil {

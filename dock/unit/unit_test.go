@@ -188,7 +188,7 @@ func TestEnableAndDisable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time finds it done
+	for range 2 { // the second call finds it done
 		if _, err := Enable(a, dir); err != nil {
 			t.Fatal(err)
 		}

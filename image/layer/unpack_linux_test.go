@@ -42,7 +42,7 @@ func with(h *tar.Header, change func(*tar.Header)) *tar.Header {
 	return h
 }
 
-// pack writes a layer. Files have the content that file has put into Linkname.
+// pack writes a layer. The content of a file is what file stored in Linkname.
 func pack(t testing.TB, entries ...*tar.Header) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -70,7 +70,7 @@ func pack(t testing.TB, entries ...*tar.Header) []byte {
 	return out.Bytes()
 }
 
-// show lists a directory: one line for each file, with what overlayfs sees in it.
+// show lists a directory, one line for each file, with what overlayfs reads from it.
 func show(t testing.TB, root string) string {
 	t.Helper()
 	var lines []string
@@ -113,7 +113,7 @@ func show(t testing.TB, root string) string {
 	return strings.Join(lines, "\n")
 }
 
-// allow lets the test's directory be removed by an ordinary user, whatever modes an image gives to directories.
+// allow lets an ordinary user remove the test's directory, whatever modes an image sets on directories.
 func allow(t testing.TB, dir string) {
 	t.Cleanup(func() {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
@@ -125,7 +125,7 @@ func allow(t testing.TB, dir string) {
 	})
 }
 
-// unpack unpacks layers over each other, and returns the directory and the result of the last one.
+// unpack unpacks layers on top of each other, and returns the directory and the result of the last one.
 func unpack(t testing.TB, o layer.Options, layers ...[]byte) (string, layer.Result, error) {
 	t.Helper()
 	for i, data := range layers {
@@ -389,7 +389,7 @@ func TestUnpackSaysThatALayerIsCutOff(t *testing.T) {
 	}
 }
 
-// FuzzUnpack: whatever a layer holds, nothing is written beside its directory, and nothing in it is a device.
+// FuzzUnpack checks that a layer of any content writes nothing outside its directory and creates no devices.
 func FuzzUnpack(f *testing.F) {
 	f.Add(pack(f, dir("a"), file("a/b", "x"), link("c", "../.."), file("c/d", "y")))
 	f.Add(pack(f, file("a/.wh.b", ""), file(".wh..wh..opq", ""), hard("x", "a/b")))

@@ -96,7 +96,7 @@ func TestEachPullNeedsItsOwnCredential(t *testing.T) {
 	if got := w.must(ref, alice); got != digest {
 		t.Errorf("pulled %s", got)
 	}
-	// It is in the store, and counts for nobody else; also not under its digest.
+	// The image is in the store, but nobody else may have it, not even by its digest.
 	for _, name := range []string{ref, w.host + "/private/web@" + digest} {
 		_, err = w.pull(name, nil)
 		refused(t, err, image.CodeDenied, "wants a credential")
@@ -135,7 +135,7 @@ func TestARegistryThatIsAwayGivesWhatItHasGiven(t *testing.T) {
 	}
 }
 
-// The registry of a thief names the digest of a private layer of another registry, and serves nothing.
+// An attacker's registry names the digest of a private layer of another registry without serving the layer.
 func TestALayerOfAnotherRegistryIsNotGivenAway(t *testing.T) {
 	private, thief := newWorld(t), newWorld(t)
 	secret := layerOf(t, "secret", 1000)
@@ -193,7 +193,7 @@ func TestABrokenDownloadGoesOn(t *testing.T) {
 			out.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		}
 		out.Write(data[begin:min(begin+100_000, len(data))])
-		return true // the server breaks off what is shorter than it said
+		return true // the server breaks off an answer shorter than announced
 	}
 	w.between.Store(&breaks)
 	if got := w.must(ref, nil); got != digest {

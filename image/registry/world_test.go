@@ -36,7 +36,7 @@ import (
 	"github.com/capstan-dev/capstan/image/store"
 )
 
-// world is a registry on loopback, and a store.
+// world is a registry on loopback and a store.
 type world struct {
 	t       *testing.T
 	dir     string
@@ -50,7 +50,7 @@ type world struct {
 	requests []string
 }
 
-// newWorld makes one. With users, the registry wants the password of one of them.
+// newWorld creates a world. If users are given, the registry requires the password of one of them.
 func newWorld(t *testing.T, users ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
@@ -101,7 +101,7 @@ func (w *world) open() {
 	w.t.Cleanup(func() { s.Close() })
 }
 
-// layerOf makes a layer with a file of n bytes that can't be packed.
+// layerOf returns a layer with a file of n incompressible bytes.
 func layerOf(t *testing.T, file string, n int) v1.Layer {
 	t.Helper()
 	data := make([]byte, n)
@@ -172,7 +172,7 @@ func (w *world) forget() {
 	w.requests = nil
 }
 
-// count counts the requests whose method and path have all these words.
+// count counts the requests whose method and path contain all these words.
 func (w *world) count(words ...string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-dev/capstan/image/store"
 )
 
-// registry is a puller that waits for the end of whoever asks.
+// registry is a puller that blocks until its caller gives up.
 type registry struct{ began chan string }
 
 func (r *registry) Pull(ctx context.Context, name string, _ service.Asker, _ func(string)) (string, error) {
@@ -69,7 +69,7 @@ func serve(t *testing.T, p service.Puller) (dir string) {
 	return dir
 }
 
-// host asks as the dock does for a host; preamble is the first line of each connection.
+// host makes requests as the dock does for a host; preamble is the first line of each connection.
 func host(t *testing.T, dir, preamble string) *http.Client {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -141,7 +141,7 @@ func TestWhatHostsMayNotAsk(t *testing.T) {
 	}
 }
 
-// One host that pulls without end keeps no other waiting, and a call that its host has given up ends.
+// A host that pulls endlessly does not block others, and a call ends when its host gives it up.
 func TestPullsOfAHostAreBounded(t *testing.T) {
 	r := &registry{began: make(chan string)}
 	dir := serve(t, r)
@@ -173,7 +173,7 @@ func TestPullsOfAHostAreBounded(t *testing.T) {
 		<-codes
 	}
 	<-other
-	// Their places are free again, as soon as the store has noticed.
+	// Their places become free as soon as the store notices.
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan int, 1)

@@ -47,7 +47,7 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 	if got := s.HostList(bob); len(got) != 1 || got[0].Digest != img.Digest {
 		t.Errorf("bob sees %+v", got)
 	}
-	// Nobody removes what another holds.
+	// Nobody can remove what another host holds.
 	for _, ref := range []string{private, name} {
 		if err := s.HostRemove(bob, ref); err != nil {
 			t.Error(err)
@@ -65,7 +65,7 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 	if _, err := s.HostFind(ctx, bob, name); err != nil {
 		t.Errorf("bob can't have it again: %v", err)
 	}
-	// What a host uses outlives its name.
+	// An image in use by a host outlives its name.
 	if err := s.Untag(name); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 	}
 }
 
-// A host that is made anew under the same name holds nothing of the one before.
+// A host that is created again under the same name holds nothing of its predecessor's.
 func TestHostsThatAreGoneHoldNothing(t *testing.T) {
 	hosts := t.TempDir()
 	id := filepath.Join(hosts, "alice", "images", "id")

@@ -51,13 +51,13 @@ func digest(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// made is an image in the form of blobs.
+// made is an image as blobs.
 type made struct {
 	manifest, config []byte
 	layers           [][]byte
 }
 
-// makeImage makes an image of layers; pack packs each.
+// makeImage makes an image of layers; pack compresses each.
 func makeImage(t testing.TB, pack func([]byte) []byte, change func(*v1.ConfigFile, *v1.Manifest),
 	layers ...[]byte,
 ) made {
@@ -106,7 +106,7 @@ func (m made) layout(t testing.TB, name string) []byte {
 	return tarOf(files...)
 }
 
-// docker writes the image as docker save did before it knew OCI layouts.
+// docker writes the image in docker save's format from before OCI layouts.
 func (m made) docker(t testing.TB, name string) []byte {
 	t.Helper()
 	files := []string{}

@@ -25,7 +25,7 @@ import (
 
 const childVariable = "CAPSTAN_TEST_STORE"
 
-// TestMain makes this binary load an archive into a store, or remove a name, to be killed on the way.
+// TestMain lets this binary load an archive into a store, or remove a name, and be killed meanwhile.
 func TestMain(m *testing.M) {
 	dir := os.Getenv(childVariable)
 	if dir == "" {
@@ -203,7 +203,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// leftovers lists what a store holds beside its own files.
+// leftovers lists what a store contains besides its own files.
 func leftovers(t testing.TB, dir string) string {
 	t.Helper()
 	var left []string
@@ -243,7 +243,7 @@ func TestImagesShareLayers(t *testing.T) {
 	}
 }
 
-// An image whose configuration names a layer of another image gets that only with a blob that has it.
+// An image whose configuration names another image's layer gets that layer only with a blob that contains it.
 func TestALayerIsNotTakenByItsDiffIDAlone(t *testing.T) {
 	s := open(t, store.Options{})
 	secret := tarOf("secret", "hunter2")
@@ -276,7 +276,7 @@ func TestADamagedBlobIsSaidAndRemoved(t *testing.T) {
 	if err := s.Complete(context.Background(), got.Digest); err == nil || !strings.Contains(err.Error(), "was damaged") {
 		t.Errorf("error %v", err)
 	}
-	load(t, s, img.layout(t, "web:1")) // and it works again
+	load(t, s, img.layout(t, "web:1")) // works again
 	if err := s.Complete(context.Background(), got.Digest); err != nil {
 		t.Error(err)
 	}
@@ -300,7 +300,7 @@ func TestOneProcessHasTheStore(t *testing.T) {
 	}
 }
 
-// A store that is killed at any point holds what it held before or after, and goes on.
+// A store killed at any point holds what it held either before or after the operation, and continues to work.
 func TestKilledAtAnyPoint(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "web.tar")
 	img := makeImage(t, gz, nil, tarOf("a", "1"), tarOf("b", strings.Repeat("2", 100_000)))

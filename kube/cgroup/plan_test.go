@@ -58,7 +58,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestNoTree: a host without control groups makes none.
+// TestNoTree checks that a host without control groups creates none.
 func TestNoTree(t *testing.T) {
 	var none *Tree
 	dirs, err := none.MakeContainer("pod", "container", Limits{Memory: 1})

@@ -24,7 +24,7 @@ import (
 
 const limit = 20 * time.Second
 
-// client talks to a server over its socket.
+// client calls a server through its socket.
 type client struct {
 	runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
@@ -33,7 +33,7 @@ type client struct {
 	dir    string
 }
 
-// options are those of a server whose components are the test binary.
+// options returns those of a server whose components are the test binary.
 func options(t *testing.T, dir string) Options {
 	t.Helper()
 	self, err := os.Executable()
@@ -49,7 +49,7 @@ func options(t *testing.T, dir string) Options {
 	}
 }
 
-// serve runs a server in this process, and checks after the test that nothing of it is left.
+// serve runs a server in this process, and checks after the test that it leaves nothing.
 func serve(t *testing.T, opts Options) *client {
 	t.Helper()
 	s, err := New(opts)
@@ -100,7 +100,7 @@ func dial(t *testing.T, path string) *client {
 		filepath.Dir(path)}
 }
 
-// killAll ends the processes of a server.
+// killAll kills the processes of a server.
 func killAll(t *testing.T, instance string) {
 	t.Helper()
 	found, err := process.Find()
@@ -114,7 +114,7 @@ func killAll(t *testing.T, instance string) {
 	}
 }
 
-// checkGoroutines waits until no goroutine of this package is left but the test's own.
+// checkGoroutines waits until this package has no goroutine but the test's own.
 func checkGoroutines(t *testing.T) {
 	t.Helper()
 	var stacks string
@@ -193,7 +193,7 @@ func (c *client) start(image string, args ...string) (container, sandbox string)
 	return container, sandbox
 }
 
-// component starts a component that does what args say.
+// component starts a component that executes args.
 func (c *client) component(args ...string) (container, sandbox string) {
 	c.t.Helper()
 	return c.start("registry.example/etcd:3.6.8-0", append([]string{"etcd"}, args...)...)

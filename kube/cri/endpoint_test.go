@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// TestEndpoints: what is asked at the hollow endpoint of a host is hollow, and what is asked at the other is refused
-// where the host can't run containers.
+// TestEndpoints checks that requests at the hollow endpoint of a host get hollow pods, and that those at the other are
+// refused if the host can't run containers.
 func TestEndpoints(t *testing.T) {
 	dir := t.TempDir()
 	opts := options(t, dir)
@@ -68,7 +68,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestServeEndsWithAnEndpoint: a server that is reached at one of its addresses only would look healthy there.
+// TestServeEndsWithAnEndpoint checks that a server stops when one of its endpoints fails. Otherwise it would look
+// healthy at the other.
 func TestServeEndsWithAnEndpoint(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(options(t, dir))
@@ -122,7 +123,7 @@ func TestHollowIsRecorded(t *testing.T) {
 	}
 }
 
-// TestStoreErrors: a refusal of the image store has the code that says what it is.
+// TestStoreErrors checks that each refusal of the image store gets the matching code.
 func TestStoreErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

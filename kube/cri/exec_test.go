@@ -25,7 +25,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// output is what a command has written until now.
+// output is what a command has written so far.
 type output struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -75,7 +75,7 @@ func (c *client) pid(name string) int {
 	return pid
 }
 
-// ended waits for the end of a process.
+// ended waits until a process has ended.
 func (c *client) ended(pid int) {
 	c.t.Helper()
 	waitFor(c.t, "process "+strconv.Itoa(pid)+" to end", func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })

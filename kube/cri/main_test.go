@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The test binary is also the bundle's binary (as a component) and the CRI server that is killed.
+// The test binary also serves as the bundle's binary (for components) and as the CRI server that is killed.
 const (
 	componentVariable = "CAPSTAN_TEST_COMPONENT"
 	serverVariable    = "CAPSTAN_TEST_SERVER"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runComponent does what its arguments say, in order.
+// runComponent executes its arguments in order.
 func runComponent() {
 	fmt.Println("name", os.Args[0])
 	for _, arg := range os.Args[1:] {

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// anImage is one that says all that an image can say.
+// anImage returns an image with every setting that an image can have.
 func anImage() *images.Image {
 	img := &images.Image{Layers: []string{"/layers/a", "/layers/b"}}
 	img.Config.Config.User = "web"

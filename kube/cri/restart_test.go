@@ -25,7 +25,7 @@ func TestOneServerForEachStateDirectory(t *testing.T) {
 	}
 }
 
-// spawn runs a server as a process of its own, which kill ends by SIGKILL.
+// spawn runs a server in its own process; kill sends it SIGKILL.
 func spawn(t *testing.T, opts Options) (c *client, kill func()) {
 	t.Helper()
 	dir := filepath.Dir(opts.State)
@@ -125,7 +125,7 @@ func TestAStrayProcessIsEnded(t *testing.T) {
 	container, _ := c.component("run-for-ever")
 	c.logged(container, "stdout F running")
 	kill()
-	// As after a crash between the removal of the record and the end of the process.
+	// The state after a crash between the removal of the record and the end of the process.
 	if err := os.RemoveAll(filepath.Join(opts.State, "containers", container)); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestAStartThatWasNotRecordedIsFound(t *testing.T) {
 	container, _ := c.component("run")
 	c.logged(container, "stdout F running")
 	kill()
-	// As after a crash between the start of the process and its record.
+	// The state after a crash between the start of the process and its record.
 	st := store{opts.State}
 	_, containers, err := st.load()
 	if err != nil {
@@ -183,7 +183,7 @@ func TestAfterAReboot(t *testing.T) {
 	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED {
 		t.Errorf("the container is %v, want it exited", got)
 	}
-	// A mere restart changes nothing.
+	// A restart alone changes nothing.
 	sandbox, _ = c.sandbox(nil)
 	kill()
 	c, _ = spawn(t, opts)

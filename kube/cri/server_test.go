@@ -23,7 +23,7 @@ func TestAComponentRunsLogsAndStops(t *testing.T) {
 	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_RUNNING || got.StartedAt == 0 {
 		t.Fatalf("a started component is %v", got)
 	}
-	c.logged(container, "stdout F name etcd") // the name picks the applet
+	c.logged(container, "stdout F name etcd") // the name selects the applet
 	c.logged(container, "stderr F complaint")
 	c.logged(container, "stdout F running")
 	c.stop(container, 20)
@@ -32,8 +32,8 @@ func TestAComponentRunsLogsAndStops(t *testing.T) {
 		got.FinishedAt < got.StartedAt {
 		t.Errorf("a stopped component is %v", got)
 	}
-	c.logged(container, "stdout F ending") // the log is whole when the end is reported
-	c.stop(container, 0)                   // again is fine
+	c.logged(container, "stdout F ending") // the log is complete when the end is reported
+	c.stop(container, 0)                   // a second call succeeds
 
 	for range 2 {
 		if _, err := c.RemovePodSandbox(c.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}); err != nil {
@@ -238,7 +238,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The stream is there when it has carried something.
+	// The stream works once it has carried something.
 	events := make(chan *runtimeapi.ContainerEventResponse, 100)
 	go func() {
 		defer close(events)

@@ -40,7 +40,7 @@ func TestWithoutOwners(t *testing.T) {
 	}
 }
 
-// setUp is a plugin whose mounter keeps what it was given.
+// setUp is a plugin whose mounter records its arguments.
 type setUp struct {
 	volume.VolumePlugin
 	volume.Mounter

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// freeAddress returns a loopback address where nobody listens.
+// freeAddress returns a loopback address at which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// kubeadmConfig is what kubeadm writes, and a user's wishes that such a host can't fulfil.
+// kubeadmConfig is what kubeadm writes, with user settings that such a host can't support.
 const kubeadmConfig = `
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

@@ -58,11 +58,11 @@ func TestAddresses(t *testing.T) {
 	take("b", "10.244.1.3 fd00::3")
 	a.Free("a")
 	a.Free("a")
-	take("c", "10.244.1.4 fd00::4") // that of a is not given at once
+	take("c", "10.244.1.4 fd00::4") // a's address is not reused at once
 	take("d", "10.244.1.5 fd00::5")
 	take("e", "10.244.1.6 fd00::6")
-	take("f", "10.244.1.2 fd00::7") // 10.244.1.7 is for all
-	a.Free("a")                     // what a had is f's now
+	take("f", "10.244.1.2 fd00::7") // 10.244.1.7 is broadcast
+	a.Free("a")                     // f now has a's former address
 	take("g", "")
 	a.Free("d")
 	take("g", "10.244.1.5 fd00::2")
@@ -86,7 +86,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Whatever is taken and freed, no address has two holders, and none is outside of the range.
+// Whatever is taken and freed, no address ever has two holders or is outside the range.
 func FuzzAddresses(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0x81, 1, 4, 5, 6, 7})
 	f.Fuzz(func(t *testing.T, steps []byte) {
@@ -107,7 +107,7 @@ func FuzzAddresses(f *testing.F) {
 			}
 			got, err := a.Take(string(id))
 			if err != nil {
-				if len(holder) != 13 { // 16 less the network's, the gateway's, and that for all
+				if len(holder) != 13 { // 16 less the network's, the gateway's, and broadcast
 					t.Fatalf("exhausted with %d held", len(holder))
 				}
 				continue

@@ -73,7 +73,7 @@ func at(a netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(a,
 
 const silence = 300 * time.Millisecond // after which nothing more is expected
 
-// deaf checks that an address does not answer.
+// deaf checks that nobody answers at an address.
 func deaf(t *testing.T, who *nettest.Space, to netip.AddrPort) {
 	t.Helper()
 	for _, protocol := range []string{"tcp", "udp"} {
@@ -152,7 +152,7 @@ func TestHostPorts(t *testing.T) {
 	h.remove(again)
 }
 
-// What is sent to a port without a pause reaches the pod of now, not that of before.
+// A client that sends to a port without a pause reaches the current pod, not the previous one.
 func TestAPortOfAnotherPodIsNotRemembered(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -166,7 +166,8 @@ func TestAPortOfAnotherPodIsNotRemembered(t *testing.T) {
 	dock.HearsFrom(from, at(addrA, 53), "second saw "+nettest.Gateway.String())
 }
 
-// A pod reaches others from its own addresses only, and can't send what looks as if it came from its host's tunnel.
+// A pod reaches others only from its own addresses, and can't send packets that look as if they came from its host's
+// tunnel.
 func TestAPodHasItsOwnAddressesOnly(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -226,7 +227,7 @@ func TestAPodHasItsOwnAddressesOnly(t *testing.T) {
 
 func notHeard() string { return "not heard" }
 
-// What is made is removed, on whichever step it failed, and a new Network takes over what is there.
+// Whichever step fails, everything created is removed, and a new Network takes over what exists.
 func TestNothingIsLeft(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -259,7 +260,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("a cable is left:\n%s", text)
 	}
 	broken := nettest.New(t)
-	broken.Do(func() error { // there is a link of this name already
+	broken.Do(func() error { // a link of this name exists already
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "x"})
 	})
 	if err := network.Within(h.Path(), func() error {

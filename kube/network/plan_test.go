@@ -18,7 +18,7 @@ var (
 	dual = []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}
 )
 
-// podOf makes a pod with the address number n of each range.
+// podOf returns a pod with the n-th address of each range.
 func podOf(id string, n byte, ranges []netip.Prefix, ports ...HostPort) Pod {
 	p := Pod{ID: id, Space: "/pods/" + id, Ports: ports}
 	for _, r := range ranges {
@@ -148,7 +148,7 @@ func TestEveryPlanStopsAtAFailure(t *testing.T) {
 	}
 }
 
-// failing is a Kernel whose call number at fails.
+// failing is a Kernel whose call with number at fails.
 type failing struct{ at, done int }
 
 var errFail = errors.New("the kernel says no")

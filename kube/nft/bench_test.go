@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
-// ways are those to a pod of the same host and of another: directly, and through a Service.
+// ways returns the ways to a pod of the same host and of another, both directly and through a Service.
 func ways(b *testing.B) (client *pod, all []way) {
 	b.Helper()
 	hosttest.Need(b)
@@ -36,7 +36,7 @@ type way struct {
 	address netip.Addr
 }
 
-// BenchmarkStream sends 64 MiB by one TCP connection.
+// BenchmarkStream sends 64 MiB over one TCP connection.
 func BenchmarkStream(b *testing.B) {
 	const size = 64 << 20
 	client, all := ways(b)
@@ -53,7 +53,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkRequest asks by a TCP connection of its own.
+// BenchmarkRequest makes each request over a new TCP connection.
 func BenchmarkRequest(b *testing.B) {
 	client, all := ways(b)
 	for _, w := range all {

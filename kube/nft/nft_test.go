@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(hosttest.Main(m, map[string]string{"nft": "../cmd/capstan-nft"}))
 }
 
-// do calls the command with a transaction, in a namespace.
+// do runs the command with a transaction in a namespace.
 func do(s *nettest.Space, text string, args ...string) (out string, err error) {
 	s.Do(func() error {
 		var stdout, stderr bytes.Buffer
@@ -39,7 +39,7 @@ func do(s *nettest.Space, text string, args ...string) (out string, err error) {
 	return out, err
 }
 
-// others is the nft program of the machine; the test is skipped where it has none.
+// others returns the machine's nft program, and skips the test if there is none.
 func others(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"} {
@@ -51,7 +51,7 @@ func others(t *testing.T) string {
 	return ""
 }
 
-// What kube-proxy writes makes the same tables as with the nft program, as that program shows them.
+// kube-proxy's transactions produce the same tables as with the nft program, as listed by that program.
 func TestTheKernelHasWhatNftMakes(t *testing.T) {
 	hosttest.Need(t)
 	program := others(t)
@@ -157,7 +157,7 @@ func describe(all []*knftables.Element) string {
 	return b.String()
 }
 
-// What is not understood is refused as a whole, and nothing is changed.
+// A transaction that is not understood is refused as a whole and changes nothing.
 func TestWhatKubeProxyDoesNotWriteIsRefused(t *testing.T) {
 	hosttest.Need(t)
 	const table = "add table ip kube-proxy\nadd chain ip kube-proxy c\n" +
@@ -208,7 +208,7 @@ func TestOtherCommandsAreRefused(t *testing.T) {
 	}
 }
 
-// services is a transaction that makes so many Services with two backends each.
+// services returns a transaction that creates n Services with two backends each.
 func services(n int) string {
 	var b strings.Builder
 	b.WriteString("add table ip kube-proxy\nadd set ip kube-proxy ips { type ipv4_addr ; }\n" +
@@ -226,8 +226,8 @@ func services(n int) string {
 	return b.String()
 }
 
-// A host of a rootless dock may send as much at once as any user: some hundred Services where the kernel has its
-// defaults.
+// A host of a rootless dock can send only as much at once as any user: enough for some hundred Services with the
+// kernel's defaults.
 func TestManyServices(t *testing.T) {
 	hosttest.Need(t)
 	if _, err := do(nettest.New(t), services(200), "-f", "-"); err != nil {
@@ -235,7 +235,7 @@ func TestManyServices(t *testing.T) {
 	}
 }
 
-// Whatever is read, nothing panics, and only checks are made.
+// No input causes a panic. The fuzz test only makes checks.
 func FuzzTransaction(f *testing.F) {
 	for _, name := range []string{"testdata/ip.nft", "testdata/ip6.nft"} {
 		text, err := os.ReadFile(name)

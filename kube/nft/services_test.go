@@ -24,7 +24,7 @@ func at(address string, port uint16) netip.AddrPort {
 
 const answerLimit = 5 * time.Second
 
-// hears asks by both protocols, often enough to meet all backends, and checks that each answer is one of these.
+// hears asks by both protocols, often enough to meet all backends, and checks that each answer is a wanted one.
 func hears(t *testing.T, from *nettest.Space, address string, want ...string) {
 	t.Helper()
 	heard := map[string]bool{}
@@ -61,7 +61,7 @@ func silent(t *testing.T, from *nettest.Space, to netip.AddrPort) {
 	}
 }
 
-// kube-proxy, unchanged, makes Services with our nft: real packets between pods, Nodes and who is outside.
+// Unmodified kube-proxy creates Services with our nft; real packets pass between pods, Nodes and outside clients.
 func TestServices(t *testing.T) {
 	hosttest.Need(t)
 	c := newCluster(t)
@@ -88,7 +88,7 @@ func TestServices(t *testing.T) {
 			s.Ports[1].Port, s.Ports[1].NodePort = 5300, 53
 		}), a, b)
 		for _, n := range c.nodes {
-			// Both Nodes lead to all pods, which see the Node.
+			// Both Nodes forward to all pods, which see the Node's address.
 			hears(t, c.dock.Space, n.Address.String(), saw(a, n.Address), saw(b, n.Address))
 			hears(t, n.Space, n.Address.String(), saw(a, n.Address), saw(b, n.Address))
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/routes"
 )
 
-// cluster is two Nodes with kube-proxy's own library, unchanged, which runs our nft.
+// cluster is two Nodes with kube-proxy's own, unmodified library, which runs our nft.
 type cluster struct {
 	t     testing.TB
 	dock  *nettest.Dock
@@ -95,7 +95,7 @@ func (n *node) proxy() {
 	})
 }
 
-// each calls f with each proxier, in its Node's namespace, and lets it change the kernel.
+// each calls f with each proxier, in its Node's namespace, and then lets the proxier change the kernel.
 func (c *cluster) each(f func(p *nftables.Proxier)) {
 	c.t.Helper()
 	for _, n := range c.nodes {
@@ -103,7 +103,7 @@ func (c *cluster) each(f func(p *nftables.Proxier)) {
 			for _, p := range n.proxiers {
 				f(p)
 				p.OnEndpointSlicesSynced()
-				p.OnServiceSynced() // does what is due at once
+				p.OnServiceSynced() // executes pending changes at once
 			}
 			return nil
 		})
@@ -155,7 +155,7 @@ func service(name, address string, change func(*corev1.ServiceSpec)) *corev1.Ser
 	return s
 }
 
-// slice says which pods a Service has.
+// slice returns the endpoints of a Service.
 func slice(s *corev1.Service, pods ...*pod) *discoveryv1.EndpointSlice {
 	kind, at := discoveryv1.AddressTypeIPv4, 0
 	if s.Spec.IPFamilies[0] == corev1.IPv6Protocol {
@@ -181,7 +181,7 @@ func slice(s *corev1.Service, pods ...*pod) *discoveryv1.EndpointSlice {
 	return e
 }
 
-// has makes a Service with pods.
+// has creates a Service with pods.
 func (c *cluster) has(s *corev1.Service, pods ...*pod) {
 	c.t.Helper()
 	e := slice(s, pods...)

@@ -54,7 +54,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// kube-proxy watches its copy: it changes when the configuration does, and not otherwise.
+// kube-proxy watches its copy, which changes only when the configuration does.
 func TestAChangeIsCopied(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "config.conf")

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkContainerStart starts containers that end at once: from the call to the report that the program was
-// executed.
+// BenchmarkContainerStart starts containers that exit at once. It measures the time from the call to the report that
+// the program was executed.
 func BenchmarkContainerStart(b *testing.B) {
 	w := newWorld(b)
 	spec := w.spec("exit=0")
@@ -26,8 +26,8 @@ func BenchmarkContainerStart(b *testing.B) {
 	}
 }
 
-// BenchmarkSupervisorMemory reports what one container costs beside its program, while ten run: the share of each
-// supervisor in the memory that it has, that of its program file included.
+// BenchmarkSupervisorMemory reports what one container costs besides its program while ten run: each supervisor's
+// proportional share of memory, including its program file.
 func BenchmarkSupervisorMemory(b *testing.B) {
 	const boxes = 10
 	w := newWorld(b)
@@ -52,8 +52,7 @@ func BenchmarkSupervisorMemory(b *testing.B) {
 	}
 }
 
-// maxResident is what a supervisor may take in KiB, in memory of its own and in that of its program file, which all
-// share.
+// maxResident is a supervisor's limit in KiB, of its own memory and of its program file's, which all share.
 const maxResident = 4096
 
 func TestTheSupervisorIsSmall(t *testing.T) {
@@ -70,7 +69,7 @@ func TestTheSupervisorIsSmall(t *testing.T) {
 	b.wait()
 }
 
-// memoryOf returns the resident memory of a process, and what nobody shares of it, in KiB.
+// memoryOf returns the resident and the private memory of a process, in KiB.
 func memoryOf(t testing.TB, pid int) (resident, own int) {
 	t.Helper()
 	m := smaps(t, pid)
@@ -87,7 +86,7 @@ func smaps(t testing.TB, pid int) map[string]int {
 	sums := map[string]int{}
 	for line := range strings.Lines(string(data)) {
 		if f := strings.Fields(line); len(f) == 3 && f[2] == "kB" {
-			sums[f[0]], _ = strconv.Atoi(f[1]) // the kernel writes numbers
+			sums[f[0]], _ = strconv.Atoi(f[1]) // the kernel always writes numbers
 		}
 	}
 	return sums

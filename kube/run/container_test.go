@@ -144,7 +144,7 @@ func TestMounts(t *testing.T) {
 	w.must(os.WriteFile(filepath.Join(source, "file"), []byte("host\n"), 0o666))
 	w.must(unix.Mount("tmpfs", filepath.Join(source, "below"), "tmpfs", 0, "mode=777"))
 	defer unix.Unmount(filepath.Join(source, "below"), 0)
-	// A link of the image that leads out of it, if it were followed outside.
+	// A link in the image that would lead out of it.
 	w.must(os.Symlink(filepath.Join(w.dir, "outside"), filepath.Join(w.layer, "escape")))
 	cases := map[string]struct {
 		mount Mount
@@ -324,7 +324,7 @@ func TestNamespacesAreShared(t *testing.T) {
 	if theirs, _ := os.Readlink(dir + "pid"); theirs != f.Namespaces["pid"] || f.PID == 1 {
 		t.Errorf("PID namespace %s of process %d, want %s", f.Namespaces["pid"], f.PID, theirs)
 	}
-	// The orphan is the pause process's child now, and must end with its container.
+	// The orphan is now a child of the pause process, and must end with its container.
 	unix.Kill(b.report.PID, unix.SIGKILL)
 	if code := b.wait(); code != 137 {
 		t.Errorf("exit code %d, want 137", code)
@@ -335,7 +335,7 @@ func TestNamespacesAreShared(t *testing.T) {
 	pause.wait()
 }
 
-// processesIn counts the processes in a PID namespace, without those that have ended.
+// processesIn counts the processes in a PID namespace, except zombies.
 func processesIn(namespace string) int {
 	n := 0
 	found, _ := filepath.Glob("/proc/[0-9]*/ns/pid")

@@ -76,7 +76,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// The owner of files is who a program is, at either level: with one id all belongs to it.
+// Files belong to the user of the program that writes them, at both levels. With one id, everything belongs to it.
 func TestAUserOwnsWhatItWrites(t *testing.T) {
 	w := newWorld(t)
 	volume := filepath.Join(w.dir, "volume")

@@ -79,7 +79,7 @@ type box struct {
 	ended  chan int
 }
 
-// spec is a container of the program, with what every pod's container has.
+// spec returns a container that runs the program, with the usual settings of a pod's container.
 func (w *world) spec(args ...string) *Spec {
 	return &Spec{
 		Layers:   []string{w.layer},
@@ -92,7 +92,7 @@ func (w *world) spec(args ...string) *Spec {
 	}
 }
 
-// start starts a container, and fails the test when it does not.
+// start starts a container, and fails the test if it does not start.
 func (w *world) start(spec *Spec) *box {
 	w.t.Helper()
 	b := w.try(spec)
@@ -102,7 +102,7 @@ func (w *world) start(spec *Spec) *box {
 	return b
 }
 
-// try starts a container; its report may have an error.
+// try starts a container; its report may contain an error.
 func (w *world) try(spec *Spec) *box {
 	w.t.Helper()
 	dir, err := os.MkdirTemp(w.dir, "container-")
@@ -115,7 +115,7 @@ func (w *world) try(spec *Spec) *box {
 	out, err := os.Create(b.out)
 	w.must(err)
 	b.cmd = w.command("container", dir)
-	// Pipes, as the CRI server gives it.
+	// Pipes, as the CRI server provides them.
 	read, write, err := os.Pipe()
 	w.must(err)
 	b.cmd.Stdout, b.cmd.Stderr = write, write
@@ -168,7 +168,7 @@ func (w *world) launch(cmd *exec.Cmd) Report {
 	return report
 }
 
-// wait waits for the end of a container and returns its exit code, which the file has too.
+// wait waits until a container ends and returns its exit code, which must match the one in the file.
 func (b *box) wait() int {
 	b.w.t.Helper()
 	select {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// serve is a store that answers with a status and a text.
+// serve returns a store that answers with a status and a text.
 func serve(t *testing.T, status int, text string) (store *Store, asked func() string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")

@@ -15,7 +15,7 @@ import (
 
 const limit = 10 * time.Second
 
-// start runs a shell script whose output goes to the returned reader, and ends it after the test.
+// start runs a shell script whose output goes to the returned reader, and kills it after the test.
 func start(t *testing.T, token, script string) (*Process, *bufio.Reader) {
 	t.Helper()
 	r, w, err := Pipe(filepath.Join(t.TempDir(), "out"))
@@ -130,7 +130,7 @@ func TestAdoptFindsWatchesAndStops(t *testing.T) {
 	if err := adopted.Stop(unix.SIGTERM, limit); err != nil {
 		t.Fatal(err)
 	}
-	// The test's own wait may reap it first; an old kernel doesn't tell then.
+	// The test's own wait may reap it first. An old kernel doesn't report the code then.
 	if got := wait(t, adopted).Code; got != 7 && got != CodeUnknown {
 		t.Errorf("exit code %d, want 7", got)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// addBundle puts a bundle beside the server's own.
+// addBundle adds a bundle beside the server's own.
 func (h *host) addBundle() {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, "bundles", "v1.35.4")
@@ -27,7 +27,7 @@ func (h *host) addBundle() {
 	h.must(os.WriteFile(filepath.Join(dir, "capstan-kube"), binary, 0o755))
 }
 
-// image returns an image, nil if there is none.
+// image returns an image, or nil.
 func (h *host) image(ref string) *runtimeapi.Image {
 	h.t.Helper()
 	resp, err := h.images.ImageStatus(h.ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/internal/hosttest"
 )
 
-// facts are some of what the program prints of itself.
+// facts are some of the properties that the program prints of itself.
 type facts struct {
 	PID, UID, GID int
 	Dir, Host     string
@@ -260,7 +260,7 @@ func TestAPodOfTheHost(t *testing.T) {
 			t.Errorf("%s namespace %s, want the host's, %s", ns, f.Namespaces[ns], own)
 		}
 	}
-	// What it has started ends with it, though the namespace is the host's.
+	// What it started ends with it, even though the namespace is the host's.
 	_, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container})
 	h.must(err)
 }

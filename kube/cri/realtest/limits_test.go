@@ -23,7 +23,7 @@ func newLimited(t *testing.T) *host {
 	return newHost(t)
 }
 
-// limits returns a change of a container that limits its memory, in MiB.
+// limits returns a modification of a container that limits its memory, in MiB.
 func limits(memory int64) func(*runtimeapi.ContainerConfig) {
 	return func(c *runtimeapi.ContainerConfig) {
 		c.Linux.Resources = &runtimeapi.LinuxContainerResources{
@@ -101,7 +101,7 @@ func TestAContainerThatTakesTooMuchMemory(t *testing.T) {
 	}
 }
 
-// TestTooMuchMemoryWhileNoServerRuns: the next server says why the container has ended.
+// TestTooMuchMemoryWhileNoServerRuns checks that the next server reports why the container ended.
 func TestTooMuchMemoryWhileNoServerRuns(t *testing.T) {
 	h := newLimited(t)
 	container, pod := h.run(limits(32), "term", "exit=1")
@@ -113,7 +113,7 @@ func TestTooMuchMemoryWhileNoServerRuns(t *testing.T) {
 		})
 		exec <- err
 	}()
-	<-exec // the kernel kills the one that has the most
+	<-exec // the kernel kills the process with the most memory
 	if !strings.Contains(h.group("memory.oom_control", pod, container), "oom_kill 1") {
 		t.Errorf("the kernel killed nothing: %s", h.group("memory.oom_control", pod, container))
 	}

@@ -27,10 +27,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
-// killVariable is the step at which a server kills itself.
+// killVariable names the step at which a server kills itself.
 const killVariable = "CAPSTAN_TEST_KILL_AT"
 
-// serveUntil is a CRI server that is killed when it comes to a step.
+// serveUntil runs a CRI server that is killed when it reaches a step.
 func serveUntil(step string) int {
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	at := map[string]*string{}
@@ -83,7 +83,7 @@ func withPort(port int32) func(*runtimeapi.PodSandboxConfig) {
 	}
 }
 
-// tryPod asks for a pod.
+// tryPod requests a pod.
 func (h *host) tryPod(change func(*runtimeapi.PodSandboxConfig)) (string, error) {
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod", Namespace: "default", Uid: "uid"},
@@ -206,7 +206,7 @@ func TestPodsKeepAndFreeAddresses(t *testing.T) {
 	}
 }
 
-// A pod whose cable somebody has removed is not Ready after a restart, and keeps its addresses until it is removed.
+// A pod whose cable somebody removed is not Ready after a restart, and keeps its addresses until it is removed.
 func TestAPodThatHasLostItsCable(t *testing.T) {
 	h := newHost(t)
 	id, err := h.tryPod(nil)
@@ -266,8 +266,8 @@ func TestAHundredPodsAtOnce(t *testing.T) {
 	}
 }
 
-// A server that is killed at a step of making or unmaking a pod leaves nothing that its successor does not clean, and
-// no address is given twice.
+// A server killed at any step of creating or removing a pod leaves nothing that its successor does not clean up, and no
+// address is assigned twice.
 func TestKilledAt(t *testing.T) {
 	for _, step := range []string{"groups", "namespaces", "cable", "pod", "ports", "pause", "record"} {
 		t.Run("made "+step, func(t *testing.T) {
@@ -321,7 +321,7 @@ func TestKilledAt(t *testing.T) {
 	}
 }
 
-// settled checks that a pod works and that there is nothing else than before.
+// settled checks that a pod works and that nothing else has changed.
 func (h *host) settled(stays, before string) {
 	h.t.Helper()
 	if after := nettest.Here(h.t).Dump(); after != before {

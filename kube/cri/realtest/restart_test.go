@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// running returns what is recorded of a container that runs.
+// running returns the report of a running container.
 func (h *host) running(container string) run.Report {
 	h.t.Helper()
 	report, ok, err := run.ReadRunning(filepath.Join(h.dir, "state", "containers", container))
@@ -66,7 +66,7 @@ func TestContainersOutliveAKilledServer(t *testing.T) {
 	lost := h.running(orphaned).PID
 	h.kill()
 
-	// While there is no server one container ends by itself, and another loses its supervisor.
+	// Without a server, one container ends by itself, and another loses its supervisor.
 	h.must(unix.Kill(endsRunner, unix.SIGUSR1)) // closes its standard input
 	h.gone(endsRunner)
 	h.must(unix.Kill(lostRunner, unix.SIGKILL))
@@ -142,7 +142,7 @@ func TestAPodWhosePIDNamespaceIsKilled(t *testing.T) {
 	})
 }
 
-// A server that is killed between the start of a container and its record finds it all the same.
+// A server killed between the start of a container and its record still finds the container.
 func TestAStartThatWasNotRecordedIsFound(t *testing.T) {
 	h := newHost(t)
 	pod, config := h.pod(nil)
@@ -160,7 +160,7 @@ func TestAStartThatWasNotRecordedIsFound(t *testing.T) {
 	}
 }
 
-// After a reboot nothing of before runs, and all can be removed.
+// After a reboot nothing old runs, and everything can be removed.
 func TestAfterAReboot(t *testing.T) {
 	h := newHost(t)
 	container, pod := h.run(nil, "wait")

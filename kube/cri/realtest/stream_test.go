@@ -25,7 +25,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// screen is what was written until now.
+// screen is what was written so far.
 type screen struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -43,7 +43,7 @@ func (s *screen) String() string {
 	return s.buf.String()
 }
 
-// sizes are sizes of a terminal, one after the other.
+// sizes are successive sizes of a terminal.
 type sizes chan remotecommand.TerminalSize
 
 func (s sizes) Next() *remotecommand.TerminalSize {
@@ -197,7 +197,7 @@ func TestAttach(t *testing.T) {
 				_, err = io.WriteString(typed, "\x04")
 				h.must(err)
 			}
-			typed.Close() // which ends the input of a container whose input is for one client
+			typed.Close() // ends the input of a container whose input is for one client
 			if st := h.exited(container); st.ExitCode != 0 {
 				t.Errorf("it is %v", st)
 			}

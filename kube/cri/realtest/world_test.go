@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// host is a host with an image store and a CRI server, which is a process of its own.
+// host is a host with an image store and a CRI server in its own process.
 type host struct {
 	runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
@@ -60,7 +60,7 @@ type host struct {
 	conn   *grpc.ClientConn
 }
 
-// newHost starts a host, and checks after the test that nothing is left of it.
+// newHost starts a host, and checks after the test that it leaves nothing.
 func newHost(t testing.TB) *host {
 	t.Helper()
 	h := newNode(t)
@@ -68,7 +68,7 @@ func newHost(t testing.TB) *host {
 	return h
 }
 
-// newNode starts a host whose kubelet has not learnt the Node's pod range yet.
+// newNode starts a host whose kubelet does not know the Node's pod range yet.
 func newNode(t testing.TB) *host {
 	t.Helper()
 	hosttest.Need(t)
@@ -95,7 +95,7 @@ func newNode(t testing.TB) *host {
 	return h
 }
 
-// learn is the kubelet that has learnt the Node's pod range.
+// learn acts as a kubelet that has learnt the Node's pod range.
 func (h *host) learn(cidrs string) {
 	h.t.Helper()
 	_, err := h.UpdateRuntimeConfig(h.ctx, &runtimeapi.UpdateRuntimeConfigRequest{
@@ -129,7 +129,7 @@ func (h *host) must(err error) {
 	}
 }
 
-// serveImages is an image store with one image, which has to be pulled with a password first.
+// serveImages runs an image store with one image, which must first be pulled with a password.
 func (h *host) serveImages() {
 	layer := filepath.Join(h.dir, "layers", "one")
 	for _, dir := range []string{"bin", "etc"} {
@@ -191,7 +191,7 @@ func (h *host) serveImages() {
 	h.t.Cleanup(func() { server.Close() })
 }
 
-// start starts the CRI server, with more environment.
+// start starts the CRI server with additional environment variables.
 func (h *host) start(env ...string) {
 	h.t.Helper()
 	socket := filepath.Join(h.dir, "sock")
@@ -223,7 +223,7 @@ func (h *host) start(env ...string) {
 	})
 }
 
-// kill ends the server as a crash does.
+// kill kills the server, as a crash would.
 func (h *host) kill() {
 	h.conn.Close()
 	h.server.Process.Kill()
@@ -249,7 +249,7 @@ func (h *host) removeAll() {
 	}
 }
 
-// pull gets the image.
+// pull pulls the image.
 func (h *host) pull() {
 	h.t.Helper()
 	_, err := h.images.PullImage(h.ctx, &runtimeapi.PullImageRequest{

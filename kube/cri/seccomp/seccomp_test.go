@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Answers of a filter.
+// Results of a filter.
 const (
 	allowed = unix.SECCOMP_RET_ALLOW
 	refused = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	unknown = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// machines are the kernel's names of architectures.
+// machines maps architectures to the kernel's numbers.
 var machines = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// ask runs a filter for a system call. The packet that a machine of package bpf reads is big-endian, struct
-// seccomp_data is not.
+// ask runs a filter for a system call. Package bpf's virtual machine reads big-endian packets; struct seccomp_data is
+// not big-endian.
 func ask(t *testing.T, filter []byte, call uint32, args ...uint64) uint32 {
 	t.Helper()
 	var program []bpf.Instruction

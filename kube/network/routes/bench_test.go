@@ -11,13 +11,13 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
-// path is a way between two namespaces.
+// path connects two namespaces.
 type path struct {
 	from, to *nettest.Space
 	address  netip.Addr
 }
 
-// paths are the ways that pods' packets go, and those that packets go without pods.
+// paths returns the paths of pods' packets and, for comparison, those without pods.
 func paths(b *testing.B) map[string]path {
 	b.Helper()
 	hosttest.Need(b)
@@ -36,7 +36,7 @@ func paths(b *testing.B) map[string]path {
 	}
 }
 
-// BenchmarkStream sends 64 MiB by one TCP connection.
+// BenchmarkStream sends 64 MiB over one TCP connection.
 func BenchmarkStream(b *testing.B) {
 	const size = 64 << 20
 	for name, p := range paths(b) {
@@ -51,7 +51,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkRequest asks by a TCP connection of its own.
+// BenchmarkRequest makes each request over a new TCP connection.
 func BenchmarkRequest(b *testing.B) {
 	served := map[*nettest.Space]bool{}
 	for name, p := range paths(b) {

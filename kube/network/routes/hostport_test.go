@@ -30,7 +30,8 @@ func (h *host) withPort(name string) *pod {
 	return p
 }
 
-// A hostPort answers whoever reaches the host: other Nodes, their pods, hosts of other clusters, and the host itself.
+// A hostPort answers everybody who reaches the host: other Nodes, their pods, hosts of other clusters, and the host
+// itself.
 func TestAHostPortAnswersEverybody(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)

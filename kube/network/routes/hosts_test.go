@@ -29,8 +29,8 @@ type host struct {
 	net  *network.Network
 }
 
-// newHost makes the Node number n of a cluster whose hosts have addresses in a range. Clusters have the same ranges of
-// pods.
+// newHost creates the n-th Node of a cluster, whose hosts have addresses in one range. All clusters have the same
+// ranges of pods.
 func newHost(t testing.TB, dock *nettest.Dock, cluster byte, n int) *host {
 	t.Helper()
 	address := netip.AddrFrom4([4]byte{10, 231, cluster, byte(n)})
@@ -44,7 +44,7 @@ func newHost(t testing.TB, dock *nettest.Dock, cluster byte, n int) *host {
 	return h
 }
 
-// know lets hosts know that they are Nodes of one cluster.
+// know makes hosts Nodes of one cluster.
 func know(hosts ...*host) {
 	var nodes []routes.Node
 	for _, h := range hosts {
@@ -81,8 +81,8 @@ func (h *host) pod(name string) *pod {
 
 func at(a netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(a, port) }
 
-// Two clusters of one dock have the same ranges of pods. Each pod reaches those of its own cluster, with its own
-// address, and the Nodes reach them.
+// Two clusters of one dock have the same ranges of pods. Each pod reaches the pods of its own cluster with its own
+// address, and the Nodes reach them too.
 func TestPodsOfTwoHostsInTwoClusters(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -104,7 +104,7 @@ func TestPodsOfTwoHostsInTwoClusters(t *testing.T) {
 	}
 }
 
-// Large packets pass: the tunnel's headers have room, and what is sent at once is cut where it has to be.
+// Large packets pass: packets leave room for the tunnel's headers, and large sends are segmented.
 func TestALargeAnswerPassesTheTunnel(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -115,7 +115,7 @@ func TestALargeAnswerPassesTheTunnel(t *testing.T) {
 		t.Errorf("got %d bytes, %v", got, err)
 	}
 	ear := far.Listen(7001)
-	large := make([]byte, 1400) // 1450 less headers of IPv4 and UDP would be 1422
+	large := make([]byte, 1400) // the maximum is 1450 less the headers of IPv4 and UDP: 1422
 	if err := near.Say(netip.Addr{}, at(far.v4, 7001), large); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestALargeAnswerPassesTheTunnel(t *testing.T) {
 
 func notHeard() string { return "not heard" }
 
-// frame is a packet as the tunnel has it: a UDP packet for a pod in IPv4, Ethernet, VXLAN.
+// frame is a packet in the tunnel's format: an IPv4 UDP packet for a pod, in Ethernet, in VXLAN.
 func frame(mac net.HardwareAddr, from netip.Addr, toMAC net.HardwareAddr, to netip.AddrPort, text string) []byte {
 	udp := binary.BigEndian.AppendUint16(nil, 1234)
 	udp = binary.BigEndian.AppendUint16(udp, to.Port())
@@ -142,8 +142,8 @@ func frame(mac net.HardwareAddr, from netip.Addr, toMAC net.HardwareAddr, to net
 	return slices.Concat([]byte{8, 0, 0, 0, 0, 0, 1, 0}, toMAC, mac, []byte{8, 0}, ip, udp)
 }
 
-// A host of another cluster reaches no pod of this one, whatever it claims, and a Node of this one sends from its own
-// addresses only.
+// A host of another cluster reaches no pod of this one, whatever it claims, and a Node of this cluster can send only
+// from its own addresses.
 func TestPodsHearTheirClusterOnly(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -226,7 +226,7 @@ func TestPodsHearTheirClusterOnly(t *testing.T) {
 	}
 }
 
-// What somebody else removes comes back, what is no more wanted goes, and after Remove nothing is left.
+// Routes that somebody else removes come back, unwanted ones go, and after Remove nothing is left.
 func TestRoutesAreRepairedAndRemoved(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)

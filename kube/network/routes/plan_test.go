@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// nodes makes Nodes of texts like "a 10.0.0.1 10.244.1.0/24 fd00::/64"; what comes later is younger.
+// nodes parses Nodes from texts like "a 10.0.0.1 10.244.1.0/24 fd00::/64", oldest first.
 func nodes(texts ...string) []Node {
 	var all []Node
 	for i, text := range texts {
