@@ -65,7 +65,7 @@ func listen(dir, name string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the dock's socket: %w", err)
 	}
-	l.SetUnlinkOnClose(false) // by then the path it knows no longer exists
+	l.SetUnlinkOnClose(false) // the path through /proc/self/fd is invalid when the listener closes
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("making the dock's socket: %w", err)

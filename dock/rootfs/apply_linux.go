@@ -23,8 +23,8 @@ func Isolate() error {
 
 // Share makes root a mount point, mounts plan below it, and makes it this thread's working directory. The thread must
 // have its own mount namespace, after Isolate, and the dock's user namespace, outside the host's. If ids, an open user
-// namespace, is given, files below root show their owners mapped to it: what belongs to root on disk belongs to root of
-// that namespace, and so on for its other ids.
+// namespace, is given, owners of files below root are mapped to that namespace: what belongs to root on disk belongs to
+// the namespace's root, and so on for its other ids.
 func Share(root string, ids *os.File, plan []Mount) error {
 	// Do this before mounting root with other ids: after that, nobody outside the host can create files there.
 	for _, m := range plan {

@@ -27,7 +27,7 @@ type Mount struct {
 	Data     string // options of the file system
 	Own      bool   // Source is a path of the host, not of the machine
 	ReadOnly bool   // with all mounts below
-	HostIDs  bool   // its files show the host's ids, as the host's root does
+	HostIDs  bool   // owners of its files are mapped to the host's ids, as in the host's root
 	Writable bool   // even if Source is mounted read-only
 	Optional bool   // it may fail: the host works without it
 

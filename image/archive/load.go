@@ -261,7 +261,7 @@ func merge(all []loaded) []loaded {
 	return merged
 }
 
-// choose returns the manifest for this machine that a descriptor leads to.
+// choose returns the manifest that a descriptor leads to. From an index, it chooses the one for this machine.
 func (l *loader) choose(d v1.Descriptor, depth int) (v1.Hash, error) {
 	if !d.MediaType.IsIndex() {
 		if !d.MediaType.IsImage() && d.MediaType != "" {

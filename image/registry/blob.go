@@ -25,7 +25,7 @@ import (
 
 // Bounds of a download.
 const (
-	maxFutile = 5  // tries in a row that bring nothing
+	maxFutile = 5  // consecutive tries that bring no bytes
 	maxTries  = 50 // tries in all
 	stallTime = time.Minute
 )

@@ -22,8 +22,8 @@ type Config struct {
 	Mirrors map[string][]string `json:"mirrors,omitempty"`
 	// PlainHTTP lists registries and mirrors to be asked without TLS.
 	PlainHTTP []string `json:"plainHTTP,omitempty"`
-	// HostsMayReach lists registries (HOST or HOST:PORT) at this machine's own, loopback or link-local addresses that
-	// hosts may pull from. Hosts can't use the store to reach any others there.
+	// HostsMayReach lists registries (HOST or HOST:PORT) that hosts may pull from although their addresses are this
+	// machine's own, loopback or link-local ones. The store refuses hosts all other registries at such addresses.
 	HostsMayReach []string `json:"hostsMayReach,omitempty"`
 }
 
@@ -70,7 +70,8 @@ func (c Config) check() error {
 // plain reports whether a registry is asked without TLS.
 func (c Config) plain(registry string) bool { return slices.Contains(c.PlainHTTP, registry) }
 
-// local reports whether hosts may reach an address, "HOST:PORT" before the lookup, wherever it leads.
+// local reports whether the configuration lets hosts reach an address. The address is "HOST:PORT" with HOST as written,
+// before any lookup.
 func (c Config) local(address string) bool {
 	host := address
 	if at := strings.LastIndexByte(address, ':'); at > 0 {

@@ -86,8 +86,8 @@ const (
 	maxAccepted = 4096
 )
 
-// accepted records which images registries have served to which credential. It stores only keyed digests of
-// credentials.
+// accepted is a record of successful pulls: which image a registry served to which credential. It stores only keyed
+// digests of credentials.
 type accepted struct {
 	path string
 	now  func() time.Time

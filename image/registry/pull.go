@@ -95,7 +95,7 @@ func (p *Puller) Pull(ctx context.Context, ref string, who service.Asker, say fu
 	return "", last
 }
 
-// pull is the pull of one image from one registry.
+// pull is one pull: of one image, from one registry.
 type pull struct {
 	puller   *Puller
 	config   Config

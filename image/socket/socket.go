@@ -1,6 +1,7 @@
 //go:build linux
 
-// Package socket creates and connects to the unix sockets of the image store, even below long home directory paths.
+// Package socket creates and connects to the unix sockets of the image store. It also works if the home directory's
+// path is too long for a socket.
 package socket
 
 import (
@@ -39,7 +40,7 @@ func Listen(dir, name string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the socket %s: %w", path, err)
 	}
-	l.SetUnlinkOnClose(false) // by then the path it knows no longer exists
+	l.SetUnlinkOnClose(false) // the path through /proc/self/fd is invalid when the listener closes
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("making the socket %s: %w", path, err)

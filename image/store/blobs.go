@@ -33,7 +33,7 @@ func (s *Store) HasBlob(h v1.Hash) (int64, bool) {
 	return info.Size(), true
 }
 
-// Ingest adds a blob with whatever digest it has. The caller holds [Store.Use].
+// Ingest adds a blob and returns its digest and size. The caller holds [Store.Use].
 func (s *Store) Ingest(ctx context.Context, from io.Reader) (v1.Hash, int64, error) {
 	fail := func(err error) (v1.Hash, int64, error) {
 		return v1.Hash{}, 0, fmt.Errorf("writing a blob: %w", full(err, s.options.Dir))
@@ -199,7 +199,7 @@ func (s *Store) Partial(h v1.Hash) (*Partial, error) {
 	return &Partial{store: s, hash: h, file: f, Size: info.Size()}, nil
 }
 
-// Append adds the next bytes, up to a total of most. Bytes written before an error are kept.
+// Append adds the next bytes. The blob may grow to most bytes in total. Bytes written before an error are kept.
 func (p *Partial) Append(ctx context.Context, from io.Reader, most int64) error {
 	if _, err := p.file.Seek(p.Size, io.SeekStart); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 
 // meta describes an unpacked layer.
 type meta struct {
-	// Key is the layer's diff id, or for a layer that depends on those below, that of its chain.
+	// Key is the layer's diff id. A layer that depends on those below it has the key of its chain instead.
 	Key   string `json:"key"`
 	IDs   string `json:"ids"`
 	Bytes int64  `json:"bytes"`

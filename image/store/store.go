@@ -1,17 +1,18 @@
 //go:build linux
 
-// Package store keeps images on the disk: blobs by their digest, and each layer once, unpacked as overlayfs wants it.
+// Package store keeps images on the disk: blobs by their digest, and each layer once, unpacked in the form that
+// overlayfs needs.
 //
 //	DIR/lock            held by the one process that writes here
 //	DIR/state.json      images, their names, and which host holds what; replaced as a whole
 //	DIR/blobs/sha256/   manifests, configurations and packed layers
 //	DIR/layers/NAME/    an unpacked layer; hosts see this directory read-only
-//	DIR/layers/NAME.owners  who its files belong to, where the store has one id only
-//	DIR/meta/NAME.json  what the layer is; a layer without this file was not finished
-//	DIR/work/           what is being written, DIR/work/partial what a download has so far
+//	DIR/layers/NAME.owners  the owners of its files, if the store has only one id
+//	DIR/meta/NAME.json  describes the layer; a layer without this file is incomplete
+//	DIR/work/           files being written; DIR/work/partial holds unfinished downloads
 //
-// A process that is killed leaves whole blobs, whole layers and the state of before or after; [Open] removes the rest.
-// After a loss of power, layers that had not reached the disk are unpacked again from their blobs.
+// A killed process leaves complete blobs, complete layers, and either the old or the new state; [Open] removes the
+// rest. After a power failure, layers that had not reached the disk are unpacked again from their blobs.
 package store
 
 import (
@@ -39,8 +40,8 @@ import (
 type Options struct {
 	// Dir is the store's directory; Open creates it if missing. Required.
 	Dir string
-	// HostsDir is the dock's directory of hosts: HOSTSDIR/NAME/images/id identifies the host of that name. The store drops
-	// what hosts that no longer exist hold. Without HostsDir, it assumes that all hosts exist.
+	// HostsDir is the dock's directory of hosts: HOSTSDIR/NAME/images/id identifies the host of that name. If a host no
+	// longer exists, the store drops its claims on images. Without HostsDir, it assumes that all hosts exist.
 	HostsDir string
 	// MinFree is the number of bytes that stay free on the disk; default 256 MiB.
 	MinFree uint64
@@ -94,7 +95,7 @@ func Open(o Options) (*Store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the image store: %w", err)
 	}
-	// Files below belong to other users and have the image's modes: only the owner may enter.
+	// Unpacked files belong to other users and keep the image's modes, so nobody but the dock's user may enter here.
 	if err := os.Chmod(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the image store: %w", err)
 	}
@@ -132,8 +133,8 @@ func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.options.Dir}, parts...)...)
 }
 
-// hasAllIDs reports whether this process can give files to every user that a layer names and hosts of the dock see
-// those users. It decides as the dock does (dock/inside, newIDs).
+// hasAllIDs reports whether this process can give files to every user that a layer names, and whether the dock maps
+// those users into its hosts. It decides as the dock does (dock/inside, newIDs).
 func hasAllIDs() bool {
 	if os.Geteuid() != 0 {
 		return false
@@ -167,8 +168,8 @@ func covers(mapping string, first, last int) bool {
 	return false
 }
 
-// mayChown reports whether this process has the capabilities that a dock without its own user namespace needs, and the
-// one to change owners: root in a container may lack them.
+// mayChown reports whether this process has the capability to change owners, and those that a dock without its own user
+// namespace needs. Root in a container may lack them.
 func mayChown() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

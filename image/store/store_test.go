@@ -243,7 +243,7 @@ func TestImagesShareLayers(t *testing.T) {
 	}
 }
 
-// An image whose configuration names another image's layer gets that layer only with a blob that contains it.
+// An image can name another image's layer in its configuration, but gets it only with a blob that has that content.
 func TestALayerIsNotTakenByItsDiffIDAlone(t *testing.T) {
 	s := open(t, store.Options{})
 	secret := tarOf("secret", "hunter2")

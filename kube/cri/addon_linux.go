@@ -154,8 +154,8 @@ func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []
 	return img, mounts, nil
 }
 
-// there omits mounts whose source the host lacks. kube-proxy's pod has /lib/modules, which other runtimes create. A
-// host inherits its absence from the machine, and the bundle's kube-proxy loads no modules.
+// there omits mounts whose source the host lacks. kube-proxy's pod mounts /lib/modules, which other runtimes create if
+// it is missing. A host lacks it if the machine does, which is harmless: the bundle's kube-proxy loads no modules.
 func there(mounts []run.Mount) []run.Mount {
 	return slices.DeleteFunc(mounts, func(m run.Mount) bool {
 		_, err := os.Stat(m.Source)

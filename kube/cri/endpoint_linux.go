@@ -14,8 +14,8 @@ import (
 // maxMessage bounds one gRPC message, as the kubelet's client does.
 const maxMessage = 16 << 20
 
-// Endpoint is an address at which a server listens. The endpoint of its creation decides whether a pod is hollow; the
-// pod stays so at whichever endpoint later requests arrive.
+// Endpoint is an address at which a server listens. A pod created at a hollow endpoint stays hollow, whichever endpoint
+// later requests use.
 type Endpoint struct {
 	Listener net.Listener
 	// Hollow reports that all images exist here and that pods have no processes, except components.

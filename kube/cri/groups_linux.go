@@ -28,7 +28,7 @@ func limitsOf(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
 	}
 }
 
-// podLimits returns the limits of all containers of a pod together. Of the kubelet's sums only the weight counts: they
+// podLimits returns the limits of all containers of a pod together. It uses only the weight: the kubelet's other sums
 // omit containers without a limit.
 func podLimits(config *runtimeapi.PodSandboxConfig) cgroup.Limits {
 	return cgroup.Limits{Shares: config.GetLinux().GetResources().GetCpuShares()}

@@ -32,7 +32,7 @@ const (
 // shmSize is the size of a pod's /dev/shm, as in other runtimes.
 const shmSize = "size=65536k"
 
-// podNamespaces maps the names in /proc of the namespaces that a pod may have to their clone flags.
+// podNamespaces maps each namespace that a pod may have, by its name in /proc, to its clone flag.
 var podNamespaces = map[string]int{"net": unix.CLONE_NEWNET, "ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS}
 
 // own returns the kinds of namespaces that a pod has for itself. A pod with the host's network has the host's name too.

@@ -31,7 +31,7 @@ func copyConfig(file, dir string) (*config, error) {
 	return c, c.again()
 }
 
-// again copies the configuration again if it has changed.
+// again updates the copy if the configuration has changed.
 func (c *config) again() error {
 	text, err := os.ReadFile(c.from)
 	if err != nil {

@@ -43,7 +43,7 @@ type Image struct {
 	Names   []string `json:"names"`
 	Digests []string `json:"digests"`
 	Size    int64    `json:"size"`
-	// Layers are directories, lowest first; in answers, their names.
+	// Layers are the paths of the layers' directories, lowest first. Answers contain their names instead.
 	Layers []string `json:"layers"`
 	Config Config   `json:"config"`
 }
@@ -93,7 +93,7 @@ func (e *Error) Error() string {
 	return e.Message + ": " + e.Advice
 }
 
-// Is reports whether the image does not exist, for [ErrNotFound].
+// Is reports whether target is [ErrNotFound] and the store answered that the image does not exist.
 func (e *Error) Is(target error) bool { return target == ErrNotFound && e.Code == "NotFound" }
 
 // Store is a store at a socket. Make one with New.

@@ -118,7 +118,7 @@ func runLevel(tools string, size int) int {
 			return 1
 		}
 	}
-	// The go command's own files are not for the host.
+	// Don't pass on flags that name files of the go command: the host can't use them.
 	inside := self(slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
 		return strings.HasPrefix(arg, "-test.testlogfile")
 	})...)
