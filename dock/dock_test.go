@@ -167,7 +167,7 @@ func in(t testing.TB, h dock.Host, script string) (out string, code int) {
 	args := []string{"--target", strconv.Itoa(h.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid",
 		"--root", "--wd"}
 	if os.Geteuid() != 0 {
-		args = append([]string{"--preserve-credentials"}, args...) // with one id, it has it already
+		args = append([]string{"--preserve-credentials"}, args...) // with one id, the process has these credentials already
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

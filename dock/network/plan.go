@@ -26,8 +26,8 @@ type Kernel interface {
 	DeleteAddress(link string, prefix netip.Prefix) error
 	// SetUp brings a link up.
 	SetUp(link string) error
-	// EnsureRoute routes the addresses of to through a link, with the source address source. The next hop is via, at the
-	// other end of the link; if via is the zero Addr, the destinations are on the link itself.
+	// EnsureRoute adds a route through a link for the range to, with source as the source address. The next hop is via, at
+	// the other end of the link; if via is the zero Addr, the destinations are on the link itself.
 	EnsureRoute(link string, to netip.Prefix, via, source netip.Addr) error
 	// EnsureDefaultRoute routes everything else through gateway, at the other end of the link.
 	EnsureDefaultRoute(link string, gateway netip.Addr) error

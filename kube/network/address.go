@@ -52,7 +52,7 @@ type Addresses struct {
 // SetRanges sets the ranges that Take uses from now on. Addresses in use stay held.
 func (a *Addresses) SetRanges(ranges []netip.Prefix) { a.ranges = slices.Clone(ranges) }
 
-// Hold records that a pod holds addresses since before a restart.
+// Hold records that a pod has held these addresses since before a restart.
 func (a *Addresses) Hold(id string, addresses []netip.Addr) error {
 	for _, address := range addresses {
 		if other := a.held[address]; other != "" && other != id {

@@ -98,7 +98,7 @@ func (n *Network) applyRules() error {
 	return table.Apply(rules(slices.Concat(n.ranges, n.old), pods))
 }
 
-// locate sets the host's addresses that belong to a pod's. The caller holds the lock.
+// locate sets the gateway and the source for each of a pod's addresses. The caller holds the lock.
 func (n *Network) locate(p *Pod) error {
 	for _, a := range p.Addresses {
 		all := slices.Concat(n.ranges, n.old)

@@ -23,8 +23,8 @@ type Kernel interface {
 	DeleteAddress(link string, address netip.Addr) error
 	// EnsureNeighbor sets the permanent MAC of an address at a link.
 	EnsureNeighbor(link string, address netip.Addr, mac net.HardwareAddr) error
-	// EnsureRoute routes packets for to through a link, from source if that is valid. The next hop is via; if via is the
-	// zero Addr, the destinations are on the link itself.
+	// EnsureRoute adds a route through a link for the range to. If source is valid, it becomes the source address. The
+	// next hop is via; if via is the zero Addr, the destinations are on the link itself.
 	EnsureRoute(link string, to netip.Prefix, via, source netip.Addr) error
 	// SetUp brings a link up.
 	SetUp(link string) error

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version must not be older than 1.0.1, the oldest nft that kube-proxy accepts.
+// version is the version that kube-proxy sees. It must not be older than 1.0.1, the oldest nft that kube-proxy accepts.
 const version = "nftables v1.0.9 (capstan-nft)"
 
 // maxInput bounds a transaction. 10,000 Services need 8 MiB.
@@ -54,7 +54,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		"--json [--terse] list table|set|map; it was called with %q", args)
 }
 
-// transact executes the commands in in atomically. A check only finds out whether that would succeed.
+// transact executes the commands that it reads from in, atomically. A check only finds out whether that would succeed.
 func transact(in io.Reader, check bool) error {
 	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err != nil {

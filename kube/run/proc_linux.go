@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procFD is the directory on which "capstan-run proc" mounts /proc.
+// procFD is the descriptor of the directory on which "capstan-run proc" mounts /proc.
 const procFD = 3
 
 // mountProc mounts /proc in the tree. /proc shows the PID namespace of the process that mounts it. So a short-lived

@@ -33,8 +33,8 @@ const (
 
 // File descriptors of capstan-run besides the standard ones.
 const (
-	ReportFD = 3 // it writes a Report to it and closes it
-	SpecFD   = 4 // "exec" reads an Exec from it
+	ReportFD = 3 // capstan-run writes its Report here and closes it
+	SpecFD   = 4 // "exec" reads an Exec here
 )
 
 // Values of namespaces other than a path to join.

@@ -15,9 +15,9 @@ import (
 
 // File descriptors of the second part, which becomes the program.
 const (
-	orderFD  = 3 // it reads an order from it
-	resultFD = 4 // it writes a result to it; exec closes it
-	beginFD  = 5 // it waits on it until the container is complete
+	orderFD  = 3 // the second part reads an order here
+	resultFD = 4 // it writes a result here; exec closes it
+	beginFD  = 5 // it waits here until the container is complete
 )
 
 // order is sent to the second part.

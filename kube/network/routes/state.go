@@ -149,7 +149,8 @@ func Diff(have, want State) []Change {
 	return changes
 }
 
-// ordered returns the entries of all that are not in but, by rank, or from the highest rank down if reverse is true.
+// ordered returns the entries that are in all and not in but, by ascending rank; if reverse is true, by descending
+// rank.
 func ordered(all, but map[Entry]bool, reverse bool) []Entry {
 	var entries []Entry
 	for e := range all {
