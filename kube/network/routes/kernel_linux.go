@@ -195,9 +195,9 @@ func (k *kernel) addLink(l Link) error {
 			return err
 		}
 	}
-	// Answers of pods behind a port of their Node arrive through the tunnel although the questions did not. The kernel's reverse
-	// path check would drop them, because the tunnel has no address; the packet rules check senders instead. The setting
-	// for all links also applies to each link.
+	// Answers of pods behind a port of their Node arrive through the tunnel although the questions did not. The kernel's
+	// reverse path check would drop them, because the tunnel has no address; the packet rules check senders instead. The
+	// setting for all links also applies to each link.
 	if err := os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("0"), 0); err != nil {
 		return fmt.Errorf("turning off rp_filter: %w", err)
 	}
