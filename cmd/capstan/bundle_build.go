@@ -15,8 +15,7 @@ func (a *app) bundleBuildCommand() *cobra.Command {
 		Use: "build DIRECTORY -o FILE", Short: "Make a bundle of what kube/stock has built",
 		Long: `Makes one archive of DIRECTORY, where kube/stock has built programs and images of a Kubernetes version: with a
 manifest that lists the digests of all files, and the image of the program that connects pods.`,
-		Example: `  kube/stock v1.36.3 stock
-  capstan bundle build stock -o v1.36.3.tar.gz`,
+		Example: `  capstan bundle build stock -o v1.36.3.tar.gz   # stock is made by: kube/stock v1.36.3 stock`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if out == "" {
 				return hint("name it: -o v1.36.3.tar.gz", "the file of the bundle has no name")
