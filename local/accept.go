@@ -14,7 +14,7 @@ import (
 
 // Remains says why a host is not reused after a machine, so that an administrator can decide whether to reuse it.
 type Remains struct {
-	// Host is the name of the host, Machine that of the machine it ran.
+	// Host is the name of the host; Machine is the name of the machine that was on it.
 	Host, Machine string
 	// Why is the reason, as a sentence.
 	Why string

@@ -35,7 +35,7 @@ func explainDock(err error) error {
 	return err
 }
 
-// reworded is an error with another text: people read text, programs find err.
+// reworded is an error with another text: people read text, programs unwrap err.
 type reworded struct {
 	text string
 	err  error

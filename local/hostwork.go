@@ -100,14 +100,14 @@ func RemoveHost(ctx context.Context, c client.Client, key client.ObjectKey) (*in
 	return h, nil
 }
 
-// WaitDrained waits until no machine claims the host. It reports what it waits for to waiting.
+// WaitDrained waits until no machine claims the host. It calls waiting with what it waits for.
 func WaitDrained(ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string)) error {
 	return waitForHost(ctx, c, key, waiting, func(h *infrav1.CapstanHost) bool {
 		return meta.IsStatusConditionTrue(h.Status.Conditions, infrav1.DrainedCondition)
 	})
 }
 
-// WaitRemoved waits until a host is gone. It reports what it waits for to waiting.
+// WaitRemoved waits until a host is gone. It calls waiting with what it waits for.
 func WaitRemoved(ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string)) error {
 	err := waitForHost(ctx, c, key, waiting, func(*infrav1.CapstanHost) bool { return false })
 	if errors.Is(err, errHostGone) {
@@ -116,7 +116,7 @@ func WaitRemoved(ctx context.Context, c client.Reader, key client.ObjectKey, wai
 	return err
 }
 
-// errHostGone says that the host was deleted during a wait for it.
+// errHostGone says that the host was deleted while a call waited for it.
 var errHostGone = errors.New("the host is gone")
 
 func waitForHost(

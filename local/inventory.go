@@ -108,8 +108,7 @@ func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting
 		if n < s.hosts {
 			return false, nil
 		}
-		// The plane may have stopped and restarted since it was ready, so the answer may have come from one that is not
-		// ready yet.
+		// The plane may have stopped since it was ready and be starting again. Then only a part of it has answered.
 		status, err := Status(ctx, s.place)
 		return err == nil && status.Plane == PhaseReady, err
 	})

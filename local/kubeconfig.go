@@ -68,9 +68,9 @@ func ClusterKubeconfig(
 	return path, nil
 }
 
-// otherComputer reports whether an endpoint is the address of another computer, such as an owned host, and neither this
-// machine nor an address inside a dock. A tenant chooses endpoints, so none may lead to what listens on this machine.
-// Pure.
+// otherComputer reports whether an endpoint is the address of another computer, such as an owned host. It returns false
+// for this machine and for addresses inside a dock. A tenant chooses endpoints, so none may lead to what listens on
+// this machine. Pure.
 func otherComputer(host string) bool {
 	at, err := netip.ParseAddr(host)
 	if err != nil || at.Zone() != "" || !at.Unmap().IsGlobalUnicast() {

@@ -15,7 +15,7 @@ import (
 // Share is one namespace's share of the local hosts. Its JSON form is stable.
 type Share struct {
 	Namespace string `json:"namespace"`
-	// Hosts are registered in the namespace; InUse of them are claimed by a machine.
+	// Hosts is the number of hosts registered in the namespace; InUse is how many of them a machine claims.
 	Hosts int `json:"hosts"`
 	InUse int `json:"inUse"`
 	// Waits is how many more hosts the clusters there want but can't have now.

@@ -47,7 +47,7 @@ func (p *plane) etcd() process.Process {
 		"--heartbeat-interval=50",
 		"--election-timeout=250",
 		"--snapshot-count=10000",
-		// This limits the size. The plane's upkeep keeps the size below, and warns if it can't.
+		// The limit of etcd's size. The plane's upkeep keeps the size below it, and warns if it can't.
 		"--quota-backend-bytes="+strconv.FormatInt(p.opts.EtcdQuota, 10),
 		"--log-level=warn",
 	)

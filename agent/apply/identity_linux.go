@@ -28,7 +28,7 @@ var blockFolder, linkFolder = "/sys/class/block", "/dev/disk/by-id"
 // ID, then with the ID that the new content will have. If the program that creates the content accepts no ID, the
 // second note follows afterwards.
 type identity struct {
-	// Device is the device's path in the other note.
+	// Device is the device's path in the note of KeyDisk or KeyFilesystem.
 	Device string `json:"device"`
 	// Links are the links to the whole disk; empty if udev can't identify the disk. Partition is the partition's
 	// number, or 0 for the whole disk.
@@ -133,7 +133,7 @@ func hardware(device string) identity {
 }
 
 // Made returns the current paths of the devices that were partitioned or formatted, in the order in which that
-// happened. unknown lists devices that have data but may be other ones than noted. Notes of older agents contain only
+// happened. unknown lists devices that hold data but may not be the noted ones. Notes of older agents contain only
 // names, which Made trusts.
 func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err error) {
 	known := map[string][]identity{}

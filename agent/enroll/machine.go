@@ -19,8 +19,8 @@ var placeholders = map[string]bool{
 	"03000200-0400-0500-0006-000700080009": true, "12345678-1234-5678-90ab-cddeefaabbcc": true,
 }
 
-// machineID returns a hash that identifies the computer whose root directory is root: of the hardware's UUID, which
-// survives a reinstallation, or else of the installation's id. It is a hash to keep both private.
+// machineID returns a hash that identifies the computer with this root directory. It hashes the hardware's UUID, which
+// survives a reinstallation, or else the installation's id. Hashing keeps both private.
 func machineID(root string) (string, error) {
 	hardware := strings.ToLower(line(filepath.Join(root, "/sys/class/dmi/id/product_uuid")))
 	if uuid.MatchString(hardware) && !placeholders[hardware] {

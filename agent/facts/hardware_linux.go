@@ -110,8 +110,8 @@ func plain(name string) string {
 	return name
 }
 
-// disks returns the largest disks of the computer, by name. Only block devices with hardware behind them count, without
-// removable media.
+// disks returns the largest disks of the computer, by name. It omits removable media and block devices without
+// hardware.
 func disks(root string) []v1beta2.HostDisk {
 	const dir = "/sys/block"
 	entries, err := os.ReadDir(filepath.Join(root, dir))

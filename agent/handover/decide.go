@@ -17,9 +17,9 @@ import (
 // source, clusterctl replaces all other annotations with this one.
 const leaveMark = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
-// refusalPatience is how long the source must refuse the agent without interruption before that suggests that it has
-// given up the host: a freshly started API server refuses valid tokens for some seconds. Silence or any other answer
-// interrupts.
+// refusalPatience is how long the source must refuse the agent without interruption to count as having given up the
+// host: a freshly started API server refuses valid tokens for some seconds. Silence or any other answer is an
+// interruption.
 const refusalPatience = time.Minute
 
 // answer is what a management cluster says about the host.

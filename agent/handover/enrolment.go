@@ -153,8 +153,8 @@ func (s Store) read(name string) (*Enrolment, error) {
 	return e, nil
 }
 
-// digest identifies the configuration's management cluster and token. The token is included so that a host that was
-// enrolled again by hand obeys.
+// digest identifies the configuration's management cluster and token. The token is included so that enrolling the host
+// again by hand takes effect.
 func (s Store) digest() string {
 	sum := sha256.Sum256(
 		[]byte(strings.Join([]string{s.base.Server, s.base.CAData, s.base.Namespace, s.base.Host, s.base.Token}, "\x00")))

@@ -37,8 +37,8 @@ type token struct {
 	secret          string    // the Secret that it is bound to; empty: none or unknown
 }
 
-// Open reads the tokens. configured returns the one in the configuration (may be empty); path is the file of the
-// agent's own.
+// Open reads the tokens. configured returns the one in the configuration (may be empty); path is the file with the
+// agent's own token.
 func Open(path string, configured func() (string, error)) (*Keeper, error) {
 	k := &Keeper{path: path, configured: configured, now: time.Now, rejected: map[string]bool{},
 		refused: make(chan struct{}, 1)}
@@ -56,8 +56,8 @@ func (k *Keeper) Token() string {
 	return k.used.text
 }
 
-// Reject reports that the server does not accept a token. Keeper then tries the other one, and reads the configuration
-// again because somebody may have enrolled the host again.
+// Reject reports that the server does not accept a token. Keeper then tries the other one. It also re-reads the
+// configuration, because somebody may have enrolled the host again.
 func (k *Keeper) Reject(text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,7 +26,7 @@ type task struct {
 	claim string
 }
 
-// wanted returns the task that the host asks for in its API state. It ignores what was already done.
+// wanted returns the task that the host's API object asks for. It ignores what was already done.
 func wanted(host *v1beta2.CapstanHost) task {
 	if host == nil || host.Spec.Claim == nil {
 		return task{kind: idle}

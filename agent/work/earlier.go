@@ -13,7 +13,7 @@ import (
 // keyHeld is the key of notes about the claims by which a machine came to the host.
 const keyHeld = "held by"
 
-// held identifies the claim by which a machine came to the host: its CapstanHost, and the epoch of that.
+// held identifies the claim by which a machine came to the host: its CapstanHost, and that host's epoch.
 type held struct {
 	UID   types.UID             `json:"uid"`
 	Epoch int64                 `json:"epoch"`
@@ -88,9 +88,9 @@ func ended(notes []held, host *v1beta2.CapstanHost) bool {
 	return !slices.ContainsFunc(here, func(h held) bool { return h.Epoch >= host.Spec.Epoch })
 }
 
-// next returns the task for the host in its API state. What earlier machines have left comes first: a host whose claim
-// ended while its agent was away must neither get another machine nor count as free before it is clean. If it can't be
-// cleaned, a machine that claims it anyway fails.
+// next returns the task for the host, according to its API object. What earlier machines have left comes first: a host
+// whose claim ended while its agent was away must neither get another machine nor count as free before it is clean. If
+// it can't be cleaned, a machine that claims it anyway fails.
 func (w *Worker) next(host *v1beta2.CapstanHost) (task, error) {
 	t := wanted(host)
 	if t.kind == cleaning { // cleans after all machines

@@ -29,7 +29,7 @@ func positionals(use string) []positional {
 	return all
 }
 
-// checkArguments sets the check of positional arguments for a command and all commands below it. The Use line of a
+// checkArguments installs the check of positional arguments for a command and all commands below it. The Use line of a
 // command is the only place that defines its arguments.
 func checkArguments(cmd *cobra.Command) {
 	if cmd.Runnable() && !cmd.DisableFlagParsing {

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl"
 )
 
-// addProviderFlags adds the flags that name providers. The function that it returns returns their values.
+// addProviderFlags adds the flags that name providers. It returns a function that parses their values.
 func addProviderFlags(cmd *cobra.Command) func() (clusterctl.Request, error) {
 	for _, kind := range clusterctl.Types {
 		name, short := clusterctl.Flag(kind)

@@ -36,7 +36,7 @@ func (a *app) images(ctx context.Context) (*client.Client, error) {
 // progressAfter is how long an operation may take before its progress is shown.
 const progressAfter = 2 * time.Second
 
-// slowly runs an operation. If it takes long, slowly shows it as a step, with the details that do reports.
+// slowly runs an operation. If that takes long, it shows a step with the details that do passes to say.
 func (a *app) slowly(name string, do func(say func(string)) error) error {
 	said := make(chan string)
 	done := make(chan error)

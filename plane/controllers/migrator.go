@@ -40,7 +40,7 @@ func (s *setter) migrator(ctx context.Context) error {
 		&ipamv1.IPAddress{}:                           bySpec,
 		&ipamv1.IPAddressClaim{}:                      byStatus,
 	}
-	// If a gate is off, its webhooks refuse to have its objects rewritten.
+	// If a gate is off, webhooks reject writes of its objects.
 	if s.gates.On(feature.ClusterTopology) {
 		kinds[&clusterv1.ClusterClass{}] = byStatus
 	}

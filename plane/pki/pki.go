@@ -88,7 +88,7 @@ type Leaf struct {
 }
 
 // Authority returns the authority called name, and creates it if it does not exist. It never replaces an authority that
-// has expired or can't be read, but returns an error: everything that trusts it would silently break.
+// has expired or can't be read, but returns an error: a replacement would silently break everything that trusts it.
 func (f Folder) Authority(name string) (Pair, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return Pair{}, fmt.Errorf("making the folder for keys: %w", err)

@@ -135,8 +135,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // keep makes sure that the process runs as the Deployment currently says. An error says why it can't, in which case
-// there is no process. If something is missing, a running process keeps running with its rights: the API server may be
-// away for a moment, or the program may just be rebuilt.
+// there is no process. If something is missing, a running process keeps running and its token is still renewed: the API
+// server may be away for a moment, or the program may just be rebuilt.
 func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary string) (state, error) {
 	key := client.ObjectKeyFromObject(d)
 	c := r.child(key)

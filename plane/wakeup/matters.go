@@ -32,7 +32,7 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// statusChanged reports whether the status of a control plane changed, for which others may have waited.
+// statusChanged reports whether the status of a control plane changed. Others may have waited for that.
 func statusChanged(old, kcp *controlplanev1.KubeadmControlPlane) bool {
 	return !equality.Semantic.DeepEqual(old.Status, kcp.Status)
 }

@@ -48,8 +48,8 @@ const (
 // ExtensionConfig.
 const registerPause = time.Second
 
-// appearPause is longer than the lag between the caches of one process: the controller of Clusters reads control planes
-// from another cache than the one in which this one appeared.
+// appearPause is longer than the caches of one process can be apart. The controller of Clusters and this package read
+// control planes from different caches.
 const appearPause = 200 * time.Millisecond
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

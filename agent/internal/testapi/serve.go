@@ -145,7 +145,7 @@ func answer(w http.ResponseWriter, code int, message string) {
 	_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Message: message, Code: int32(code)})
 }
 
-// list answers a list of the host.
+// list answers a list request for the host.
 func (s *Server) list(w http.ResponseWriter) {
 	s.looks++
 	close(s.looked)

@@ -44,10 +44,10 @@ type Server struct {
 	Denied   []string // calls that the Role forbids
 
 	Offer     map[string][]byte // the offer of another management cluster
-	looks     int               // lists of the host
-	looked    chan struct{}     // closed and replaced at each list
+	looks     int               // list requests for the host
+	looked    chan struct{}     // closed and replaced at each list request
 	Silent    bool              // fail all calls
-	Odd       bool              // answer lists as no API server does
+	Odd       bool              // answer list requests as no API server does
 	Strangers int               // calls with a token of another server
 
 	Epochs map[int64]bool // epochs whose Secrets exist; nil simulates a version before epochs, which binds no token
