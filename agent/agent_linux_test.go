@@ -114,7 +114,8 @@ func TestACleaningThatIsKilledAnywhereConverges(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		for _, point := range []string{
-			"cleaned end-commands", "cleaned kubeadm-reset", "cleaned stop-services", "cleaned end-processes", "cleaned unmount",
+			"cleaned end-commands", "cleaned kubeadm-reset", "cleaned stop-services", "cleaned end-processes",
+			"cleaned stop-slice", "cleaned unmount",
 			"cleaned wipe-disks",
 			"cleaned restore-files", "cleaned delete-folders", "cleaned delete-users", "cleaned network", "stripped", "proved",
 		} {

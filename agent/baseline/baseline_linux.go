@@ -152,6 +152,7 @@ func (h Host) compare(ctx context.Context, f io.Reader) ([]string, error) {
 			return nil, err
 		}
 	}
+	files = withoutEmpty(files)
 	return append(now.since(before), describe(files)...), nil
 }
 

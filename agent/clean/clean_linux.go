@@ -93,6 +93,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		{"kubeadm-reset", c.reset},
 		{"stop-services", c.stopServices},
 		{"end-processes", c.endProcesses},
+		{"stop-slice", c.stopSlice},
 		{"unmount", c.unmount},
 		{"wipe-disks", c.wipeDisks},
 		{"restore-files", c.restoreFiles},
@@ -167,6 +168,14 @@ func (c *Cleaner) stopServices(ctx context.Context) error {
 func (c *Cleaner) endProcesses(ctx context.Context) error {
 	_, err := proc.End(ctx, c.ofMachine, 5*time.Second, 30*time.Second)
 	return errors.Join(err, bundle.Remove(c.BundlesDir, bundle.LinkDir), bundle.Remove(c.BundlesDir, bundle.CNIDir))
+}
+
+// stopSlice stops the slice of pods, which kubelet and runc have systemd make: with it go its scopes, their control
+// groups, and the units that systemd keeps for them in /run/systemd/transient. It keeps those that failed until it is
+// told to forget them.
+func (c *Cleaner) stopSlice(ctx context.Context) error {
+	return errors.Join(c.run(ctx, "systemctl", "stop", "kubepods.slice"),
+		c.run(ctx, "systemctl", "reset-failed", "kubepods*.slice", "cri-containerd-*.scope"))
 }
 
 // programs are the programs of a node, besides those of a bundle.

@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/apply"
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/internal/podroute"
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 	"github.com/capstan-dev/capstan/agent/journal"
 )
@@ -103,6 +104,33 @@ func touch(t *testing.T, path string) {
 	}
 }
 
+// routeTo makes a route that a protocol marks.
+func routeTo(t *testing.T, to string, protocol netlink.RouteProtocol) {
+	t.Helper()
+	link, err := netlink.LinkByName("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, network, err := net.ParseCIDR(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.RouteAdd(&netlink.Route{
+		LinkIndex: link.Attrs().Index, Dst: network, Gw: net.IPv4(10, 99, 0, 1), Protocol: protocol,
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hasRoute(t *testing.T, to string) bool {
+	t.Helper()
+	all, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(all, func(r netlink.Route) bool { return r.Dst != nil && r.Dst.String() == to })
+}
+
 // Each kind of leftover is found by the proof, and gone after cleaning.
 func TestTheProofFindsWhatIsLeft(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
@@ -125,6 +153,8 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0"}}); err != nil {
 			t.Fatal(err)
 		}
+		routeTo(t, "10.244.1.0/24", podroute.Protocol)
+		routeTo(t, "203.0.113.0/24", unix.RTPROT_STATIC) // the host's own
 		if err := os.MkdirAll("/usr/local/bin", 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +168,7 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 		want := []string{
 			"interface cni0", "mount /var/lib/kubelet/pods/a", "path /etc/cni/net.d", "path /usr/local/bin/kubelet",
 			"path /var/lib/etcd", "path /var/lib/kubelet",
-			"socket tcp 6443, the port of kube-apiserver",
+			"route to 10.244.1.0/24, of capstan-net", "socket tcp 6443, the port of kube-apiserver",
 		}
 		left, err := c.Leftovers(t.Context())
 		slices.Sort(left)
@@ -158,6 +188,9 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 		}
 		if done, left := c.Journal.Cleaned(); !done || len(left) > 0 {
 			t.Errorf("left %v", left)
+		}
+		if !hasRoute(t, "203.0.113.0/24") {
+			t.Error("a route of the host itself was removed")
 		}
 		if !mountPoint("/var/lib/etcd") {
 			t.Error("the host's own disk was unmounted")

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/internal/podroute"
 )
 
 // interfacePrefixes are the names that network plug-ins give to interfaces.
@@ -33,7 +34,7 @@ var ports = map[int]string{
 	10259: "kube-scheduler", 10249: "kube-proxy", 10256: "kube-proxy",
 }
 
-// network removes interfaces and packet filter rules.
+// network removes interfaces, routes and packet filter rules.
 func (c *Cleaner) network(ctx context.Context) error {
 	var errs []error
 	names, err := machineInterfaces()
@@ -51,7 +52,7 @@ func (c *Cleaner) network(ctx context.Context) error {
 	for _, program := range []string{"iptables", "ip6tables"} {
 		errs = append(errs, c.restoreTables(ctx, program))
 	}
-	errs = append(errs, c.deleteNftables(ctx))
+	errs = append(errs, c.deleteNftables(ctx), podroute.Delete())
 	return errors.Join(errs...)
 }
 

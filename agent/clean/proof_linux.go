@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/apply"
 	"github.com/capstan-dev/capstan/agent/bundle"
+	"github.com/capstan-dev/capstan/agent/internal/podroute"
 	"github.com/capstan-dev/capstan/internal/proc"
 )
 
@@ -26,7 +27,7 @@ const (
 func (c *Cleaner) Leftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, look := range []func(context.Context) ([]string, error){
-		c.processes, c.mounts, c.files, c.users, c.devices, c.interfaces, c.sockets, c.rules, c.notes, c.compare,
+		c.processes, c.mounts, c.files, c.users, c.devices, c.interfaces, c.routes, c.sockets, c.rules, c.notes, c.compare,
 	} {
 		found, err := look(ctx)
 		if err != nil {
@@ -174,6 +175,15 @@ func (c *Cleaner) interfaces(context.Context) ([]string, error) {
 	var left []string
 	for _, name := range names {
 		left = append(left, "interface "+name)
+	}
+	return left, err
+}
+
+func (c *Cleaner) routes(context.Context) ([]string, error) {
+	list, err := podroute.List()
+	var left []string
+	for _, r := range list {
+		left = append(left, fmt.Sprintf("route to %s, of capstan-net", r.Dst))
 	}
 	return left, err
 }

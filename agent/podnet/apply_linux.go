@@ -12,11 +12,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/capstan-dev/capstan/agent/internal/podroute"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
-
-// protocol marks our routes, so that nobody else's are removed.
-const protocol = 0xca
 
 // The tunnel: the number of its network, and the port that the protocol has.
 const (
@@ -172,7 +170,7 @@ func (d *Desired) routes(own, tunnel netlink.Link) error {
 		wanted[r.To.Masked().String()] = true
 		route := &netlink.Route{
 			Dst: &net.IPNet{IP: r.To.Masked().Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), 32)},
-			Gw:  r.Via.AsSlice(), Protocol: protocol, LinkIndex: own.Attrs().Index,
+			Gw:  r.Via.AsSlice(), Protocol: podroute.Protocol, LinkIndex: own.Attrs().Index,
 		}
 		if r.Tunneled {
 			route.LinkIndex = tunnel.Attrs().Index
@@ -182,8 +180,7 @@ func (d *Desired) routes(own, tunnel netlink.Link) error {
 			return fmt.Errorf("to %s by %s: %w", r.To, r.Via, err)
 		}
 	}
-	ours, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: protocol},
-		netlink.RT_FILTER_PROTOCOL)
+	ours, err := podroute.List()
 	errs := []error{err}
 	for _, r := range ours {
 		if r.Dst != nil && !wanted[r.Dst.String()] {
