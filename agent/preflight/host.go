@@ -134,36 +134,6 @@ func hostname(s *System, _ Role) Finding {
 	return ok(name)
 }
 
-func containerRuntime(s *System, _ Role) Finding {
-	for _, socket := range []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock"} {
-		if s.exists(socket) {
-			return ok(socket)
-		}
-	}
-	start := "systemctl enable --now containerd"
-	if s.program("containerd") {
-		return missing("containerd is installed and does not run", start)
-	}
-	return missing("no socket of containerd or CRI-O below /run", s.install("containerd", "containerd")+" && "+start)
-}
-
-func kubernetes(s *System, _ Role) Finding {
-	if bundles := s.entries("/opt/capstan/bundles"); len(bundles) > 0 {
-		return ok("bundles of " + strings.Join(bundles, ", "))
-	}
-	var lacks []string
-	for _, program := range []string{"kubeadm", "kubelet"} {
-		if !s.program(program) {
-			lacks = append(lacks, program)
-		}
-	}
-	if len(lacks) == 0 {
-		return ok("kubeadm, kubelet")
-	}
-	return missing("neither bundles in /opt/capstan/bundles nor "+strings.Join(lacks, " and "),
-		"# install kubeadm and kubelet of the clusters' version: see kubernetes.io, Installing kubeadm")
-}
-
 // tools checks for the programs that kubeadm requires.
 func tools(s *System, _ Role) Finding {
 	packages := map[string]string{"mount": "mount", "losetup": "mount", "cp": "coreutils"}

@@ -23,6 +23,8 @@ func Main(s *System, args []string, out, errOut io.Writer) int {
 	flags.SetOutput(errOut)
 	var role Role
 	flags.BoolVar(&role.Worker, "worker", false, "leave out what only a control plane needs")
+	flags.StringVar(&role.Bundles, "bundles", "", "where the programs of a node shall come from: plane, directory or "+
+		"packages (default: what /etc/capstan/agent.yaml says, else the host's own if it has kubeadm and kubelet)")
 	format := flags.String("output", "table", "`format`: table, or json for programs")
 	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }
 	if err := flags.Parse(args); err != nil {
@@ -31,8 +33,9 @@ func Main(s *System, args []string, out, errOut io.Writer) int {
 		}
 		return 2
 	}
-	if flags.NArg() > 0 || *format != "table" && *format != "json" {
-		fmt.Fprintf(errOut, "capstan-agent preflight: unknown argument or format: see capstan-agent preflight --help\n")
+	if flags.NArg() > 0 || *format != "table" && *format != "json" || !validBundles(role.Bundles) {
+		fmt.Fprintln(errOut, "capstan-agent preflight: unknown argument, format or source of bundles: "+
+			"see capstan-agent preflight --help")
 		return 2
 	}
 	all := Run(s, role)

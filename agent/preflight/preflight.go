@@ -34,6 +34,9 @@ type Finding struct {
 type Role struct {
 	// Worker is set if the node will not run a control plane.
 	Worker bool
+	// Bundles says where the programs of a node come from, as the agent's configuration: plane, directory or packages.
+	// Empty: what that says, else what the host has.
+	Bundles string
 }
 
 // check is one of the checks.

@@ -144,8 +144,15 @@ var problems = map[string]problem{
 	"a runtime that is off": {
 		files: map[string]string{"/run/containerd/containerd.sock": gone, "/usr/bin/containerd": "#!"},
 		check: "runtime", want: Missing, found: "does not run", mend: "systemctl enable --now containerd"},
-	"no kubelet": {files: map[string]string{"/usr/bin/kubelet": gone}, check: "kubernetes", want: Missing,
-		found: "kubelet", mend: "#"},
+	"no kubelet, and packages shall bring it": {
+		files: map[string]string{"/usr/bin/kubelet": gone, "/etc/capstan/agent.yaml": "bundles: packages\n"},
+		check: "kubernetes", want: Missing, found: "kubelet", mend: "#"},
+	"no kubelet, and perhaps a bundle": {files: map[string]string{"/usr/bin/kubelet": gone}, check: "kubernetes",
+		want: Warning, found: "none of its own", mend: "# where the plane is"},
+	"a package's runtime beside a bundle": {
+		files: map[string]string{"/usr/lib/systemd/system/containerd.service": "",
+			"/opt/capstan/bundles/v1.36.3-linux-amd64.tar.gz": ""},
+		check: "runtime", want: Missing, found: "containerd of a package", mend: "apt-get remove -y containerd"},
 	"bundles": {files: map[string]string{"/usr/bin/kubelet": gone, "/opt/capstan/bundles/v1.36.3/x": ""},
 		check: "kubernetes", want: OK, found: "v1.36.3"},
 	"no losetup": {files: map[string]string{"/usr/sbin/losetup": gone}, check: "tools", want: Missing,
@@ -271,6 +278,7 @@ func TestTable(t *testing.T) {
 			out: `"a\x1b[2Jb" can't be`},
 		"another format":       {args: []string{"--output", "xml"}, code: 2, err: "see capstan-agent preflight --help"},
 		"an argument too many": {args: []string{"x"}, code: 2, err: "see capstan-agent preflight --help"},
+		"bundles from nowhere": {args: []string{"--bundles", "x"}, code: 2, err: "source of bundles"},
 		"a flag too many":      {args: []string{"--x"}, code: 2, err: "-x"},
 		"help":                 {args: []string{"--help"}, code: 0, err: "changes nothing"},
 	}

@@ -126,6 +126,18 @@ func (s *System) install(debian, redHat string) string {
 	}
 }
 
+// remove returns the command that removes a package.
+func (s *System) remove(name string) string {
+	switch {
+	case s.debian():
+		return "apt-get remove -y " + name
+	case s.redHat():
+		return "dnf remove -y " + name
+	default:
+		return "# remove the package " + name
+	}
+}
+
 // kernelArgument returns the command that adds an argument to the kernel's command line.
 func (s *System) kernelArgument(argument string) string {
 	switch {
