@@ -52,7 +52,7 @@ func (c *Cleaner) network(ctx context.Context) error {
 	for _, program := range []string{"iptables", "ip6tables"} {
 		errs = append(errs, c.restoreTables(ctx, program))
 	}
-	errs = append(errs, c.deleteNftables(ctx), podroute.Delete())
+	errs = append(errs, c.deleteTables(), podroute.Delete())
 	return errors.Join(errs...)
 }
 
@@ -111,29 +111,6 @@ func ofMachine(line string) bool {
 		}
 	}
 	return false
-}
-
-// deleteNftables deletes the tables that kube-proxy makes in its nftables mode.
-func (c *Cleaner) deleteNftables(ctx context.Context) error {
-	var errs []error
-	for _, table := range c.nftables(ctx) {
-		family, name, _ := strings.Cut(table, " ")
-		errs = append(errs, c.run(ctx, "nft", "delete", "table", family, name))
-	}
-	return errors.Join(errs...)
-}
-
-// nftables lists the tables of kube-proxy, as "FAMILY NAME".
-func (c *Cleaner) nftables(ctx context.Context) []string {
-	text, _ := c.output(ctx, "nft", "list", "tables")
-	var tables []string
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == "table" && (fields[2] == "kube-proxy" || fields[2] == "capstan-net") {
-			tables = append(tables, fields[1]+" "+fields[2])
-		}
-	}
-	return tables
 }
 
 // output returns what a command prints; false if the host does not have it or it fails.

@@ -204,8 +204,9 @@ func (c *Cleaner) rules(ctx context.Context) ([]string, error) {
 			left = append(left, program+" rules of Kubernetes")
 		}
 	}
-	for _, table := range c.nftables(ctx) {
-		left = append(left, "nftables table "+table)
+	tables, err := c.tables()
+	for _, t := range tables {
+		left = append(left, "nftables table "+tableName(t))
 	}
-	return left, nil
+	return left, err
 }
