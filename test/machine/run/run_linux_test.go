@@ -32,8 +32,8 @@ type world struct {
 
 // TestRun makes a cluster of three computers that know nothing of Kubernetes.
 func TestRun(t *testing.T) {
-	if os.Getenv(machine.Wanted) == "" {
-		t.Skip("starts machines: make test-machines")
+	if os.Getenv(machine.Wanted) == "" || os.Getenv(BundleVariable) == "" {
+		t.Skip("starts machines, and gives them a bundle: make test-owned")
 	}
 	w := newWorld(t)
 	dir := filepath.Dir(w.home)
@@ -46,20 +46,16 @@ func TestRun(t *testing.T) {
 	for _, m := range w.machines {
 		w.on(m, line)
 	}
-	w.until("hosts are Available", func() (bool, string) {
-		return w.available()
-	})
+	w.until("hosts are Available", w.available)
 	w.step("hosts Available")
 	w.class(dir)
 	w.run("cluster", "create", "rack", "--control-plane-host", "rack1-01", "--class", className, "--workers", "2",
 		"--timeout", "9m")
 	w.step("Nodes Ready")
-	w.pods()
+	w.pods(dir)
 	w.run("cluster", "delete", "rack", "--timeout", "5m")
 	w.step("cluster deleted")
-	w.until("hosts are free and clean", func() (bool, string) {
-		return w.available()
-	})
+	w.until("hosts are free and clean", w.available)
 	w.step("hosts Available again")
 }
 
@@ -91,9 +87,12 @@ func (w *world) class(dir string) {
 	w.run("kubectl", "apply", "-f", path)
 }
 
-// available reports whether all machines are hosts that are free.
+// available reports whether all machines are hosts that are free. One that is left unclean stays so.
 func (w *world) available() (bool, string) {
 	text, free := w.run("host", "list"), 0
+	if strings.Contains(text, "Quarantined") {
+		w.Fatalf("a host is not clean:\n%s", text)
+	}
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "rack1-") && strings.Contains(line, "Available") {
 			free++
@@ -111,7 +110,7 @@ func newWorld(t *testing.T) *world {
 	}
 	for _, path := range []string{capstan, os.Getenv(BundleVariable)} {
 		if _, err := os.Stat(path); err != nil {
-			t.Fatalf("run make build and make bundle, and set %s: %v", BundleVariable, err)
+			t.Fatalf("run make build, and set %s to a bundle: %v", BundleVariable, err)
 		}
 	}
 	root, err := machine.Root()
@@ -171,13 +170,4 @@ func (w *world) end(dir string) {
 	if err := os.RemoveAll(dir); err != nil {
 		w.Error(err)
 	}
-}
-
-// pods looks at what a user wants of a cluster.
-func (w *world) pods() {
-	w.until("all pods of the system run", func() (bool, string) {
-		text := w.kubectl("get", "pods", "-A", "--no-headers")
-		return !strings.Contains(text, "0/1") && strings.Contains(text, "coredns"), text
-	})
-	w.step("CoreDNS Ready")
 }

@@ -77,7 +77,9 @@ func (w *world) explain() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, args := range [][]string{
-		{"host", "list"}, {"cluster", "describe", "rack"}, {"kubectl", "get", "machines,capstanmachines", "-o", "wide"},
+		{"host", "list"}, {"host", "describe", "rack1-01"}, {"host", "describe", "rack1-02"},
+		{"host", "describe", "rack1-03"}, {"cluster", "describe", "rack"},
+		{"kubectl", "get", "machines,capstanmachines", "-o", "wide"},
 		{"kubectl", "--cluster", "rack", "get", "nodes,pods", "-A", "-o", "wide"},
 	} {
 		out, _ := w.command(ctx, args...).CombinedOutput()
@@ -88,7 +90,7 @@ func (w *world) explain() {
 	for _, m := range w.machines {
 		out, _ := m.Run(ctx,
 			"tail -n 25 /var/log/capstan/*.log; journalctl --no-pager -n 15 -u capstan-agent -u containerd; "+
-				"journalctl --no-pager -n 15 -u kubelet; systemctl --failed --no-legend")
+				"journalctl --no-pager -n 15 -u kubelet; systemctl --failed --no-legend; ls -R /run/systemd/transient")
 		w.Logf("%s:\n%s", m.Name, out)
 	}
 }
