@@ -44,7 +44,7 @@ var folders = []string{
 // runtimeFolders are those of containerd, deleted if it came with the machine: a host may have containers of its own.
 var runtimeFolders = []string{"/var/lib/containerd", "/run/containerd", "/run/cni"}
 
-// folders are what is deleted for this machine.
+// folders returns the directories to delete for this machine.
 func (c *Cleaner) folders() []string {
 	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
 		return slices.Concat(folders, runtimeFolders)
@@ -211,7 +211,7 @@ func (c *Cleaner) undo() *undo.Keeper {
 	return &undo.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.UndoDir), Notes: c.Journal}
 }
 
-// deleteFolders deletes the folders of a machine. A folder under which something is still mounted is left: what is
+// deleteFolders deletes the directories of a machine. It leaves one under which something is still mounted: what is
 // mounted there may be somebody's data.
 func (c *Cleaner) deleteFolders(context.Context) error {
 	var errs []error

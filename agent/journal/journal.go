@@ -123,7 +123,7 @@ func Open(base, claim string) (*Journal, error) {
 	return j, nil
 }
 
-// folder returns the name of a claim's directory: readable, and different for different claims.
+// folder returns the name of a claim's directory, which is readable and unique to the claim.
 func folder(claim string) string {
 	sum := sha256.Sum256([]byte(claim))
 	readable := strings.Map(func(r rune) rune {

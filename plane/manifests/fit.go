@@ -10,7 +10,7 @@ import (
 
 // provider says how the objects of one provider are labelled and named.
 type provider struct {
-	// folder is the provider's directory in upstream; empty for Capstan's own.
+	// folder is the provider's directory in upstream's sources. It is empty for Capstan's own.
 	folder string
 	// label is the value of the label cluster.x-k8s.io/provider, which is also the name of the inventory object. It is
 	// empty for objects that belong to no provider.
