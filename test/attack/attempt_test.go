@@ -55,6 +55,8 @@ type attempt struct {
 	control func(context.Context, *world) error
 	// accepted says why it may get through. Such an attempt must succeed: a reason that is out of date misleads.
 	accepted string
+	// root says that only root can prepare it.
+	root bool
 }
 
 // refusal is how a boundary said no.
@@ -105,7 +107,7 @@ func all() []attempt {
 	for _, some := range [][]attempt{
 		hostSecrets(), hostState(), hostTokens(), hostReturns(), hostRights(), hostLeases(), hostPlane(),
 		tenantNamespaces(), tenantRights(), tenantClaims(), enrollerNames(), tenantData(), authorFiles(),
-		rootOnHost(), fromHostNetwork(), withoutCredentials(), workload(), otherUsers(), hostile(),
+		rootOnHost(), fromHostNetwork(), withoutCredentials(), workload(), otherUsers(), hostile(), wayOut(),
 	} {
 		list = append(list, some...)
 	}

@@ -50,6 +50,9 @@ type world struct {
 	// workload are the credentials of the workload cluster's administrator, for the address of the plane.
 	workload *rest.Config
 
+	// wayOut is the home of another dock, on a machine with a network.
+	wayOut home.Dir
+
 	labelled    sync.Once
 	labelledErr error // of a tenant's data that is labelled
 
@@ -75,6 +78,9 @@ func newWorld(t *testing.T, uid int) *world {
 	w.run(t, "up", "--hosts", "5")
 	w.run(t, "cluster", "create", clusterName, "--workers", "1")
 	w.meet(t)
+	if os.Geteuid() == 0 {
+		w.meetWayOut(t)
+	}
 	return w
 }
 
