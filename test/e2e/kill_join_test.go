@@ -23,12 +23,17 @@ func testKilledJoin(t *testing.T, cluster string, workers int) {
 			if p.name() != "kubeadm" || !slices.Contains(p.args, "join") {
 				continue
 			}
+			// It would have joined before the list of hosts ends, were it not stopped.
+			if syscall.Kill(p.pid, syscall.SIGSTOP) != nil {
+				continue
+			}
 			for _, h := range claimed(t, cluster) {
 				if h.Name == p.host && syscall.Kill(p.pid, syscall.SIGKILL) == nil {
 					failed = h.Machine
 					return nil
 				}
 			}
+			_ = syscall.Kill(p.pid, syscall.SIGCONT)
 		}
 		return fmt.Errorf("no host runs kubeadm join")
 	})

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -38,15 +40,7 @@ var points = map[string]func(t *testing.T, cluster string) (host string, err err
 		}
 		return rows[0].Name, nil
 	},
-	"a host bootstraps": func(t *testing.T, cluster string) (string, error) {
-		rows := claimed(t, cluster)
-		for _, h := range rows {
-			if h.State == "Bootstrapping" {
-				return h.Name, nil
-			}
-		}
-		return "", fmt.Errorf("hosts %v", rows)
-	},
+	"a host bootstraps": bootstrapping,
 	"the control plane is initialized": func(t *testing.T, cluster string) (string, error) {
 		out := must(t, "kubectl", "get", "cluster", cluster, "-o",
 			"jsonpath={.status.initialization.controlPlaneInitialized}")
@@ -80,6 +74,34 @@ var points = map[string]func(t *testing.T, cluster string) (host string, err err
 		}
 		return "", errors.New("no machine with a host is being deleted")
 	},
+}
+
+// bootstrapping watches hosts until one of the cluster bootstraps. Lists might miss the phase: a worker may stay in it for
+// less time than a list takes on a busy machine.
+func bootstrapping(t *testing.T, cluster string) (host string, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	watch := command(ctx, "kubectl", "get", "capstanhosts", "--watch", "-o",
+		`jsonpath={.metadata.name} {.status.phase} {.spec.claim.cluster}{"\n"}`)
+	out, err := watch.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := watch.Start(); err != nil {
+		return "", err
+	}
+	defer func() {
+		cancel()
+		_ = watch.Wait() // it was killed, or the API server has gone
+	}()
+	var seen []string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		seen = append(seen, lines.Text())
+		if f := strings.Fields(lines.Text()); len(f) == 3 && f[1] == "Bootstrapping" && f[2] == cluster {
+			return f[0], nil
+		}
+	}
+	return "", fmt.Errorf("no host of %s bootstraps; seen:\n%s", cluster, strings.Join(seen, "\n"))
 }
 
 // strike waits for the blow's point, kills, and starts what has ended, as a user would.
