@@ -164,9 +164,8 @@ func (l *Log) Copy(s Stream, r io.Reader) error {
 	for {
 		line, err := br.ReadSlice('\n')
 		if len(line) > 0 {
+			// The very last line is partial without an end of line, too: readers add one to a complete line.
 			text, whole := bytes.CutSuffix(line, []byte{'\n'})
-			// The very last line is complete even without an end of line.
-			whole = whole || (err != nil && !errors.Is(err, bufio.ErrBufferFull))
 			if werr := l.write(s, text, whole); failed == nil {
 				failed = werr
 			}

@@ -35,7 +35,7 @@ func TestCopyWritesTheFormatTheKubeletReads(t *testing.T) {
 	cases := map[string]struct{ in, want string }{
 		"a line":                         {"hello\n", at + " stdout F hello\n"},
 		"two lines and an empty one":     {"a\n\nb\n", at + " stdout F a\n" + at + " stdout F \n" + at + " stdout F b\n"},
-		"a last line without an end":     {"a\nb", at + " stdout F a\n" + at + " stdout F b\n"},
+		"a last line without an end":     {"a\nb", at + " stdout F a\n" + at + " stdout P b\n"},
 		"a line too long comes in parts": {long + "yz\n", at + " stdout P " + long + "\n" + at + " stdout F yz\n"},
 		"nothing":                        {"", ""},
 	}
