@@ -217,6 +217,10 @@ critest: build ## the validation suite of the CRI on a local host; ARGS='-user 6
 conformance: build ## the conformance tests of Kubernetes, 40 minutes of them at a time (docs/conformance.md)
 	@go run ./hack/conformance $(ARGS)
 
+.PHONY: test-conformance
+test-conformance: build ## 60 of the conformance tests, the list test/conformance/ci.txt, from the beginning (not in make test yet)
+	@go run ./hack/conformance -again -list test/conformance/ci.txt
+
 .PHONY: test-v1beta1
 test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carry the label of that contract only
 	@CAPSTAN_TEST_WHOLE=1 go test -count=1 -v ./test/contract/whole

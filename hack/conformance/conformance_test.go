@@ -40,7 +40,7 @@ func TestWhatRunsNext(t *testing.T) {
 	chosen := []string{"a", "b [Serial]", "c"}
 	p := newProgress(t)
 	next := func() string {
-		batch, alone := p.next(chosen, []verdicts.Expected{{Test: "c", Outcome: failed}}, 3)
+		batch, alone := p.next(chosen, []verdicts.Expected{{Test: "c", Outcome: failed}})
 		text := strings.Join(batch, " ")
 		if alone {
 			text += ", alone"
@@ -71,20 +71,13 @@ func TestWhatRunsNext(t *testing.T) {
 func TestASpecWithoutAVerdictRunsAgainButNotForEver(t *testing.T) {
 	p := newProgress(t)
 	for range tries {
-		batch, _ := p.next([]string{"a"}, nil, 1)
+		batch, _ := p.next([]string{"a"}, nil)
 		if err := p.add(batch, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if batch, _ := p.next([]string{"a"}, nil, 1); len(batch) > 0 || len(p.left([]string{"a"})) != 1 {
+	if batch, _ := p.next([]string{"a"}, nil); len(batch) > 0 || len(p.left([]string{"a"})) != 1 {
 		t.Errorf("%q runs still, or counts as done", batch)
-	}
-}
-
-func TestBatchesAreBounded(t *testing.T) {
-	all := slices.Repeat([]string{"x"}, 100)
-	if batch, _ := newProgress(t).next(all, nil, 3); len(batch) != 3*batchSize {
-		t.Errorf("a batch has %d specs", len(batch))
 	}
 }
 
@@ -133,9 +126,6 @@ func TestChoose(t *testing.T) {
 	}
 	if got, err := fromList(all, "one"); err == nil {
 		t.Errorf("got %q", got)
-	}
-	if got := split(all, 5); len(got) != 2 || got[0][0] != all[0] {
-		t.Errorf("lists are %q", got)
 	}
 }
 

@@ -194,28 +194,31 @@ func (o *options) part(
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	for number := 0; ; number++ {
-		batch, alone := p.next(chosen, expected, o.parallel)
-		if len(batch) == 0 || time.Until(until) < least || ctx.Err() != nil {
+	for {
+		phase, alone := p.next(chosen, expected)
+		if len(phase) == 0 || time.Until(until) < least || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		lists := [][]string{batch}
-		if !alone {
-			lists = split(batch, o.parallel)
+		workers := max(o.parallel, 1)
+		if alone {
+			workers = 1
 		}
-		fmt.Fprintf(o.errs, "→ %d specs, %d at a time; %d are left, and %s\n", len(batch), len(lists),
+		fmt.Fprintf(o.errs, "→ %d specs, %d at a time; %d are left, and %s\n", len(phase), workers,
 			len(p.left(chosen)), time.Until(until).Round(time.Second))
-		got, err := o.runLists(ctx, c, lists, until)
-		if err != nil {
-			return err
-		}
-		if err := p.add(batch, got); err != nil {
-			return err
-		}
-		for _, v := range got {
-			if v.Outcome != verdicts.Passed {
-				fmt.Fprintf(o.errs, "  %s: %s\n", v.Outcome, strings.TrimSpace(v.Name))
+		run := func(list []string) error {
+			got, err := o.runList(ctx, c, list, until)
+			if err != nil {
+				return err
 			}
+			for _, v := range got {
+				if v.Outcome != verdicts.Passed {
+					fmt.Fprintf(o.errs, "  %s: %s\n", v.Outcome, strings.TrimSpace(v.Name))
+				}
+			}
+			return p.add(list, got)
+		}
+		if err := deal(ctx, split(phase, workers), workers, until, run); err != nil {
+			return err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/capstan-dev/capstan/test/verdicts"
 )
@@ -18,17 +19,15 @@ import (
 // tries is how often a spec runs that does not pass.
 const tries = 3
 
-// batchSize is how many specs run before their verdicts are written down, for each that runs at a time.
-const batchSize = 12
-
 // progress is what is known of the specs of one commit. It is kept on the disk.
 type progress struct {
 	file string
+	mu   sync.Mutex // held while a verdict is added
 	// Commit is that of our sources, with "+" if files differ from it.
 	Commit string `json:"commit"`
 	// Attempts are the verdicts about each spec, the first first.
 	Attempts map[string][]verdicts.Verdict `json:"attempts"`
-	// Broken counts batches that left no verdict about a spec.
+	// Broken counts processes that left no verdict about a spec.
 	Broken map[string]int `json:"broken,omitempty"`
 }
 
@@ -107,7 +106,7 @@ func (p *progress) left(chosen []string) []string {
 
 // next returns what runs next, and whether one at a time: specs that never ran come first, then those that failed; of
 // both, those that can run beside others.
-func (p *progress) next(chosen []string, expected []verdicts.Expected, parallel int) (batch []string, alone bool) {
+func (p *progress) next(chosen []string, expected []verdicts.Expected) (phase []string, alone bool) {
 	left := p.left(chosen)
 	for _, retry := range []bool{false, true} {
 		for _, serial := range []bool{false, true} {
@@ -120,14 +119,10 @@ func (p *progress) next(chosen []string, expected []verdicts.Expected, parallel 
 					p.giveUp(name)
 					continue
 				}
-				batch = append(batch, name)
+				phase = append(phase, name)
 			}
-			if len(batch) > 0 {
-				size := batchSize
-				if !serial {
-					size *= max(parallel, 1)
-				}
-				return batch[:min(len(batch), size)], serial || retry
+			if len(phase) > 0 {
+				return phase, serial || retry
 			}
 		}
 	}
@@ -141,16 +136,18 @@ func (p *progress) giveUp(name string) {
 	}
 }
 
-// add notes verdicts. A spec of the batch without one counts as broken.
-func (p *progress) add(batch []string, got []verdicts.Verdict) error {
+// add notes the verdicts about the specs of one process. A spec without one counts as broken.
+func (p *progress) add(list []string, got []verdicts.Verdict) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	seen := map[string]bool{}
 	for _, v := range got {
-		if slices.Contains(batch, v.Name) {
+		if slices.Contains(list, v.Name) {
 			p.Attempts[v.Name] = append(p.Attempts[v.Name], v)
 			seen[v.Name] = true
 		}
 	}
-	for _, name := range batch {
+	for _, name := range list {
 		if !seen[name] {
 			p.Broken[name]++
 		}

@@ -93,7 +93,7 @@ func (o *options) choose(all []string) ([]string, error) {
 	return slices.Compact(chosen), nil
 }
 
-// fromList returns the specs of a list, which may have comments. Pure.
+// fromList returns the specs of a list in its order. The list may have comments. Pure.
 func fromList(all []string, text string) ([]string, error) {
 	var chosen []string
 	for line := range strings.Lines(text) {
@@ -104,22 +104,14 @@ func fromList(all []string, text string) ([]string, error) {
 		if !slices.Contains(all, name) {
 			return nil, fmt.Errorf("there is no conformance test %q", name)
 		}
-		chosen = append(chosen, name)
+		if !slices.Contains(chosen, name) {
+			chosen = append(chosen, name)
+		}
 	}
-	slices.Sort(chosen)
-	return slices.Compact(chosen), nil
+	return chosen, nil
 }
 
 // mustBeAlone reports whether a spec must not run beside others. Pure.
 func mustBeAlone(name string) bool {
 	return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
-}
-
-// split deals specs out to lists of about the same length. Pure.
-func split(specs []string, into int) [][]string {
-	lists := make([][]string, min(max(into, 1), len(specs)))
-	for i, s := range specs {
-		lists[i%len(lists)] = append(lists[i%len(lists)], s)
-	}
-	return lists
 }

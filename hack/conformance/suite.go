@@ -65,27 +65,9 @@ func (o *options) build(ctx context.Context) error {
 	return nil
 }
 
-// runLists runs each list in a process of its own, all at a time, and returns the verdicts.
-func (o *options) runLists(
-	ctx context.Context, c *cluster, lists [][]string, until time.Time,
-) (all []verdicts.Verdict, err error) {
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	for i, list := range lists {
-		group.Go(func() {
-			got, runErr := o.runList(ctx, c, i, list, until)
-			mu.Lock()
-			defer mu.Unlock()
-			all, err = append(all, got...), errors.Join(err, runErr)
-		})
-	}
-	group.Wait()
-	return all, err
-}
-
 // runList runs specs one after the other in one process, and adds what it prints to e2e.log.
 func (o *options) runList(
-	ctx context.Context, c *cluster, i int, list []string, until time.Time,
+	ctx context.Context, c *cluster, list []string, until time.Time,
 ) ([]verdicts.Verdict, error) {
 	version, err := o.version()
 	if err != nil {
@@ -117,7 +99,8 @@ func (o *options) runList(
 	}
 	got, err := verdicts.ReadFile(filepath.Join(dir, "junit_01.xml"))
 	if err != nil {
-		return nil, fmt.Errorf("list %d of specs: %w: %w; e2e.log has its output", i, runErr, err)
+		return nil, fmt.Errorf("running %d specs from %q on: %w: %w; e2e.log has the output", len(list), list[0], runErr,
+			err)
 	}
 	return got, nil
 }
