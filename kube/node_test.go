@@ -60,13 +60,14 @@ func podsReady(h *host, n int, args ...string) error {
 	return nil
 }
 
-// initConfig is kubeadm's configuration with settings that make a controller manager act soon, instead of waiting for
-// its leader election.
+// initConfig is kubeadm's configuration for hollow pods, with settings that make a controller manager act soon, instead
+// of waiting for its leader election.
 const initConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 bootstrapTokens:
 - token: abcdef.0123456789abcdef
+nodeRegistration: {criSocket: "unix:///run/capstan/hollow.sock"}
 certificateKey: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -88,6 +89,7 @@ const (
 	token      = "abcdef.0123456789abcdef"
 	key        = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	withoutCA  = "--discovery-token-unsafe-skip-ca-verification"
+	hollow     = "--cri-socket=unix:///run/capstan/hollow.sock"
 	systemPods = 8 // of a cluster with one control plane and one worker
 )
 
@@ -172,7 +174,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestNodes makes a cluster of two nodes with unmodified kubeadm, and checks it from all sides.
+// TestNodes makes a cluster of two hollow nodes with unmodified kubeadm, and checks it from all sides.
 func TestNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes whole nodes")
@@ -184,7 +186,7 @@ func TestNodes(t *testing.T) {
 	initialize(t, first, version)
 	step("first node is Ready")
 	second := w.host("second", 12)
-	join(t, second, first)
+	join(t, second, first, hollow)
 	step("second node is Ready")
 	waitFor(t, nodeLimit, "all pods of kube-system",
 		func() error { return podsReady(first, systemPods, "-n", "kube-system") })
@@ -408,43 +410,4 @@ func leftovers(t *testing.T, h *host) string {
 		counts = append(counts, fmt.Sprintf("%d of %s", len(found), pattern))
 	}
 	return strings.Join(counts, ", ")
-}
-
-// TestControlPlanes makes three control planes with stacked etcd, and removes one.
-func TestControlPlanes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes whole nodes")
-	}
-	bundles, version := bundle(t)
-	w := newWorld(t, bundles)
-	step := steps(t)
-	first := w.host("first", 11)
-	initialize(t, first, version, "--upload-certs")
-	step("first control plane is Ready")
-	others := []*host{w.host("second", 12), w.host("third", 13)}
-	for _, h := range others {
-		join(t, h, first, "--control-plane", "--certificate-key", key)
-		step(h.name + " control plane is Ready")
-	}
-	// The kubelet publishes its static pods once it has registered its Node. Joining does not wait for that.
-	waitFor(t, time.Minute, "three members of etcd", func() error {
-		out := first.must("kubectl", "get", "pods", "-n", "kube-system", "-l", "component=etcd", "-o", "name")
-		if n := strings.Count(out, "pod/"); n != 3 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
-	last := others[1]
-	last.kubeadm("reset", "--force")
-	step("third control plane is reset")
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		if pid := last.process(name); pid != 0 {
-			t.Errorf("%s still runs after kubeadm reset", name)
-		}
-	}
-	// If the member were not removed, the other two would go on but not survive another failure.
-	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "kubectl", "--kubeconfig",
-		"/etc/kubernetes/admin.conf", "get", "--raw", "/readyz"); out != "ok" {
-		t.Errorf("the API server says %q", out)
-	}
 }

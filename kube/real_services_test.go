@@ -17,7 +17,7 @@ const serviceConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 bootstrapTokens: [{token: ` + token + `}]
-nodeRegistration: {criSocket: "unix:///run/capstan/real.sock", taints: []}
+nodeRegistration: {taints: []}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
@@ -46,7 +46,7 @@ func TestServicesByName(t *testing.T) {
 	}()
 	one.write("/root/init.yaml", fmt.Sprintf(serviceConfig, version))
 	one.kubeadm("init", "--config", "/root/init.yaml")
-	join(t, two, one, "--cri-socket", "unix:///run/capstan/real.sock")
+	join(t, two, one)
 	step("both Nodes are Ready")
 	rolledOut(one, "kube-system", "daemonset/kube-proxy", "deployment/coredns")
 	step("kube-proxy and CoreDNS are there")

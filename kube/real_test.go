@@ -73,11 +73,11 @@ func serveImages(t *testing.T, h *host) {
 	t.Cleanup(func() { server.Close() })
 }
 
-// realConfig makes a Node with real pods and without taints, so that it accepts all pods.
+// realConfig makes a Node without taints, so that it accepts all pods. They are real by default.
 const realConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
-nodeRegistration: {criSocket: "unix:///run/capstan/real.sock", taints: []}
+nodeRegistration: {taints: []}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration

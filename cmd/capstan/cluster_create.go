@@ -13,7 +13,7 @@ import (
 
 func (a *app) clusterCreateCommand() *cobra.Command {
 	r := topology.Request{}
-	var dryRun, hollow, real bool
+	var dryRun, hollow bool
 	var format string
 	var wait waiting
 	cmd := &cobra.Command{
@@ -27,11 +27,8 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 			if in, name, found := strings.Cut(r.Class, "/"); found {
 				r.ClassNamespace, r.Class = in, name
 			}
-			switch {
-			case hollow:
+			if hollow {
 				r.Pods = topology.PodsHollow
-			case real:
-				r.Pods = topology.PodsReal
 			}
 			if r.Version, err = a.versionOrNewest(r.Version); err != nil {
 				return err
@@ -70,9 +67,6 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the Cluster and create nothing")
 	cmd.Flags().BoolVar(&hollow, "hollow", false,
 		"pods are reported as running, but have no processes: for hundreds of Nodes on a laptop")
-	cmd.Flags().BoolVar(&real, "real", false, "pods run from their images")
-	_ = cmd.Flags().MarkHidden("real") // until it becomes the default
-	cmd.MarkFlagsMutuallyExclusive("hollow", "real")
 	wait.add(cmd, "wait until all Nodes are Ready", 10*time.Minute)
 	outputFlag(cmd, &format)
 	_ = cmd.RegisterFlagCompletionFunc("kubernetes-version", a.completeVersion)

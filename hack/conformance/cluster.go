@@ -54,12 +54,11 @@ func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
 	}
 	if _, err := c.run(ctx, "kubectl", "get", "cluster", clusterName); err != nil {
 		fmt.Fprintln(o.errs, "→ making the cluster")
-		pods := "--real"
+		args := []string{"cluster", "create", clusterName, "--control-plane", "1", "--workers", "2"}
 		if o.hollow {
-			pods = "--hollow"
+			args = append(args, "--hollow")
 		}
-		if _, err := c.run(ctx, "cluster", "create", clusterName, "--control-plane", "1", "--workers", "2",
-			pods); err != nil {
+		if _, err := c.run(ctx, args...); err != nil {
 			return c, err
 		}
 	}

@@ -42,6 +42,7 @@ func (s sources) templates() (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("making %s: %w", name, err)
 		}
+		hollow(documents)
 		if files[name], err = format(documents); err != nil {
 			return nil, fmt.Errorf("making %s: %w", name, err)
 		}

@@ -132,6 +132,20 @@ func TestFlavorsAreOursWithTheirChanges(t *testing.T) {
 	}
 }
 
+// TestPodsAreHollow checks that every configuration of kubeadm asks for hollow pods.
+func TestPodsAreHollow(t *testing.T) {
+	for file, documents := range made(t) {
+		text, err := format(documents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := strings.Count(string(text), "local_hostname") // each registration sets one
+		if sockets := strings.Count(string(text), "criSocket: "+hollowSocket); sockets != names {
+			t.Errorf("%s registers Nodes %d times, and %d times with hollow pods", file, names, sockets)
+		}
+	}
+}
+
 func TestControlPlanesWaitForTheSignal(t *testing.T) {
 	d, err := find(made(t)["cluster-template-kcp-remediation.yaml"], "KubeadmControlPlane")
 	if err != nil {

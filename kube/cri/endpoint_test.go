@@ -99,7 +99,7 @@ func TestHollowIsRecorded(t *testing.T) {
 		want   bool
 		record string
 	}{
-		"a fresh directory":               {nil, nil, defaultHollow, "hollow"},
+		"a fresh directory":               {nil, nil, false, "real"},
 		"a directory of before":           {map[string]string{"sandboxes/a.json": "{}"}, nil, true, "hollow"},
 		"one that says real":              {map[string]string{"mode": "real\n"}, nil, false, "real"},
 		"one that says hollow":            {map[string]string{"mode": "hollow\n"}, nil, true, "hollow"},

@@ -11,9 +11,6 @@ import (
 	"strings"
 )
 
-// defaultHollow is whether containers are hollow if nothing else decides.
-const defaultHollow = true
-
 // addresses are the addresses at which a server listens.
 type addresses struct {
 	main, hollow, real *string
@@ -68,7 +65,7 @@ func (a *addresses) open(s *Server) ([]Endpoint, error) {
 }
 
 // hollow returns whether containers of the main address are hollow: as requested, or else as recorded when the
-// directory was created. A directory from before that record has hollow containers.
+// directory was created. A directory with pods from before that record has hollow ones, a new one real ones.
 func (s store) hollow(asked *bool) (bool, error) {
 	if asked != nil {
 		return *asked, nil
@@ -77,8 +74,6 @@ func (s store) hollow(asked *bool) (bool, error) {
 	case len(recorded) == 1:
 		return recorded[0] != modeReal, nil
 	case s.used():
-		return true, s.saveList("mode", []string{modeHollow})
-	case defaultHollow:
 		return true, s.saveList("mode", []string{modeHollow})
 	}
 	return false, s.saveList("mode", []string{modeReal})

@@ -30,8 +30,8 @@ func spawn(t *testing.T, opts Options) (c *client, kill func()) {
 	t.Helper()
 	dir := filepath.Dir(opts.State)
 	path := filepath.Join(dir, "sock")
-	cmd := exec.Command(opts.Bundles.Own, "--state", opts.State, "--listen", "unix://"+path, "--listen-hollow=",
-		"--listen-real=",
+	cmd := exec.Command(opts.Bundles.Own, "--state", opts.State, "--listen", "unix://"+path, "--hollow",
+		"--listen-hollow=", "--listen-real=",
 		"--bundles", opts.Bundles.Dir,
 		"--env", "etcd="+strings.Join(opts.Env["etcd"], ","))
 	cmd.Env = append(os.Environ(), serverVariable+"=1")

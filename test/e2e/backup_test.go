@@ -44,7 +44,8 @@ func restoreCluster(t *testing.T, name string, controlPlane int) {
 	converges(t, name, controlPlane+1)
 	members(t, name, controlPlane)
 	// The cluster lives: controllers see changes, and Cluster API its machines.
-	kubectl("create", "deployment", "web", "--image=web", "--replicas=2")
+	makeWebImage(t)
+	kubectl("create", "deployment", "web", "--image=web.test/web:1", "--replicas=2", "--", "/web", "wait")
 	eventually(t, "the Deployment is rolled out", func() error {
 		out, _, err := try(t, "kubectl", "--cluster", name, "get", "deployment", "web", "-o",
 			"jsonpath={.status.readyReplicas}")

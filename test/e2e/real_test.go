@@ -39,17 +39,24 @@ spec:
       containers: [{name: ask, image: "web.test/web:1", args: [wait]}]
 `
 
-// TestServicesByName: in a cluster with real pods, without any registry, a pod finds a Service by its name and gets
-// answers from its own Node and from another one.
-func TestServicesByName(t *testing.T) {
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "web"), "./testdata/web")
+// makeWebImage makes the image web.test/web:1 of testdata/web for all hosts.
+func makeWebImage(t *testing.T) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "web")
+	build := exec.Command("go", "build", "-o", program, "./testdata/web")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program of the image: %v: %s", err, out)
 	}
-	must(t, "image", "build", "web.test/web:1", filepath.Join(dir, "web"))
-	must(t, "cluster", "create", "named", "--real", "--control-plane", "1", "--workers", "2")
+	must(t, "image", "build", "web.test/web:1", program)
+}
+
+// TestServicesByName: in a cluster with real pods, without any registry, a pod finds a Service by its name and gets
+// answers from its own Node and from another one.
+func TestServicesByName(t *testing.T) {
+	dir := t.TempDir()
+	makeWebImage(t)
+	must(t, "cluster", "create", "named", "--control-plane", "1", "--workers", "2")
 	kubectl := func(args ...string) (string, error) {
 		out, text, err := try(t, append([]string{"kubectl", "--cluster", "named"}, args...)...)
 		if err != nil {
