@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/capstan-dev/capstan/test/verdicts"
 )
 
 // A list is what one process of the suite runs. Short lists keep all workers busy until the end; long ones start fewer
@@ -58,4 +60,12 @@ func deal(
 	}
 	group.Wait()
 	return err
+}
+
+// namesOf returns the specs that have a verdict. Pure.
+func namesOf(got []verdicts.Verdict) (names []string) {
+	for _, v := range got {
+		names = append(names, v.Name)
+	}
+	return names
 }

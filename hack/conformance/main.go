@@ -215,6 +215,9 @@ func (o *options) part(
 					fmt.Fprintf(o.errs, "  %s: %s\n", v.Outcome, strings.TrimSpace(v.Name))
 				}
 			}
+			if ctx.Err() != nil || !time.Now().Before(until) {
+				list = namesOf(got) // the others did not run: they stay for another part
+			}
 			return p.add(list, got)
 		}
 		if err := deal(ctx, split(phase, workers), workers, until, run); err != nil {
