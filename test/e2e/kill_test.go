@@ -76,8 +76,8 @@ var points = map[string]func(t *testing.T, cluster string) (host string, err err
 	},
 }
 
-// bootstrapping watches hosts until one of the cluster bootstraps. Lists might miss the phase: a worker may stay in it for
-// less time than a list takes on a busy machine.
+// bootstrapping watches hosts until one of the cluster bootstraps. Lists might miss the phase: a worker may stay in it
+// for less time than a list takes on a busy machine.
 func bootstrapping(t *testing.T, cluster string) (host string, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
