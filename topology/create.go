@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/internal/hint"
@@ -23,14 +24,16 @@ func Create(ctx context.Context, c client.Client, r Request) error {
 		return err
 	}
 	if r.ControlPlaneHost != "" {
+		if err := r.checkIsNew(ctx, c); err != nil {
+			return err
+		}
 		if r, err = r.takeEndpoint(ctx, c); err != nil {
 			return err
 		}
 	}
 	err = c.Create(ctx, r.Cluster())
 	if apierrors.IsAlreadyExists(err) {
-		return hint.Errorf("choose another name, or: capstan cluster describe "+r.Name,
-			"there is a cluster %q already", r.Name)
+		return r.exists()
 	}
 	if apierrors.IsNotFound(err) {
 		return hint.Errorf("make it: capstan kubectl create namespace "+r.Namespace, "there is no namespace %q",
@@ -40,4 +43,22 @@ func Create(ctx context.Context, c client.Client, r Request) error {
 		return fmt.Errorf("creating cluster %s: %w", r.Name, err)
 	}
 	return nil
+}
+
+// checkIsNew refuses the name of a cluster that exists: its hosts keep their marks.
+func (r Request) checkIsNew(ctx context.Context, c client.Client) error {
+	err := c.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, &clusterv1.Cluster{})
+	if err == nil {
+		return r.exists()
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("looking for cluster %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// exists returns the error for a name that another cluster has.
+func (r Request) exists() error {
+	return hint.Errorf("choose another name, or: capstan cluster describe "+r.Name,
+		"there is a cluster %q already", r.Name)
 }

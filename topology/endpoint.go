@@ -2,8 +2,6 @@ package topology
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,17 +12,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// EndpointLabel marks the host whose address is the endpoint of a cluster: the control plane goes there.
-const EndpointLabel = "infrastructure.capstan.dev/endpoint-of"
-
 // enrolledLabel is on hosts that have enrolled: workers don't go to local hosts, where the endpoint is not reachable.
 const enrolledLabel = "infrastructure.capstan.dev/enrolled"
 
-// endpointMark is the label's value: names of clusters are too long for one.
-func (r Request) endpointMark() string {
-	sum := sha256.Sum256([]byte(r.Namespace + "/" + r.Name))
-	return hex.EncodeToString(sum[:16])
-}
+// endpointMark is the label's value.
+func (r Request) endpointMark() string { return infrav1.EndpointMark(r.Namespace, r.Name) }
 
 // takeEndpoint marks the control plane host, and returns the request with its address.
 func (r Request) takeEndpoint(ctx context.Context, c client.Client) (Request, error) {
@@ -47,11 +39,34 @@ func (r Request) takeEndpoint(ctx context.Context, c client.Client) (Request, er
 		return r, hint.Errorf("wait until it is Available: capstan host list", "host %s has not said its address yet",
 			host.Name)
 	}
+	if err := r.leaveEndpoint(ctx, c); err != nil {
+		return r, err
+	}
 	before := host.DeepCopy()
-	metav1.SetMetaDataLabel(&host.ObjectMeta, EndpointLabel, r.endpointMark())
+	metav1.SetMetaDataLabel(&host.ObjectMeta, infrav1.EndpointLabel, r.endpointMark())
 	same := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Patch(ctx, host, same); err != nil {
 		return r, fmt.Errorf("marking host %s for the control plane: %w", host.Name, err)
 	}
 	return r, nil
+}
+
+// leaveEndpoint removes the mark from hosts that an earlier cluster of this name had its control plane on: the control
+// plane of this one would go there, too.
+func (r Request) leaveEndpoint(ctx context.Context, c client.Client) error {
+	hosts := &infrav1.CapstanHostList{}
+	marked := client.MatchingLabels{infrav1.EndpointLabel: r.endpointMark()}
+	if err := c.List(ctx, hosts, client.InNamespace(r.Namespace), marked); err != nil {
+		return fmt.Errorf("looking for hosts of an earlier cluster %s: %w", r.Name, err)
+	}
+	for i := range hosts.Items {
+		host := &hosts.Items[i]
+		before := host.DeepCopy()
+		delete(host.Labels, infrav1.EndpointLabel)
+		same := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := client.IgnoreNotFound(c.Patch(ctx, host, same)); err != nil {
+			return fmt.Errorf("removing the mark of an earlier cluster %s from host %s: %w", r.Name, host.Name, err)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,11 +56,55 @@ func TestACreatedClusterHasTheAddressOfItsControlPlaneHost(t *testing.T) {
 			if err := s.Get(t.Context(), client.ObjectKeyFromObject(host), host); err != nil {
 				t.Fatal(err)
 			}
-			mark := host.Labels[EndpointLabel]
-			if mark == "" || got["controlPlaneHosts"] != `{"`+EndpointLabel+`":"`+mark+`"}` {
+			mark := host.Labels[infrav1.EndpointLabel]
+			if mark == "" || got["controlPlaneHosts"] != `{"`+infrav1.EndpointLabel+`":"`+mark+`"}` {
 				t.Errorf("the host has %v, the cluster wants %s", host.Labels, got["controlPlaneHosts"])
 			}
 		})
+	}
+}
+
+// TestTheMarkOfAnEndpointMoves: a cluster is made again with its control plane on another host. One that exists keeps
+// its mark.
+func TestTheMarkOfAnEndpointMoves(t *testing.T) {
+	var hosts []client.Object
+	for _, name := range []string{"rack1-01", "rack1-02"} {
+		host := &infrav1.CapstanHost{}
+		host.Namespace, host.Name, host.Status.Agent = "team", name, &infrav1.AgentReport{Address: "192.0.2.11"}
+		hosts = append(hosts, host)
+	}
+	s := server(t, 2, hosts...)
+	marked := func() (names []string) {
+		list := &infrav1.CapstanHostList{}
+		if err := s.List(t.Context(), list, client.HasLabels{infrav1.EndpointLabel}); err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range list.Items {
+			names = append(names, host.Name)
+		}
+		return names
+	}
+	r := demo
+	r.ControlPlaneHost = "rack1-01"
+	if err := Create(t.Context(), s, r); err != nil {
+		t.Fatal(err)
+	}
+	again := r
+	again.ControlPlaneHost = "rack1-02"
+	if err := Create(t.Context(), s, again); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("a cluster of that name exists; got %v", err)
+	}
+	if got := marked(); !slices.Equal(got, []string{"rack1-01"}) {
+		t.Errorf("marked are %q", got)
+	}
+	if err := s.Delete(t.Context(), stored(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Create(t.Context(), s, again); err != nil {
+		t.Fatal(err)
+	}
+	if got := marked(); !slices.Equal(got, []string{"rack1-02"}) {
+		t.Errorf("marked are %q", got)
 	}
 }
 

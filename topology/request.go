@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
@@ -100,7 +101,7 @@ func (r Request) Cluster() *clusterv1.Cluster {
 		cluster.Spec.Topology.Variables = append(cluster.Spec.Topology.Variables,
 			clusterv1.ClusterVariable{Name: "endpoint", Value: variable(map[string]any{"host": r.endpoint, "port": 6443})},
 			clusterv1.ClusterVariable{Name: "controlPlaneHosts", Value: variable(map[string]string{
-				EndpointLabel: r.endpointMark(),
+				infrav1.EndpointLabel: r.endpointMark(),
 			})},
 			clusterv1.ClusterVariable{Name: "podNetwork", Value: variable("capstan")},
 			clusterv1.ClusterVariable{Name: "workerHosts", Value: variable(map[string]string{enrolledLabel: "true"})})

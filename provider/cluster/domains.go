@@ -37,15 +37,21 @@ func (r *Reconciler) failureDomains(ctx context.Context, s *scope) (step.Answer,
 // A cluster without a control plane machine is offered only the zone in which it is promised a host; other clusters
 // can't use that host. The control plane's controller picks any offered zone before anybody can see its machine. If
 // several zones were offered, all clusters created at the same time could pick the same one.
+//
+// A cluster whose endpoint is the address of a host is offered that host's zone, and no other.
 func (p picture) domains(cluster string) []clusterv1.FailureDomain {
 	promised, waits := p.promised[cluster]
+	endpoint, marked := p.endpoint(cluster)
 	var domains []clusterv1.FailureDomain
 	for _, name := range slices.Sorted(maps.Keys(p.zones)) {
 		if len(domains) == maxDomains {
 			break
 		}
 		offered := p.room(name) > 0
-		if waits {
+		switch {
+		case marked:
+			offered = name == endpoint
+		case waits:
 			offered = name == promised
 		}
 		domains = append(domains, clusterv1.FailureDomain{
@@ -66,7 +72,7 @@ func (r *Reconciler) look(ctx context.Context, namespace string) (picture, error
 			return picture{}, fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
-	p := newPicture()
+	p := newPicture(namespace)
 	for i := range hosts.Items {
 		if r.Filter.Matches(&hosts.Items[i]) {
 			p.addHost(&hosts.Items[i])

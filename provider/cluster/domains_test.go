@@ -25,9 +25,18 @@ func unready(zone string) infrav1.CapstanHost {
 	return infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: zone}}
 }
 
-func taken(zone string) infrav1.CapstanHost {
+func taken(zone string) infrav1.CapstanHost { return claimed(free(zone)) }
+
+// claimed returns the host with a machine.
+func claimed(h infrav1.CapstanHost) infrav1.CapstanHost {
+	h.Spec.Claim = &infrav1.HostClaim{Machine: "of-" + h.Spec.Zone}
+	return h
+}
+
+// endpointOf returns a free host whose address is the endpoint of a cluster.
+func endpointOf(cluster, zone string) infrav1.CapstanHost {
 	h := free(zone)
-	h.Spec.Claim = &infrav1.HostClaim{Machine: "of-" + zone}
+	h.Labels = map[string]string{infrav1.EndpointLabel: infrav1.EndpointMark("", cluster)}
 	return h
 }
 
@@ -89,7 +98,7 @@ func named(cluster string, offers ...string) infrav1.CapstanCluster {
 func pictureOf(
 	promises *promises, hosts []infrav1.CapstanHost, machines []clusterv1.Machine, clusters []infrav1.CapstanCluster,
 ) picture {
-	p := newPicture()
+	p := newPicture("")
 	for i := range hosts {
 		p.addHost(&hosts[i])
 	}
@@ -159,6 +168,15 @@ func TestDomains(t *testing.T) {
 		"another cluster was offered all zones by an earlier version": {
 			hosts: []infrav1.CapstanHost{free("a"), free("b")}, others: []infrav1.CapstanCluster{named("other", "a", "b")},
 			want: "a* b*",
+		},
+		"the endpoint is the address of a host": {
+			hosts: []infrav1.CapstanHost{free("a"), endpointOf("mine", "b"), free("c")}, want: "a b* c",
+		},
+		"and its machine is there": {
+			hosts: []infrav1.CapstanHost{free("a"), claimed(endpointOf("mine", "b"))}, want: "a b*",
+		},
+		"the endpoint of another cluster is": {
+			hosts: []infrav1.CapstanHost{free("a"), endpointOf("other", "b")}, want: "a* b*",
 		},
 		"operators say something of a zone": {
 			hosts: []infrav1.CapstanHost{saying(free("a"), "region=eu"), saying(free("a"), "power=x"), free("b")},
@@ -239,6 +257,10 @@ func TestPromises(t *testing.T) {
 		"the first machine is there": {
 			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, free("a")),
 			with: []clusterv1.Machine{bound("mine", "a")}, want: "a* b*",
+		},
+		"the zone of the endpoint's host": {
+			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, endpointOf("mine", "c")),
+			want: "a b c*", left: 1,
 		},
 		"a cluster that is gone is forgotten": {
 			held: map[types.NamespacedName]string{{Name: "gone"}: "a"}, then: hosts, want: "a* b", left: 1,

@@ -22,6 +22,10 @@ type picture struct {
 	// promised maps the names of clusters without a control plane machine to the zone in which each is promised a host; ""
 	// means that no host was left.
 	promised map[string]string
+	// namespace is where all of it is.
+	namespace string
+	// endpoints holds the zones of the hosts whose address is the endpoint of a cluster, by their mark.
+	endpoints map[string]string
 }
 
 // zone is one failure domain.
@@ -36,9 +40,10 @@ type zone struct {
 	disputed map[string]bool
 }
 
-func newPicture() picture {
+func newPicture(namespace string) picture {
 	return picture{
 		zones: map[string]*zone{}, claimed: map[string]bool{}, started: map[string]bool{}, promised: map[string]string{},
+		namespace: namespace, endpoints: map[string]string{},
 	}
 }
 
@@ -53,6 +58,9 @@ func (p picture) addHost(host *infrav1.CapstanHost) {
 	z := p.zone(host.Spec.Zone)
 	if placement.Free(host) {
 		z.free++
+	}
+	if mark := host.Labels[infrav1.EndpointLabel]; mark != "" {
+		p.endpoints[mark] = host.Spec.Zone
 	}
 	for label, value := range host.Labels {
 		if key, is := strings.CutPrefix(label, infrav1.ZoneAttributePrefix); is {
@@ -108,6 +116,12 @@ func offered(domains []clusterv1.FailureDomain) string {
 		found = d.Name
 	}
 	return found
+}
+
+// endpoint returns the zone of the host whose address is the endpoint of a cluster. It reports false if none is marked.
+func (p picture) endpoint(cluster string) (string, bool) {
+	zone, marked := p.endpoints[infrav1.EndpointMark(p.namespace, cluster)]
+	return zone, marked
 }
 
 // room returns how many free hosts of a zone are neither needed by a waiting machine nor promised.

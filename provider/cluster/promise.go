@@ -47,10 +47,14 @@ func (p picture) wanted(cluster string) []clusterv1.FailureDomain {
 	return p.domains(cluster)
 }
 
-// promise updates the promise to a cluster. The zone stays the same while it has a host to spare; otherwise it becomes
-// the zone with the most room.
+// promise updates the promise to a cluster. The zone is that of the host whose address is the cluster's endpoint.
+// Without one it stays the same while it has a host to spare; otherwise it becomes the zone with the most room.
 func (p picture) promise(cluster string) {
 	if p.started[cluster] {
+		return
+	}
+	if zone, marked := p.endpoint(cluster); marked {
+		p.promised[cluster] = zone
 		return
 	}
 	has := p.promised[cluster]
