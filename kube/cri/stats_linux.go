@@ -145,13 +145,30 @@ func (s *Server) usage(c *container) usage {
 		return usage{}
 	}
 	if c.Real {
-		return s.uses.of(c.report.PID)
+		return s.realUsage(c)
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.process.PID()))
 	if err != nil {
 		return usage{}
 	}
 	return parseUsage(string(stat))
+}
+
+// realUsage returns the usage of a real container as its control groups count it. What they don't count is the sum of
+// its processes.
+func (s *Server) realUsage(c *container) usage {
+	cpu, hasCPU := s.opts.Groups.CPU(c.Sandbox, c.ID)
+	memory, hasMemory := s.opts.Groups.Memory(c.Sandbox, c.ID)
+	if !hasCPU || !hasMemory {
+		sum := s.uses.of(c.report.PID)
+		if !hasCPU {
+			cpu = sum.cpu
+		}
+		if !hasMemory {
+			memory = sum.memory
+		}
+	}
+	return usage{cpu: cpu, memory: memory}
 }
 
 // parseEnded reads the processor time of reaped children (fields 16 and 17) from /proc/PID/stat.

@@ -3,6 +3,7 @@ package cri
 import (
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -15,7 +16,23 @@ const usesAge = time.Second
 type uses struct {
 	mu     sync.Mutex
 	at     time.Time
-	mounts map[string]usage // by mount namespace
+	mounts map[string]together // by mount namespace
+}
+
+// together is the usage of several processes. Pages that they share count once: the sum of what each has alone, and the
+// most that one of them shares.
+type together struct {
+	cpu           time.Duration
+	alone, shared uint64
+}
+
+// add adds one process.
+func (t together) add(one usage, ended time.Duration, shared uint64) together {
+	shared = min(shared, one.memory)
+	// Include reaped children, or the sum would fall when one ends.
+	return together{
+		cpu: t.cpu + one.cpu + ended, alone: t.alone + one.memory - shared, shared: max(t.shared, shared),
+	}
 }
 
 // of returns the usage of all processes of a container, given one of them.
@@ -29,11 +46,12 @@ func (u *uses) of(pid int) usage {
 	if time.Since(u.at) > usesAge {
 		u.mounts, u.at = readUses(), time.Now()
 	}
-	return u.mounts[mounts]
+	sum := u.mounts[mounts]
+	return usage{cpu: sum.cpu, memory: sum.alone + sum.shared}
 }
 
-func readUses() map[string]usage {
-	all := map[string]usage{}
+func readUses() map[string]together {
+	all := map[string]together{}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return all
@@ -53,11 +71,21 @@ func readUses() map[string]usage {
 		if err != nil {
 			continue
 		}
-		one, sum := parseUsage(string(stat)), all[mounts]
-		// Include reaped children, or the sum would fall when one ends.
-		sum.cpu += one.cpu + parseEnded(string(stat))
-		sum.memory += one.memory
-		all[mounts] = sum
+		pages, err := os.ReadFile("/proc/" + name + "/statm")
+		if err != nil {
+			continue
+		}
+		all[mounts] = all[mounts].add(parseUsage(string(stat)), parseEnded(string(stat)), parseShared(string(pages)))
 	}
 	return all
+}
+
+// parseShared reads the resident pages of files and shared memory (field 3) from /proc/PID/statm.
+func parseShared(statm string) uint64 {
+	fields := strings.Fields(statm)
+	if len(fields) < 3 {
+		return 0
+	}
+	pages, _ := strconv.ParseUint(fields[2], 10, 64) // the kernel always writes numbers
+	return pages * uint64(os.Getpagesize())
 }

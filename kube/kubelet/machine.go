@@ -56,7 +56,7 @@ func (m *machine) VersionInfo() (*cadvisorv1.VersionInfo, error) {
 	}, nil
 }
 
-// ContainerInfoV2 returns the whole machine as the root container for every name: there are no others.
+// ContainerInfoV2 returns all processes of the host as the root container. There are no others.
 func (m *machine) ContainerInfoV2(name string,
 	options cadvisorv2.RequestOptions) (map[string]cadvisorv2.ContainerInfo, error) {
 	if options.Recursive || name != "/" {
@@ -66,8 +66,7 @@ func (m *machine) ContainerInfoV2(name string,
 	if err != nil {
 		return nil, err
 	}
-	used := memory["MemTotal"] - min(memory["MemAvailable"], memory["MemTotal"])
-	cpu, err := cpuTime()
+	cpu, used, err := usage()
 	if err != nil {
 		return nil, err
 	}
@@ -142,32 +141,6 @@ func parseMemoryInfo(data string) map[string]uint64 {
 		}
 	}
 	return values
-}
-
-// cpuTime returns the busy time of all processors since the machine booted.
-func cpuTime() (time.Duration, error) {
-	data, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, fmt.Errorf("asking for the machine's processor time: %w", err)
-	}
-	return parseCPUTime(string(data)), nil
-}
-
-// parseCPUTime adds up user, nice, system, irq, softirq and steal time from the first line of /proc/stat, in units of
-// 1/100 s.
-func parseCPUTime(data string) time.Duration {
-	line, _, _ := strings.Cut(data, "\n")
-	fields := strings.Fields(line)
-	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0
-	}
-	var ticks time.Duration
-	for _, i := range []int{1, 2, 3, 6, 7, 8} {
-		if n, err := strconv.ParseInt(fields[i], 10, 64); err == nil {
-			ticks += time.Duration(n)
-		}
-	}
-	return ticks * 10 * time.Millisecond
 }
 
 // osName returns the name of the operating system from os-release.
