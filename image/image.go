@@ -43,6 +43,8 @@ type Image struct {
 	IDs string `json:"ids,omitempty"`
 	// Config is the image's configuration (application/vnd.oci.image.config.v1+json); lists omit it.
 	Config json.RawMessage `json:"config,omitempty"`
+	// Pinned reports that the machine's user has a name for the image. A host that frees the disk keeps it.
+	Pinned bool `json:"pinned,omitempty"`
 	// Hosts is the number of hosts that hold the image; only the machine's user gets it.
 	Hosts int `json:"hosts,omitempty"`
 }

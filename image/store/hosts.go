@@ -93,6 +93,7 @@ func (s *Store) forHost(h Host, img *image.Image) {
 	held := s.state.Hosts[h.key()]
 	img.Hosts = 0
 	img.Names, img.Digests = s.shown(held, img.Digest), nil
+	img.Pinned = len(img.Names) > 0
 	for name, digest := range held.Names {
 		switch {
 		case digest != img.Digest || image.IsID(name):

@@ -44,6 +44,11 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 	if got := s.HostList(alice); len(got) != 2 {
 		t.Errorf("alice sees %+v", got)
 	}
+	for _, got := range s.HostList(alice) {
+		if loaded := got.Digest == img.Digest; got.Pinned != loaded {
+			t.Errorf("of a full disk, alice keeps %v: %t, want what the user loaded", got.Names, got.Pinned)
+		}
+	}
 	if got := s.HostList(bob); len(got) != 1 || got[0].Digest != img.Digest {
 		t.Errorf("bob sees %+v", got)
 	}
@@ -69,7 +74,7 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 	if err := s.Untag(name); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.HostFind(ctx, bob, img.Digest); err != nil || len(got.Names) != 0 {
+	if got, err := s.HostFind(ctx, bob, img.Digest); err != nil || len(got.Names) != 0 || got.Pinned {
 		t.Errorf("an image in use is %+v, %v", got, err)
 	}
 	if err := s.Untag(img.Digest); err == nil || !strings.Contains(err.Error(), "bob holds it") {

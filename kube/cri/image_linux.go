@@ -185,9 +185,10 @@ func (s *Server) ImageFsInfo(
 // image returns the description of an image.
 func image(ref string) *runtimeapi.Image {
 	img := &runtimeapi.Image{
-		Id:   imageID(ref),
-		Size: 1, // must not be 0
-		Spec: &runtimeapi.ImageSpec{Image: ref},
+		Id:     imageID(ref),
+		Size:   1, // must not be 0
+		Spec:   &runtimeapi.ImageSpec{Image: ref},
+		Pinned: true, // it takes no room
 	}
 	if strings.Contains(ref, "@") {
 		img.RepoDigests = []string{ref}

@@ -136,7 +136,7 @@ func (s *Server) storedImages(ctx context.Context, want string) ([]*runtimeapi.I
 func storedImage(img *images.Image) *runtimeapi.Image {
 	out := &runtimeapi.Image{
 		Id: img.ID, RepoTags: img.Names, RepoDigests: img.Digests, Size: uint64(max(img.Size, 1)), // the size must not be 0
-		Spec: &runtimeapi.ImageSpec{Image: img.ID},
+		Spec: &runtimeapi.ImageSpec{Image: img.ID}, Pinned: img.Pinned,
 	}
 	user, _, _ := strings.Cut(img.Config.Config.User, ":")
 	uid, err := strconv.ParseInt(user, 10, 64)

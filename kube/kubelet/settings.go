@@ -12,6 +12,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
+// imagesHigh is how full, in percent, the disk of the image store is when a host with real pods gives up images;
+// imagesLow is where it stops. The disk is the machine's and holds more than images, so both are later than usual.
+const imagesHigh, imagesLow = 90, 85
+
 // fit overrides the settings that a host without cgroups, iptables and a machine of its own can't support; everything
 // else stays as the user wrote it. It runs after flags and configuration file were read and before they are validated,
 // so configurations written by kubeadm need no change.
@@ -52,6 +56,12 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	config.MergeDefaultEvictionSettings = false
 	config.ImageGCHighThresholdPercent = 100
 	config.ImageGCLowThresholdPercent = 99
+	if !of.Hollow {
+		// A full disk is a reason to give up images that no container uses. The image store keeps those that the machine's
+		// user loaded, and what another host uses.
+		config.ImageGCHighThresholdPercent = imagesHigh
+		config.ImageGCLowThresholdPercent = imagesLow
+	}
 
 	// The kubelet starts no pod while this file is missing, as it may be on a machine without a network.
 	if _, err := os.Stat(config.ResolverConfig); err != nil {

@@ -74,6 +74,26 @@ func TestFitAcceptsAnOrdinaryConfiguration(t *testing.T) {
 	}
 }
 
+func TestRealPodsGiveUpImagesOfAFullDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		of        mode.Mode
+		high, low int32
+	}{
+		"hollow pods have none": {mode.Mode{Hollow: true}, 100, 99},
+		"real pods":             {mode.Mode{}, imagesHigh, imagesLow},
+	} {
+		config, err := options.NewKubeletConfiguration()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fit(options.NewKubeletFlags(), config, c.of)
+		if config.ImageGCHighThresholdPercent != c.high || config.ImageGCLowThresholdPercent != c.low {
+			t.Errorf("%s: from %d%% to %d%%, want %d%% to %d%%", name, config.ImageGCHighThresholdPercent,
+				config.ImageGCLowThresholdPercent, c.high, c.low)
+		}
+	}
+}
+
 func TestLoadSaysWhatToDo(t *testing.T) {
 	_, err := load(t.Context(), filepath.Join(t.TempDir(), "config.yaml"))
 	if err == nil {

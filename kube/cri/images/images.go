@@ -43,6 +43,8 @@ type Image struct {
 	Names   []string `json:"names"`
 	Digests []string `json:"digests"`
 	Size    int64    `json:"size"`
+	// Pinned reports that the image stays even if no container uses it and the disk is full.
+	Pinned bool `json:"pinned"`
 	// Layers are the paths of the layers' directories, lowest first. Answers contain their names instead.
 	Layers []string `json:"layers"`
 	Config Config   `json:"config"`

@@ -316,6 +316,11 @@ func TestImagesOfTheStore(t *testing.T) {
 	if err != nil || len(list.Images) != 3 {
 		t.Errorf("list: %v, %v; want the image and two of kubeadm's", list, err)
 	}
+	for _, img := range list.GetImages() {
+		if !img.Pinned {
+			t.Errorf("the kubelet would remove %v when the disk is full", img)
+		}
+	}
 	fs, err := h.images.ImageFsInfo(h.ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil || fs.ImageFilesystems[0].UsedBytes.Value != 77 ||
 		fs.ImageFilesystems[0].FsId.Mountpoint != "/images" {

@@ -140,7 +140,7 @@ func (h *host) serveImages() {
 	h.must(os.WriteFile(filepath.Join(layer, "bin/program"), program, 0o755))
 	h.must(os.WriteFile(filepath.Join(layer, "etc/passwd"), []byte("web:x:101:102:web:/srv:/bin/false\n"), 0o644))
 	image := map[string]any{
-		"id": imageID, "names": []string{imageName}, "size": 1000, "layers": []string{"one"},
+		"id": imageID, "names": []string{imageName}, "size": 1000, "pinned": true, "layers": []string{"one"},
 		"config": map[string]any{"config": map[string]any{
 			"User": "web", "Env": []string{"FROM=image", "BOTH=image"}, "Entrypoint": []string{"/bin/program"},
 			"Cmd": []string{"say=default"}, "WorkingDir": "/srv", "StopSignal": "SIGTERM",
