@@ -95,6 +95,8 @@ func TestServicesByName(t *testing.T) {
 	slices.Sort(all)
 	hear(t, one, clients["one"], "http://web/hostname", all)
 	step("and when kube-proxy and pods were replaced")
+	top(t, one, clients["two"])
+	step("kubectl top shows what pods and Nodes use")
 }
 
 // rolledOut waits until workloads are available.

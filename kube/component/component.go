@@ -58,16 +58,18 @@ func Runs(ref string, annotations map[string]string) (Image, bool) {
 
 // Names of the images of add-ons that AddOn knows.
 const (
-	CoreDNS   = "coredns"
-	KubeProxy = "kube-proxy"
-	Pause     = "pause"
+	CoreDNS    = "coredns"
+	KubeProxy  = "kube-proxy"
+	MetricsAPI = "metrics-api"
+	Pause      = "pause"
 )
 
 // AddOn reports whether ref is the image of an add-on, of any registry and path. A reference by digest never is,
 // because it must be exactly those bytes.
 func AddOn(ref string) (Image, bool) {
 	base, tag := split(ref)
-	if base != CoreDNS && base != KubeProxy && base != Pause || tag == "" || strings.Contains(ref, "@") {
+	known := []string{CoreDNS, KubeProxy, MetricsAPI, Pause}
+	if !slices.Contains(known, base) || tag == "" || strings.Contains(ref, "@") {
 		return Image{}, false
 	}
 	return Image{Name: base, Tag: tag}, true

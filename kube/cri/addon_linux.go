@@ -37,6 +37,9 @@ var addOns = map[string]addOn{
 		"kube-proxy", "/usr/local/bin/kube-proxy", 0, func(c Contents) string { return c.Kubernetes },
 		map[string]string{"capstan-nft": "/usr/local/bin/nft"},
 	},
+	component.MetricsAPI: {
+		"metrics-api", "/metrics-api", 65532, func(c Contents) string { return c.Kubernetes }, nil,
+	},
 	component.Pause: {"", "/pause", 65535, func(c Contents) string { return c.PauseTag }, nil},
 }
 

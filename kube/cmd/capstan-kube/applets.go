@@ -24,6 +24,7 @@ import (
 
 	"github.com/capstan-dev/capstan/kube/cri"
 	"github.com/capstan-dev/capstan/kube/kubelet"
+	"github.com/capstan-dev/capstan/kube/metricsapi"
 	"github.com/capstan-dev/capstan/kube/proxy"
 	"github.com/capstan-dev/capstan/kube/tool"
 )
@@ -45,6 +46,7 @@ func init() {
 		"kube-proxy":              component(proxy.NewCommand),
 		"kubeadm":                 runKubeadm,
 		"kubectl":                 runKubectl,
+		metricsapi.Name:           component(metricsapi.NewCommand),
 		"versions":                runVersions,
 	}
 	applets["cri"] = runCRI

@@ -56,6 +56,9 @@ func do(name, value string) error {
 			fmt.Println("got " + in.Text())
 		}
 		fmt.Println("input ended")
+	case "burn":
+		for {
+		}
 	case "wait":
 		time.Sleep(time.Hour)
 	case "pause":
