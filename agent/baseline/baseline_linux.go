@@ -23,7 +23,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -112,7 +111,10 @@ func (h Host) write(ctx context.Context, to io.Writer) error {
 	if _, err := out.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	if err := h.walk(ctx, func(e entry) error { return e.write(out) }); err != nil {
+	if err := h.walk(ctx, func(e entry) error {
+		_, err := out.Write(e.appendTo(out.AvailableBuffer()))
+		return err
+	}); err != nil {
 		return err
 	}
 	return errors.Join(out.Flush(), packed.Close())
@@ -196,7 +198,7 @@ func (h Host) compareFiles(ctx context.Context, lines *bufio.Scanner) ([]change,
 		return nil, err
 	}
 	err = h.walk(ctx, func(now entry) error {
-		for before != nil && order(before.path, now.path) < 0 {
+		for before != nil && before.path != now.path && order(before.path, now.path) < 0 {
 			add(change{path: before.path, before: before})
 			if before, err = next(); err != nil {
 				return err
@@ -217,9 +219,4 @@ func (h Host) compareFiles(ctx context.Context, lines *bufio.Scanner) ([]change,
 		before, err = next()
 	}
 	return changes, err
-}
-
-// order compares paths in the order of a walk: the contents of a directory come directly after it.
-func order(a, b string) int {
-	return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
 }

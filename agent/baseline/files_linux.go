@@ -1,7 +1,6 @@
 package baseline
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,11 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -59,38 +56,6 @@ type entry struct {
 	digest, rights string // rights are the capabilities of a program, in hex
 }
 
-// write writes the entry as a line.
-func (e entry) write(to io.Writer) error {
-	_, err := fmt.Fprintf(to, "%s %o %d %d %d %d %d %s %s\n", strconv.Quote(e.path), e.mode, e.uid, e.gid, e.size,
-		e.mtime, e.ctime, dash(e.digest), dash(e.rights))
-	return err
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// parse parses a line.
-func parse(line string) (e entry, err error) {
-	quoted, err := strconv.QuotedPrefix(line)
-	if err != nil {
-		return e, fmt.Errorf("a line of the baseline is damaged: %w", err)
-	}
-	if e.path, err = strconv.Unquote(quoted); err != nil {
-		return e, err
-	}
-	_, err = fmt.Sscanf(line[len(quoted):], "%o %d %d %d %d %d %s %s", &e.mode, &e.uid, &e.gid, &e.size, &e.mtime,
-		&e.ctime, &e.digest, &e.rights)
-	if err != nil {
-		return e, fmt.Errorf("a line of the baseline is damaged: %w", err)
-	}
-	e.digest, e.rights = strings.TrimPrefix(e.digest, "-"), strings.TrimPrefix(e.rights, "-")
-	return e, nil
-}
-
 // differs reports whether a file has changed.
 func (e entry) differs(now entry) bool {
 	if e.mode != now.mode || e.uid != now.uid || e.gid != now.gid || e.rights != now.rights {
@@ -115,42 +80,6 @@ func (e entry) privileged() bool {
 		return e.mode&(unix.S_ISUID|unix.S_ISGID) != 0 || e.rights != ""
 	}
 	return false
-}
-
-// walk calls see for each file of the system that counts, in order.
-func (h Host) walk(ctx context.Context, see func(entry) error) error {
-	skipped, err := h.skipped()
-	if err != nil {
-		return err
-	}
-	return filepath.WalkDir(h.Root, func(full string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		path := h.inside(full)
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || under(path, volatileTrees) {
-				return nil // deleted meanwhile, irrelevant, or owned by a user unknown to a local host
-			}
-			return err
-		}
-		switch {
-		case skipped[path] && d.IsDir():
-			return fs.SkipDir
-		case skipped[path]:
-			return nil
-		}
-		e, err := h.entry(path, full)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case !counts(e):
-			return nil
-		}
-		return see(e)
-	})
 }
 
 // skipped returns the directories and files to skip.
@@ -197,22 +126,28 @@ func counts(e entry) bool {
 }
 
 func under(path string, trees []string) bool {
-	return slices.ContainsFunc(trees, func(t string) bool { return path == t || strings.HasPrefix(path, t+"/") })
+	for _, t := range trees {
+		if rest, ok := strings.CutPrefix(path, t); ok && (rest == "" || rest[0] == '/') {
+			return true
+		}
+	}
+	return false
 }
 
-// entry examines a file.
-func (h Host) entry(path, full string) (entry, error) {
-	info, err := os.Lstat(full)
-	if err != nil {
-		return entry{}, err
+// entry examines the file that has a name in an open directory.
+func (h Host) entry(directory int, name, path, full string) (entry, error) {
+	var stat unix.Statx_t
+	if err := unix.Statx(directory, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS,
+		&stat); err != nil {
+		return entry{}, &fs.PathError{Op: "statx", Path: full, Err: err}
 	}
-	stat := info.Sys().(*syscall.Stat_t)
 	e := entry{
-		path: path, mode: stat.Mode, uid: stat.Uid, gid: stat.Gid, size: stat.Size,
-		mtime: stat.Mtim.Nano(), ctime: stat.Ctim.Nano(),
+		path: path, mode: uint32(stat.Mode), uid: stat.Uid, gid: stat.Gid, size: int64(stat.Size),
+		mtime: nanoseconds(stat.Mtime), ctime: nanoseconds(stat.Ctime),
 	}
-	regular := stat.Mode&unix.S_IFMT == unix.S_IFREG
-	if regular && stat.Mode&0o111 != 0 {
+	var err error
+	regular := e.mode&unix.S_IFMT == unix.S_IFREG
+	if regular && e.mode&0o111 != 0 {
 		e.rights = capabilities(full)
 	}
 	switch {
@@ -220,7 +155,7 @@ func (h Host) entry(path, full string) (entry, error) {
 		if e.digest, err = digest(full); errors.Is(err, fs.ErrPermission) {
 			e.digest, err = "unreadable", nil // as above: root can read everything else
 		}
-	case stat.Mode&unix.S_IFMT == unix.S_IFLNK && under(path, digestTrees):
+	case e.mode&unix.S_IFMT == unix.S_IFLNK && under(path, digestTrees):
 		var to string
 		to, err = os.Readlink(full)
 		sum := sha256.Sum256([]byte(to))
@@ -228,6 +163,8 @@ func (h Host) entry(path, full string) (entry, error) {
 	}
 	return e, err
 }
+
+func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
 
 // capabilities returns the capabilities that a program gets when it starts, in hex.
 func capabilities(path string) string {

@@ -1,0 +1,175 @@
+package baseline
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// readers is how many directories are read at once: a disk with queues answers many questions in the time of one.
+	readers = 6
+	// ahead bounds how many entries are held that the walk has not reached.
+	ahead = 8 << 10
+)
+
+// walk calls see for each file of the system that counts, in order. Directories are read ahead of the walk, several at
+// once; see is called by one goroutine.
+func (h Host) walk(ctx context.Context, see func(entry) error) error {
+	skipped, err := h.skipped()
+	if err != nil {
+		return err
+	}
+	if skipped["/"] {
+		return nil
+	}
+	top, err := h.entry(unix.AT_FDCWD, h.Root, "/", h.Root)
+	if err != nil {
+		return err
+	}
+	if err := see(top); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w := &walker{h: h, skipped: skipped}
+	w.wake.L = &w.mu
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() { w.readAhead(ctx) })
+	}
+	defer func() {
+		cancel()
+		w.end()
+		wg.Wait()
+	}()
+	return w.visit(ctx, newDirectory("/", h.Root), see)
+}
+
+// walker reads directories ahead of a walk.
+type walker struct {
+	h       Host
+	skipped map[string]bool
+
+	mu      sync.Mutex
+	wake    sync.Cond
+	pending []*directory // that nobody has read yet, the next one last
+	held    int          // entries that were read ahead
+	ended   bool
+}
+
+// visit calls see for the contents of a directory.
+func (w *walker) visit(ctx context.Context, d *directory, see func(entry) error) error {
+	if w.take(d) {
+		d.read(ctx, w.h, w.skipped)
+		w.push(d)
+	} else {
+		<-d.ready
+		w.release(len(d.items))
+	}
+	for {
+		switch {
+		case d.failed != nil:
+			return d.failed
+		case d.err != nil:
+			return d.tolerated()
+		}
+		for n := range d.items {
+			i := &d.items[n]
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if i.counts {
+				if err := see(i.entry); err != nil {
+					return err
+				}
+			}
+			if i.within == nil {
+				continue
+			}
+			if err := w.visit(ctx, i.within, see); err != nil {
+				return err
+			}
+			i.within = nil
+		}
+		if !d.more() {
+			d.items = nil
+			return nil
+		}
+		d.read(ctx, w.h, w.skipped)
+		w.push(d)
+	}
+}
+
+// take reports whether the caller is to read a directory.
+func (w *walker) take(d *directory) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := d.taken
+	d.taken = true
+	return !taken
+}
+
+// push has the directories in d read.
+func (w *walker) push(d *directory) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n := range d.items {
+		if within := d.items[len(d.items)-1-n].within; within != nil {
+			w.pending = append(w.pending, within)
+		}
+	}
+	w.wake.Broadcast()
+}
+
+// release says that the walk has reached entries.
+func (w *walker) release(entries int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held -= entries
+	w.wake.Broadcast()
+}
+
+func (w *walker) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.wake.Broadcast()
+}
+
+// readAhead reads directories until the walk ends.
+func (w *walker) readAhead(ctx context.Context) {
+	for {
+		d := w.next()
+		if d == nil {
+			return
+		}
+		d.read(ctx, w.h, w.skipped)
+		w.mu.Lock()
+		w.held += len(d.items)
+		w.mu.Unlock()
+		w.push(d)
+		close(d.ready)
+	}
+}
+
+// next returns the pending directory that the walk reaches first, and nil when the walk has ended.
+func (w *walker) next() *directory {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		for !w.ended && (len(w.pending) == 0 || w.held > ahead) {
+			w.wake.Wait()
+		}
+		if w.ended {
+			return nil
+		}
+		d := w.pending[len(w.pending)-1]
+		w.pending[len(w.pending)-1] = nil
+		w.pending = w.pending[:len(w.pending)-1]
+		if !d.taken {
+			d.taken = true
+			return d
+		}
+	}
+}
