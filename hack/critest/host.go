@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/idrange"
 	"github.com/capstan-dev/capstan/test/images"
+	"github.com/capstan-dev/capstan/test/verdicts"
 )
 
 // Where the server is in the host.
@@ -60,6 +62,17 @@ func (o *options) suite(ctx context.Context, report string) (err error) {
 	host, err := client.EnsureHost(ctx, dock.HostSpec{Name: "critest", Files: []dock.File{ranges}})
 	if err != nil {
 		return err
+	}
+	switch {
+	case os.Geteuid() == 0:
+		o.level = verdicts.AllIDs
+	case host.IDs == idrange.Size:
+		o.level = verdicts.SubordinateIDs
+	default:
+		o.level = verdicts.OneID
+	}
+	if o.subordinate && o.level != verdicts.SubordinateIDs {
+		return fmt.Errorf("the host has %d ids, want %d: newuidmap must be installed and setuid root", host.IDs, idrange.Size)
 	}
 	stop, err := o.serve(ctx, host)
 	if err != nil {

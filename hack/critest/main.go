@@ -3,6 +3,7 @@
 //
 //	go run ./hack/critest                         # as the user that runs it
 //	go run ./hack/critest -user 65534             # as another one, for root: a host with one id
+//	go run ./hack/critest -user 65534 -subordinate   # the same with subordinate ids
 //	go run ./hack/critest -focus 'portforward'    # some tests
 //
 // Images come from a registry on loopback: package test/images makes them. test/critest/expected.yaml lists the tests
@@ -48,6 +49,9 @@ func main() {
 type options struct {
 	root, focus string
 	user        int
+	subordinate bool
+	// level is what hosts of this user have.
+	level verdicts.Level
 	// images is the OCI layout, made already.
 	images string
 	out    io.Writer
@@ -60,6 +64,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.SetOutput(errs)
 	flags.StringVar(&o.focus, "focus", "", "run only tests whose names match this regular expression")
 	flags.IntVar(&o.user, "user", 0, "for root: the id of the user to run as")
+	flags.BoolVar(&o.subordinate, "subordinate", false, "with -user: give that user subordinate ids")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -68,8 +73,8 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 		err = o.prepare(ctx)
 	}
 	if err == nil && o.user != 0 && os.Getuid() == 0 {
-		err = asuser.Run(ctx, asuser.Options{ID: o.user, Args: args, Dir: o.root, Writes: []string{o.reports()},
-			Out: out, Errs: errs})
+		err = asuser.Run(ctx, asuser.Options{ID: o.user, Subordinate: o.subordinate, Args: args, Dir: o.root,
+			Writes: []string{o.reports()}, Out: out, Errs: errs})
 	} else if err == nil {
 		err = o.run(ctx)
 	}
@@ -122,15 +127,11 @@ func (o *options) reports() string {
 	if o.user != 0 {
 		id = o.user
 	}
-	return o.bin("reports", "critest", strconv.Itoa(id))
-}
-
-// level returns how many ids hosts of this user have: what a dock finds by looking at its own (dock/inside).
-func level() verdicts.Level {
-	if os.Getuid() == 0 {
-		return verdicts.AllIDs
+	name := strconv.Itoa(id)
+	if o.subordinate {
+		name += "-subordinate"
 	}
-	return verdicts.OneID
+	return o.bin("reports", "critest", name)
 }
 
 // run runs the suite on a host and compares its verdicts with the expected ones.
@@ -155,12 +156,12 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	table := verdicts.Table(all, expected, level())
+	table := verdicts.Table(all, expected, o.level)
 	if err := os.WriteFile(filepath.Join(o.reports(), "table.txt"), []byte(table), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprint(o.out, table)
-	differences := verdicts.Compare(all, expected, level(), o.focus == "")
+	differences := verdicts.Compare(all, expected, o.level, o.focus == "")
 	for _, d := range differences {
 		fmt.Fprintln(o.errs, d)
 	}

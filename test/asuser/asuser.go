@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -18,6 +20,18 @@ const Variable = "CAPSTAN_AS_USER"
 // Is reports whether this is that process.
 func Is() bool { return os.Getenv(Variable) != "" }
 
+// subordinate assigns subordinate ids to a user, in this mount namespace only, and becomes that user.
+const subordinate = `set -e
+mount --bind "$1" /etc/subuid
+mount --bind "$1" /etc/subgid
+id=$2
+shift 2
+exec setpriv --reuid "$id" --regid "$id" --clear-groups "$@"
+`
+
+// firstSubordinate is the first of the 65,536 subordinate ids, above those that distributions and docks assign.
+const firstSubordinate = 1_700_000_000
+
 // stopWait is how long a process may take to clean up when it is interrupted.
 const stopWait = 2 * time.Minute
 
@@ -25,6 +39,9 @@ const stopWait = 2 * time.Minute
 type Options struct {
 	// ID is that of the user, and of a group.
 	ID int
+	// Subordinate gives the user 65,536 subordinate ids. It needs newuidmap and newgidmap (Debian's package uidmap),
+	// the files /etc/subuid and /etc/subgid, and an account of the user.
+	Subordinate bool
 	// Args are the arguments of this program, Dir its working directory.
 	Args []string
 	Dir  string
@@ -57,16 +74,46 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	cmd := exec.CommandContext(ctx, program, o.Args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(o.ID), Gid: uint32(o.ID)}}
+	if o.Subordinate {
+		if cmd, err = o.withIDs(ctx, home, program); err != nil {
+			return fmt.Errorf("preparing for user %d: %w", o.ID, err)
+		}
+	}
 	cmd.Dir = o.Dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, Variable + "=1"}
 	cmd.Stdout, cmd.Stderr = o.Out, o.Errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(o.ID), Gid: uint32(o.ID)}}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopWait
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("as user %d: %w", o.ID, err)
 	}
 	return nil
+}
+
+// withIDs returns the command that runs the program as the user with subordinate ids.
+func (o Options) withIDs(ctx context.Context, home, program string) (*exec.Cmd, error) {
+	for _, needed := range []string{"newuidmap", "newgidmap", "setpriv", "unshare"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			return nil, fmt.Errorf("subordinate ids need Debian's packages uidmap and util-linux: %w", err)
+		}
+	}
+	account, err := user.LookupId(strconv.Itoa(o.ID))
+	if err != nil {
+		return nil, fmt.Errorf("subordinate ids need an account: %w", err)
+	}
+	for _, file := range []string{"/etc/subuid", "/etc/subgid"} {
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("subordinate ids need the file, which may be empty: %w", err)
+		}
+	}
+	ids := filepath.Join(home, "ids")
+	line := fmt.Sprintf("%s:%d:65536\n", account.Username, firstSubordinate)
+	if err := os.WriteFile(ids, []byte(line), 0o644); err != nil {
+		return nil, err
+	}
+	args := []string{"--mount", "sh", "-c", subordinate, "sh", ids, strconv.Itoa(o.ID), program}
+	return exec.CommandContext(ctx, "unshare", append(args, o.Args...)...), nil
 }
 
 // own gives a directory with its files to a user.

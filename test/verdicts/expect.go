@@ -9,14 +9,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Level is how many ids a host has, which decides what can work.
+// Level is what the user who runs the hosts can give them, which decides what can work.
 type Level string
 
 // The levels.
 const (
-	AllIDs Level = "all"
-	OneID  Level = "one"
+	AllIDs         Level = "all"         // root: 65,536 ids, and limits where there are cgroups
+	SubordinateIDs Level = "subordinate" // an ordinary user with newuidmap: 65,536 ids, no cgroups of version 1
+	OneID          Level = "one"         // any other ordinary user
 )
+
+var levels = []Level{AllIDs, SubordinateIDs, OneID}
 
 // Lack is what a machine does not have, which keeps a test from passing.
 type Lack string
@@ -57,10 +60,10 @@ func ReadExpected(path string) ([]Expected, error) {
 		if e.Test == "" || e.Test == "*" || len(e.Reason) < 10 ||
 			!slices.Contains([]Lack{Kernel, ID, Cgroup, Image, Judge, Gap}, e.Lack) ||
 			!slices.Contains([]Outcome{Failed, Skipped}, e.Outcome) ||
-			slices.ContainsFunc(e.Levels, func(l Level) bool { return l != AllIDs && l != OneID }) {
+			slices.ContainsFunc(e.Levels, func(l Level) bool { return !slices.Contains(levels, l) }) {
 			return nil, fmt.Errorf(
 				"%s: the entry %+v needs test, outcome (failed, skipped), lack, a reason, and levels "+
-					"(all, one) if any",
+					"(all, subordinate, one) if any",
 				path,
 				e,
 			)
