@@ -294,6 +294,19 @@ func (s *Server) realExit(c *container, exit process.Exit) process.Exit {
 	return exit
 }
 
+// realMessage returns what to do about a real container that failed by itself, if its host lacks something.
+func (s *Server) realMessage(c *container, code int32) string {
+	const firstSignal = 128
+	if code == 0 || code >= firstSignal {
+		return ""
+	}
+	report := c.report
+	if report.PID == 0 {
+		report, _, _ = run.ReadRunning(s.store.containerDir(c.ID)) // missing if the container was never started
+	}
+	return report.Advice
+}
+
 // adoptReport reads the report of an adopted container. Its supervisor may still be writing it.
 func (s *Server) adoptReport(dir string, p *process.Process) (run.Report, error) {
 	deadline := time.Now().Add(startLimit)

@@ -181,10 +181,10 @@ func (s *Server) supervise(c *container, streams []stream) {
 
 // exited records the end of a container's process.
 func (s *Server) exited(c *container, exit process.Exit) {
-	reason := reasonOf(exit.Code)
+	reason, message := reasonOf(exit.Code), ""
 	if c.Real {
 		exit = s.realExit(c, exit)
-		reason = s.realReason(c, exit.Code)
+		reason, message = s.realReason(c, exit.Code), s.realMessage(c, exit.Code)
 		s.dropGroups(c)
 	}
 	s.mu.Lock()
@@ -194,7 +194,7 @@ func (s *Server) exited(c *container, exit process.Exit) {
 	c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 	c.FinishedAt = exit.At.UnixNano()
 	c.ExitCode = exit.Code
-	c.Reason = reason
+	c.Reason, c.Message = reason, message
 	s.log.Info("container ended", "container", c.name(), "exitCode", exit.Code)
 	if err := s.store.saveContainer(c); err != nil {
 		s.log.Error("recording the end of a container", "container", c.name(), "error", err)

@@ -250,7 +250,7 @@ func (s *Server) lost(c *container) {
 	c.Reason, c.Message = "Unknown", "ended while the CRI server was not running"
 	if c.Real {
 		if exit = s.realExit(c, exit); exit.Code != process.CodeUnknown {
-			c.Reason, c.Message = s.realReason(c, exit.Code), ""
+			c.Reason, c.Message = s.realReason(c, exit.Code), s.realMessage(c, exit.Code)
 		}
 		s.dropGroups(c)
 	}

@@ -146,7 +146,11 @@ func startContainer(s *starter, dir string, spec *Spec, in *os.File) (report Rep
 	if err != nil {
 		return report, "", err
 	}
-	notes, err := s.mountProc(t, spec.Namespaces.PID)
+	advice, err := s.ids.advice(t, p.order.Identity)
+	var notes []string
+	if err == nil {
+		notes, err = s.mountProc(t, spec.Namespaces.PID)
+	}
 	if err == nil {
 		err = t.finishRoot(spec)
 	}
@@ -158,7 +162,7 @@ func startContainer(s *starter, dir string, spec *Spec, in *os.File) (report Rep
 	if report, err = p.release(); err != nil {
 		return report, "", err
 	}
-	report.Terminal = terminal
+	report.Terminal, report.Advice = terminal, advice
 	report.Notes = append(notes, report.Notes...)
 	return report, mounts, nil
 }

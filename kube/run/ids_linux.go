@@ -80,3 +80,32 @@ func (i ids) place(id Identity) (placed Identity, nested bool, notes []string) {
 	}
 	return placed, nested, notes
 }
+
+// Accounts of people and services have ids in this range. Those below belong to the system, and the last to nobody.
+const (
+	firstAccount = 100
+	lastAccount  = 65533
+)
+
+// advice returns what to do if a program that starts as root fails, given its image's root: an image with accounts of
+// its own often changes to one of them, or gives it files. It is empty if the program can.
+func (i ids) advice(t tree, id Identity) (string, error) {
+	if id.UID != 0 {
+		return "", nil
+	}
+	var account string
+	err := t.eachEntry(passwdFile, 7, func(f []string) bool {
+		uid, err := strconv.ParseInt(f[2], 10, 64)
+		if err == nil && uid >= firstAccount && uid <= lastAccount && !i.users.has(uid) {
+			account = f[0]
+		}
+		return account == ""
+	})
+	if account == "" || err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("the image has user %q, and this host has one id, so that root can't become that user or give "+
+		"it files: set runAsUser in the pod's securityContext; or install newuidmap (Debian's package uidmap), add "+
+		"lines to /etc/subuid and /etc/subgid for the user who runs capstan, and run capstan down and capstan up",
+		account), nil
+}

@@ -167,6 +167,8 @@ type Report struct {
 	User Identity
 	// Notes lists what was impossible and therefore left out.
 	Notes []string `json:",omitempty"`
+	// Advice says what to do if the program fails, because the image has users whose ids the host lacks.
+	Advice string `json:",omitempty"`
 }
 
 // Identity is the result of looking up a User.

@@ -99,6 +99,29 @@ func TestAUserOwnsWhatItWrites(t *testing.T) {
 	}
 }
 
+// With one id, a program that starts as root from an image with further users gets advice.
+func TestAdvice(t *testing.T) {
+	w := newWorld(t)
+	advice := func(user User) string {
+		spec := w.spec("facts")
+		spec.Process.User = user
+		b := w.start(spec)
+		b.wait()
+		return b.report.Advice
+	}
+	if got := advice(User{Name: "web"}); got != "" {
+		t.Errorf("a program that is one of the users gets %q", got)
+	}
+	if got := advice(User{}); (got != "") != w.one || w.one && !strings.Contains(got, `user "web"`) {
+		t.Errorf("root gets %q", got)
+	}
+	w.must(os.WriteFile(filepath.Join(w.layer, "etc/passwd"),
+		[]byte("root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"), 0o644))
+	if got := advice(User{}); got != "" {
+		t.Errorf("an image with the usual users only gets %q", got)
+	}
+}
+
 func TestAmbientCapabilities(t *testing.T) {
 	w := newWorld(t)
 	spec := w.spec("facts")

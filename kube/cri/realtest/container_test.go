@@ -127,6 +127,22 @@ func TestHowRealContainersEnd(t *testing.T) {
 	}
 }
 
+// A program that fails as root on a host with one id may have wanted to be a user of its image.
+func TestAFailureForWantOfIDs(t *testing.T) {
+	h := newHost(t)
+	container, _ := h.run(func(c *runtimeapi.ContainerConfig) {
+		c.Linux.SecurityContext.RunAsUser = &runtimeapi.Int64Value{}
+	}, "exit=1")
+	const advice = `the image has user "web"`
+	if st := h.exited(container); strings.HasPrefix(st.Message, advice) != hosttest.OneID() {
+		t.Errorf("the message is %q", st.Message)
+	}
+	container, _ = h.run(nil, "exit=1")
+	if st := h.exited(container); st.Message != "" {
+		t.Errorf("the message of one that is that user already is %q", st.Message)
+	}
+}
+
 func TestWhatCannotStart(t *testing.T) {
 	h := newHost(t)
 	cases := map[string]struct {
