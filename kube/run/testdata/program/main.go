@@ -47,6 +47,20 @@ func main() {
 	}
 }
 
+// bomb makes up to so many processes, which wait for ever, and returns how many.
+func bomb(most int) (int, error) {
+	for made := range most {
+		pid, _, e := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		if e != 0 {
+			return made, e
+		}
+		for pid == 0 {
+			unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+		}
+	}
+	return most, nil
+}
+
 func do(name, value string) error {
 	switch name {
 	case "facts":
@@ -81,6 +95,10 @@ func do(name, value string) error {
 			eaten[i] = 1
 		}
 		fmt.Println("ate", len(eaten)>>20)
+	case "bomb": // makes copies of itself until it can't
+		most, _ := strconv.Atoi(value)
+		made, err := bomb(most)
+		fmt.Println("bomb", made < most, errno(err))
 	case "orphan": // starts a process that outlives this one
 		cmd := exec.Command("/proc/self/exe", "wait")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
