@@ -34,6 +34,9 @@ func (p Policy) Valid() bool {
 	return p == FromAnywhere || p == FromPlane || p == FromDirectory || p == FromPackages
 }
 
+// AsksPlane reports whether a bundle may come from the plane. Pure.
+func (p Policy) AsksPlane() bool { return p == FromAnywhere || p == FromPlane }
+
 // Provide makes sure that the bundle of a version is unpacked in dir, if the policy asks for it. If the bundle can't be
 // had, the error is a fault.
 func Provide(ctx context.Context, dir, version string, policy Policy, plane *Plane) error {

@@ -8,9 +8,9 @@ import (
 )
 
 // Plane returns where the host of a configuration gets bundles, or nil if it was not enrolled with a plane that has
-// them. The host proves that it has its key.
+// them, or its policy doesn't ask a plane. The host proves that it has its key.
 func Plane(c config.Config) (*bundle.Plane, error) {
-	if c.Enrolment == "" {
+	if c.Enrolment == "" || !bundle.Policy(c.Bundles).AsksPlane() {
 		return nil, nil
 	}
 	key, err := readKey(c.StateDir)
