@@ -57,6 +57,15 @@ func NewLAN(address string, bits int, gateway string) (*LAN, error) {
 	return l, netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)})
 }
 
+// Remove removes the network, so that another test can make one. Its machines have been removed before.
+func (l *LAN) Remove() error {
+	link, err := netlink.LinkByName(l.bridge)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkDel(link)
+}
+
 // cable plugs the network of a process into the bridge.
 func (l *LAN) cable(port string, pid int) error {
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: port}, PeerName: "eth0",

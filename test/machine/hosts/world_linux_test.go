@@ -47,6 +47,11 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := lan.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
 	dir, err := os.MkdirTemp("", "hosts-") // t.TempDir is too long for a unix socket
 	if err != nil {
 		t.Fatal(err)

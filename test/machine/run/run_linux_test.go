@@ -121,6 +121,11 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := lan.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
 	dir, err := os.MkdirTemp("", "capstan-run-") // t.TempDir is too long for a unix socket
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +139,8 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 		w.machines = append(w.machines, m)
-		// Namespaces inside of namespaces: the kernel lets nobody lower the score there.
+		// Namespaces inside of namespaces: the kernel lets nobody lower the score there. And how full the disk of this
+		// computer is has nothing to do with its machines.
 		w.on(m, `mkdir -p /etc/containerd/conf.d && cat > /etc/containerd/conf.d/machine.toml <<'END'
 version = 3
 [plugins."io.containerd.cri.v1.runtime"]
@@ -144,6 +150,8 @@ mkdir -p /etc/capstan/kubeadm.d && cat > /etc/capstan/kubeadm.d/machine.yaml <<'
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
+evictionHard: {memory.available: 100Mi, nodefs.available: 100Mi, imagefs.available: 100Mi, nodefs.inodesFree: "0%"}
+imageGCHighThresholdPercent: 100
 END`)
 	}
 	return w
