@@ -232,6 +232,9 @@ bench-writes: kube ## count the provider's writes in the audit log: for a machin
 # The bundle that owned hosts get. Its first build compiles all of Kubernetes; it stays until its version is another one.
 CAPSTAN_TEST_BUNDLE ?= bin/owned/$(KUBERNETES_VERSION).tar.gz
 
+.PHONY: owned-bundle
+owned-bundle: bin/owned/$(KUBERNETES_VERSION).tar.gz ## build what owned hosts become nodes with, from source (root; needs gcc, libseccomp-dev, pkg-config, mmdebstrap)
+
 bin/owned/%.tar.gz:
 	@kube/stock $* bin/owned/$*
 	@bin/capstan bundle build bin/owned/$* -o $@

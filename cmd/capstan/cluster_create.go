@@ -21,6 +21,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 		Short: "Make a cluster and wait until all its Nodes are Ready",
 		Example: `  capstan cluster create demo
   capstan cluster create ha --control-plane 3 --workers 2
+  capstan cluster create rack --control-plane-host rack1-01
   capstan cluster create demo --dry-run -o yaml | capstan kubectl apply -f -`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			r.Name, r.Namespace = args[0], a.namespace
@@ -63,7 +64,6 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 		"ClusterClass in the namespace, else in default; NAMESPACE/NAME: there")
 	cmd.Flags().StringVar(&r.ControlPlaneHost, "control-plane-host", "",
 		"owned `host` for the control plane, whose address is the endpoint; the class is capstan-owned then")
-	_ = cmd.Flags().MarkHidden("control-plane-host") // until a test has seen such a cluster with all its Nodes Ready
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the Cluster and create nothing")
 	cmd.Flags().BoolVar(&hollow, "hollow", false,
 		"pods are reported as running, but have no processes: for hundreds of Nodes on a laptop")
