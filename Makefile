@@ -122,7 +122,7 @@ lint: manifests bin/tools/staticcheck bin/tools/gci ## formatting, imports, vet 
 	@bin/tools/staticcheck ./... ./api/... ./contract/... ./runtime/...
 
 .PHONY: demo
-demo: build ## build, start the management plane, make a cluster, show it
+demo: build ## build, start the management plane, make a cluster, run a web server in it
 	@hack/demo
 
 .PHONY: recording

@@ -57,6 +57,8 @@ type HostDetails struct {
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 	// WaitsFor says what the host waits for, and what an administrator has to do, if anything.
 	WaitsFor string `json:"waitsFor,omitempty"`
+	// Pods says how pods run on the Node of a claimed host; nil: unknown. DescribeHost leaves it empty.
+	Pods *NodePods `json:"pods,omitempty"`
 }
 
 // DescribeHost returns everything known about a host.

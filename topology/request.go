@@ -3,6 +3,7 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -36,6 +37,9 @@ type Request struct {
 	// endpoint is the address of that host.
 	endpoint string
 }
+
+// podsVariable is the variable of a ClusterClass that says how pods run.
+const podsVariable = "pods"
 
 // The values of a ClusterClass's variable pods.
 const (
@@ -94,7 +98,7 @@ func (r Request) Cluster() *clusterv1.Cluster {
 	}
 	if r.Pods != "" {
 		cluster.Spec.Topology.Variables = []clusterv1.ClusterVariable{{
-			Name: "pods", Value: apiextensionsv1.JSON{Raw: []byte(strconv.Quote(r.Pods))},
+			Name: podsVariable, Value: apiextensionsv1.JSON{Raw: []byte(strconv.Quote(r.Pods))},
 		}}
 	}
 	if r.endpoint != "" {
@@ -107,6 +111,13 @@ func (r Request) Cluster() *clusterv1.Cluster {
 			clusterv1.ClusterVariable{Name: "workerHosts", Value: variable(map[string]string{enrolledLabel: "true"})})
 	}
 	return cluster
+}
+
+// AsksForHollow reports whether a Cluster asks for hollow pods. Pure.
+func AsksForHollow(cluster *clusterv1.Cluster) bool {
+	return slices.ContainsFunc(cluster.Spec.Topology.Variables, func(v clusterv1.ClusterVariable) bool {
+		return v.Name == podsVariable && string(v.Value.Raw) == strconv.Quote(PodsHollow)
+	})
 }
 
 // variable returns the value of a variable. Pure.

@@ -44,3 +44,11 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+func TestAsksForHollow(t *testing.T) {
+	for pods, want := range map[string]bool{"": false, PodsReal: false, PodsHollow: true} {
+		if got := AsksForHollow(Request{Name: "demo", Pods: pods}.Cluster()); got != want {
+			t.Errorf("pods %q: %t", pods, got)
+		}
+	}
+}

@@ -11,7 +11,7 @@ func (a *app) clusterDescribeCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:               "describe NAME",
-		Short:             "Show a cluster as a tree: machines, hosts, conditions, and the hooks that were called",
+		Short:             "Show a cluster as a tree: machines, hosts, conditions; its pods; the hooks that were called",
 		Example:           "  capstan cluster describe demo\n  capstan cluster describe demo --watch",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,10 +30,12 @@ func (a *app) clusterDescribeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(format, objects, func() error {
+			pods, unknown := a.podsOf(ctx, c, objects.Cluster)
+			return a.print(format, clusterDetails{objects, pods}, func() error {
 				if err := describe.Write(a.out, describe.Tree(objects)); err != nil {
 					return err
 				}
+				a.writePods(objects.Cluster, pods, unknown)
 				return a.writeHooks(args[0])
 			})
 		},

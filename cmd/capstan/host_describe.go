@@ -44,7 +44,10 @@ func (a *app) hostDescribeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "describe NAME", Short: "Show all about a host: claim, facts, conditions, and what it waits for",
 		Long: `Shows all about a host: its claim, what an administrator asks of it, what it says of itself, its
-conditions, and what it waits for. What a host says of itself is not proved; zone and labels are written by people.`,
+conditions, and what it waits for. What a host says of itself is not proved; zone and labels are written by people.
+
+"Pods" is what the Node on the host says: whether its pods are real or hollow, which user and group ids their
+containers can have (all, or one), and which limits hold.`,
 		Example:           "  capstan host describe rack1-07",
 		ValidArgsFunction: a.completeHosts(anyHost),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,11 +59,32 @@ conditions, and what it waits for. What a host says of itself is not proved; zon
 			if err != nil {
 				return err
 			}
+			if d.Cluster != "" {
+				d.Pods = a.podsOfHost(cmd.Context(), c, d)
+			}
 			return a.print(format, d, func() error { return a.hostDetails(d) })
 		},
 	}
 	outputFlag(cmd, &format)
 	return cmd
+}
+
+// podsOfHost returns how pods run on the Node of a claimed host, or nil if that is unknown, as before the Node exists.
+func (a *app) podsOfHost(ctx context.Context, c client.Reader, d local.HostDetails) *local.NodePods {
+	cluster, err := a.cluster(ctx, c, d.Cluster)
+	if err != nil {
+		return nil
+	}
+	all, err := local.PodsOfNodes(ctx, string(a.home), c, cluster)
+	if err != nil {
+		return nil
+	}
+	for i := range all {
+		if all[i].Host == d.Name {
+			return &all[i]
+		}
+	}
+	return nil
 }
 
 // hostDetails prints everything about a host.
@@ -83,6 +107,11 @@ func (a *app) hostDetails(d local.HostDetails) error {
 	row("Claimed by", claim)
 	row("Asked for", d.Work)
 	row("Waits for", d.WaitsFor)
+	pods := ""
+	if d.Pods != nil {
+		pods = d.Pods.String()
+	}
+	row("Pods", pods)
 	row("Address", d.Address)
 	row("Further addresses", strings.Join(d.Addresses, ", "))
 	row("Offers", strings.Join(d.KubernetesVersions, ", "))

@@ -39,11 +39,11 @@ spec:
       containers: [{name: ask, image: "web.test/web:1", args: [wait]}]
 `
 
-// makeWebImage makes the image web.test/web:1 of testdata/web for all hosts.
+// makeWebImage makes the image web.test/web:1 of hack/web for all hosts.
 func makeWebImage(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "web")
-	build := exec.Command("go", "build", "-o", program, "./testdata/web")
+	build := exec.Command("go", "build", "-o", program, "../../hack/web")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program of the image: %v: %s", err, out)

@@ -1,5 +1,5 @@
-// Command web is what runs in pods of end-to-end tests: "web serve" answers with its host's name at port 80, "web get
-// URL" prints what is there, "web wait" does nothing.
+// Command web runs in pods of the demo and of end-to-end tests: "web serve" answers with its host's name at port 80,
+// "web get URL" prints what is there, "web wait" does nothing.
 package main
 
 import (
