@@ -99,29 +99,33 @@ func parse(text []byte) (Table, error) {
 			if !slash || !strings.Contains(first, ".") || !strings.Contains(rest, ":") {
 				return t, fmt.Errorf("%q of the table must be REGISTRY/NAME:TAG", name)
 			}
-			if names[name] || t.Missing[name] != "" {
-				return t, fmt.Errorf("image %s is in the table twice", name)
+			for _, suite := range img.For { // suites may have images of their own by one name
+				if names[suite+" "+name] || t.Missing[name] != "" {
+					return t, fmt.Errorf("image %s is in the table twice", name)
+				}
+				names[suite+" "+name] = true
 			}
-			names[name] = true
 		}
 	}
 	return t, nil
 }
 
-// Of returns the images of a suite and those that they are based on.
+// Of returns the images of a suite and those that they are based on. One of the suite itself wins over one of another
+// suite by the same name.
 func (t Table) Of(suite string) []Image {
-	needed := map[string]bool{}
-	for _, img := range slices.Backward(t.Images) {
-		if slices.Contains(img.For, suite) || needed[img.Names[0]] {
-			needed[img.Names[0]] = true
-			needed[img.Base] = true
+	own, bases := map[string]bool{}, map[string]bool{}
+	for _, img := range t.Images {
+		if slices.Contains(img.For, suite) {
+			own[img.Names[0]] = true
 		}
 	}
 	var all []Image
-	for _, img := range t.Images {
-		if needed[img.Names[0]] {
+	for _, img := range slices.Backward(t.Images) {
+		if slices.Contains(img.For, suite) || bases[img.Names[0]] && !own[img.Names[0]] {
+			bases[img.Base] = true
 			all = append(all, img)
 		}
 	}
+	slices.Reverse(all)
 	return all
 }

@@ -71,7 +71,7 @@ func TestParse(t *testing.T) {
 		"no suite":         "images: [{names: [a.b/c:1]}]",
 		"no registry":      "images: [{names: ['c:1'], for: [x]}]",
 		"no tag":           "images: [{names: [a.b/c], for: [x]}]",
-		"twice":            "images: [{names: [a.b/c:1], for: [x]}, {names: [a.b/c:1], for: [x]}]",
+		"twice":            "images: [{names: [a.b/c:1], for: [x]}, {names: [a.b/c:1], for: [other, x]}]",
 		"made and missing": "{images: [{names: [a.b/c:1], for: [x]}], missing: {'a.b/c:1': why}}",
 		"base comes later": "images: [{names: [a.b/c:1], for: [x], base: a.b/d:1}, {names: [a.b/d:1], for: [x]}]",
 		"an unknown word":  "images: [{names: [a.b/c:1], for: [x], entrypont: [y]}]",
@@ -207,5 +207,30 @@ func TestThePackagesOfASimulation(t *testing.T) {
 	}
 	if _, err := d.pin(nil); err == nil {
 		t.Error("no packages are taken")
+	}
+}
+
+func TestImagesOfASuite(t *testing.T) {
+	table, err := parse([]byte(`images:
+- {names: ["a.b/base:1"], for: [x]}
+- {names: ["a.b/base:1"], for: [other], command: [sh]}
+- {names: ["a.b/one:1"], for: [x], base: "a.b/base:1"}
+- {names: ["a.b/two:1"], for: [z], base: "a.b/one:1"}
+- {names: ["a.b/three:1"], for: [other], base: "a.b/base:1"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for suite, want := range map[string]string{"x": "base one", "other": "base three", "w": ""} {
+		var got []string
+		for _, img := range table.Of(suite) {
+			got = append(got, strings.TrimSuffix(strings.TrimPrefix(img.Names[0], "a.b/"), ":1"))
+			if len(img.Command) > 0 != (suite == "other" && len(got) == 1) {
+				t.Errorf("suite %s has the other suite's %s", suite, img.Names[0])
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("suite %s has %q, want %q", suite, got, want)
+		}
 	}
 }
