@@ -213,6 +213,10 @@ test-upstream-e2e: build kube-previous ## Cluster API's own end-to-end specs on 
 critest: build ## the validation suite of the CRI on a local host; ARGS='-user 65534' runs it as another user
 	@go run ./hack/critest $(ARGS)
 
+.PHONY: test-software
+test-software: build ## nginx, PostgreSQL, Redis, Python and Node in pods of root, of a user with subordinate ids, and with one id
+	@CAPSTAN_TEST_SOFTWARE=1 go test -count=1 -timeout 70m -v -run TestSoftware ./test/software
+
 .PHONY: conformance
 conformance: build ## the conformance tests of Kubernetes, 40 minutes of them at a time (docs/conformance.md)
 	@go run ./hack/conformance $(ARGS)

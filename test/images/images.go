@@ -32,7 +32,7 @@ type Table struct {
 type Image struct {
 	// Names are NAME:TAG, the first of them in full; others with another name in full, too.
 	Names []string `json:"names"`
-	// For are the suites that run it: conformance, critest.
+	// For are the suites that run it: conformance, critest, software.
 	For []string `json:"for"`
 	// Base is the first name of an image of the table whose layers and configuration this one begins with.
 	Base string `json:"base,omitempty"`
