@@ -60,7 +60,7 @@ func TestTheLastMachineOfAControlPlaneIsNotDrained(t *testing.T) {
 	name := w.machine("cp").Status.Host
 	edit(w, w.host(name), func(h *infrav1.CapstanHost) { h.Spec.Maintenance = "new disks" })
 	w.settle()
-	if got := w.drained(name); !strings.HasPrefix(got, "False ControlPlaneAtRisk: Machine cp is the whole control plane") {
+	if got := w.drained(name); !strings.HasPrefix(got, "False ControlPlaneAtRisk: Machine cp is the only control plane") {
 		t.Errorf("got %s", got)
 	}
 	if !w.exists("cp", &clusterv1.Machine{}) || w.host(name).Status.Phase != infrav1.HostInUse {
@@ -81,7 +81,7 @@ func TestAHostInMaintenanceMayBeOff(t *testing.T) {
 	w.readyIs(w.host("host-01"), "False InMaintenance")
 	h := w.host("host-01")
 	if c := conditions.Get(h, infrav1.ReadyCondition); h.Status.Phase != infrav1.HostMaintenance ||
-		!strings.Contains(c.Message, "new disks; its agent is silent") {
+		!strings.Contains(c.Message, "new disks; its agent does not report") {
 		t.Errorf("phase %s, %+v", h.Status.Phase, c)
 	}
 	delete(w.dead, "host-01")

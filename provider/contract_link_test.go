@@ -70,7 +70,7 @@ func TestClaimWithoutAClusterIsMarked(t *testing.T) { // SG-05
 		},
 		"the CapstanMachine is gone": {
 			lose: func(w *world) { w.lose(w.machine("w1")) },
-			what: "CapstanMachine w1, which claims the host, doesn't exist", wayOut: "spec.claim.released: true",
+			what: "CapstanMachine w1 claims the host but does not exist", wayOut: "spec.claim.released: true",
 			before: "False MachineGone",
 		},
 	} {

@@ -148,7 +148,7 @@ func TestOneHostIsLeftInPeace(t *testing.T) { // SG-04
 	}
 	t.Attr("rule", "SG-04")
 	if !limited {
-		t.Error("the host did not say that it waits for its turn")
+		t.Error("the host did not say that it waits")
 	}
 }
 

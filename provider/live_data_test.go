@@ -80,8 +80,8 @@ func TestLiveDataOfOthers(t *testing.T) {
 
 	attacks := map[string]string{ // parts of the condition's message, by name of the machine
 		"kubeconfig": "-kubeconfig", "kubeconfig-with-config": "-kubeconfig", "unlabelled": infrav1.BootstrapDataLabel,
-		"without-owner": "not controlled by KubeadmConfig", "of-a-neighbour": "not controlled by it",
-		"own-config": "not controlled by KubeadmConfig",
+		"without-owner": "its controller is not KubeadmConfig", "of-a-neighbour": "but does not control it",
+		"own-config": "its controller is not KubeadmConfig",
 	}
 	l.newMachine("kubeconfig", "demo-kubeconfig", "")
 	m := l.newMachine("kubeconfig-with-config", "demo-kubeconfig", "kubeconfig-config")

@@ -194,7 +194,7 @@ func (o *Options) measure(mgr ctrl.Manager) (*metrics.Recorder, error) {
 
 func (o *Options) complete() error {
 	if o.Supplier != nil && (o.AgentServer.URL == "" || len(o.AgentServer.CAData) == 0) {
-		return errors.New("a supplier of hosts needs Options.AgentServer with URL and CAData: agents must reach the API " +
+		return errors.New("a supplier of hosts needs Options.AgentServer with URL and CAData, so that agents reach the API " +
 			"server")
 	}
 	if o.Concurrency < 0 || o.MachineConcurrency < 0 || o.HeartbeatTimeout < 0 || o.UnlinkedTimeout < 0 {

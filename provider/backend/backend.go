@@ -97,10 +97,10 @@ func (k *Keeper) Ensure(ctx context.Context, cluster types.NamespacedName) (stri
 	defer cancel()
 	host, port, err := k.Balancer.Ensure(ctx, cluster)
 	if err != nil {
-		return "", 0, fmt.Errorf("making the balancer of cluster %s: %w", cluster, err)
+		return "", 0, fmt.Errorf("creating the balancer of cluster %s: %w", cluster, err)
 	}
 	if host == "" || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("the balancer of cluster %s says it listens on %q port %d, which is no endpoint", cluster,
+		return "", 0, fmt.Errorf("the balancer of cluster %s reports %q port %d, which is not a valid endpoint", cluster,
 			host, port)
 	}
 	return host, port, nil

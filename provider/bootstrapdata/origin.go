@@ -28,7 +28,7 @@ type RefusedError struct {
 
 // Error says what is wrong and what to do.
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("Secret %s is not taken as bootstrap data: %s", e.Secret, e.Why)
+	return fmt.Sprintf("Secret %s is refused as bootstrap data: %s", e.Secret, e.Why)
 }
 
 // refuseName refuses the names of Secrets in which Cluster API keeps a cluster's kubeconfig, keys and certificates.
@@ -52,15 +52,15 @@ func checkOrigin(
 	ctx context.Context, reader client.Reader, mapper meta.RESTMapper, m *clusterv1.Machine, s *corev1.Secret,
 ) error {
 	if of, ok := hostOf(s); ok {
-		return &RefusedError{s.Name, fmt.Sprintf("it holds what CapstanHost %s needs", of)}
+		return &RefusedError{s.Name, fmt.Sprintf("it holds credentials of CapstanHost %s", of)}
 	}
 	ref := m.Spec.Bootstrap.ConfigRef
 	if !ref.IsDefined() {
 		if _, ok := s.Labels[infrav1.BootstrapDataLabel]; ok {
 			return nil
 		}
-		return &RefusedError{s.Name, fmt.Sprintf("Machine %s names it without a configRef, and it has no label %s: "+
-			"add the label if the Secret is meant to be used so", m.Name, infrav1.BootstrapDataLabel)}
+		return &RefusedError{s.Name, fmt.Sprintf("Machine %s names it without a configRef, and it has no label %s: add the "+
+			"label if the Secret is meant to be bootstrap data", m.Name, infrav1.BootstrapDataLabel)}
 	}
 	config, err := configOf(ctx, reader, mapper, m)
 	if err != nil {
@@ -69,15 +69,15 @@ func checkOrigin(
 	what := ref.Kind + " " + ref.Name
 	switch of := metav1.GetControllerOf(config); {
 	case of == nil || of.Kind != "Machine" || of.UID != m.UID:
-		return &RefusedError{s.Name, fmt.Sprintf("%s, which Machine %s refers to, is not controlled by it: "+
-			"each Machine needs a bootstrap configuration of its own", what, m.Name)}
+		return &RefusedError{s.Name, fmt.Sprintf("Machine %[2]s refers to %[1]s but does not control it: each Machine "+
+			"needs its own bootstrap configuration", what, m.Name)}
 	}
 	switch by := metav1.GetControllerOf(s); {
 	case by == nil || by.Kind != ref.Kind || by.UID != config.UID:
-		return &RefusedError{s.Name, fmt.Sprintf("it is not controlled by %s, which Machine %s refers to: "+
-			"leave dataSecretName to the bootstrap provider", what, m.Name)}
+		return &RefusedError{s.Name, fmt.Sprintf("its controller is not %s, to which Machine %s refers: let the bootstrap "+
+			"provider set dataSecretName", what, m.Name)}
 	case s.Labels[clusterv1.ClusterNameLabel] != m.Spec.ClusterName:
-		return &RefusedError{s.Name, fmt.Sprintf("its label %s is not %q: the bootstrap provider has not made it for "+
+		return &RefusedError{s.Name, fmt.Sprintf("its label %s is not %q: the bootstrap provider did not create it for "+
 			"this cluster", clusterv1.ClusterNameLabel, m.Spec.ClusterName)}
 	}
 	return nil
@@ -103,7 +103,7 @@ func configOf(
 	ref := m.Spec.Bootstrap.ConfigRef
 	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
 	if err != nil {
-		return nil, fmt.Errorf("looking for the bootstrap configuration of Machine %s: %w", m.Name, err)
+		return nil, fmt.Errorf("looking up the bootstrap configuration of Machine %s: %w", m.Name, err)
 	}
 	config := &metav1.PartialObjectMetadata{}
 	config.SetGroupVersionKind(mapping.GroupVersionKind)
@@ -111,7 +111,7 @@ func configOf(
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &RefusedError{*m.Spec.Bootstrap.DataSecretName, fmt.Sprintf(
-			"%s %s, which Machine %s refers to, doesn't exist", ref.Kind, ref.Name, m.Name)}
+			"%s %s, to which Machine %s refers, does not exist", ref.Kind, ref.Name, m.Name)}
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
 	}

@@ -126,19 +126,19 @@ func TestDataOfOthersIsRefused(t *testing.T) {
 		"a Secret without our label, and no configRef": {alone(func(*origin) {}), infrav1.BootstrapDataLabel},
 		"a Secret that nobody controls": {func(o *origin) {
 			o.secret.OwnerReferences = nil
-		}, "not controlled by FooConfig"},
+		}, "its controller is not FooConfig"},
 		"a Secret with our label, but a configRef": {func(o *origin) {
 			o.secret.OwnerReferences, o.secret.Labels = nil, map[string]string{infrav1.BootstrapDataLabel: ""}
-		}, "not controlled by FooConfig"},
+		}, "its controller is not FooConfig"},
 		"a Secret of another configuration": {func(o *origin) {
 			o.secret.OwnerReferences = controller(fooConfig, "w2-config", "uid-of-another")
-		}, "not controlled by FooConfig"},
+		}, "its controller is not FooConfig"},
 		"a Secret of an earlier configuration of that name": {func(o *origin) {
 			o.secret.OwnerReferences = controller(fooConfig, "w1-config", "uid-of-earlier")
-		}, "not controlled by FooConfig"},
+		}, "its controller is not FooConfig"},
 		"a Secret that the configuration owns and does not control": {func(o *origin) {
 			o.secret.OwnerReferences[0].Controller = nil
-		}, "not controlled by FooConfig"},
+		}, "its controller is not FooConfig"},
 		"a Secret that a bootstrap provider was made to adopt": {func(o *origin) {
 			o.secret.Labels = nil
 		}, clusterv1.ClusterNameLabel},
@@ -147,14 +147,14 @@ func TestDataOfOthersIsRefused(t *testing.T) {
 		}, clusterv1.ClusterNameLabel},
 		"a configuration of another Machine": {func(o *origin) {
 			o.config.SetOwnerReferences(controller(clusterv1.GroupVersion.WithKind("Machine"), "w2", "uid-of-w2"))
-		}, "not controlled by it"},
+		}, "but does not control it"},
 		"a configuration that nobody controls": {func(o *origin) {
 			o.config.SetOwnerReferences(nil)
-		}, "not controlled by it"},
+		}, "but does not control it"},
 		"a configuration of a MachineSet still": {func(o *origin) {
 			o.config.SetOwnerReferences(controller(clusterv1.GroupVersion.WithKind("MachineSet"), "set", "uid-of-w1"))
-		}, "not controlled by it"},
-		"a configuration that doesn't exist": {func(o *origin) { o.config.SetName("w3-config") }, "doesn't exist"},
+		}, "but does not control it"},
+		"a configuration that doesn't exist": {func(o *origin) { o.config.SetName("w3-config") }, "does not exist"},
 		"data that was delivered to a host": {func(o *origin) {
 			o.secret.OwnerReferences = append(o.secret.OwnerReferences, metav1.OwnerReference{
 				APIVersion: infrav1.GroupVersion.String(), Kind: "CapstanHost", Name: "host-02", UID: "uid-of-host",

@@ -42,7 +42,7 @@ func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, e
 				return step.Answer{}, err
 			}
 		}
-		s.waiting = fmt.Sprintf("%d machines of the cluster are left, for example %s: they go first",
+		s.waiting = fmt.Sprintf("waiting until %d machines of the cluster are deleted, for example %s",
 			n, machines.Items[0].Name)
 		return step.Stop(), nil
 	}
@@ -77,10 +77,10 @@ func (r *Reconciler) deleteLeft(ctx context.Context, s *scope, left []infrav1.Ca
 		uid := last.GetUID()
 		err = r.Client.Delete(ctx, last, client.Preconditions{UID: &uid})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting machine %s, which nobody else deletes: %w", last.GetName(), err)
+			return fmt.Errorf("deleting machine %s, which has no other owner: %w", last.GetName(), err)
 		}
 		r.Recorder.Eventf(s.capstan, last, "Normal", infrav1.MachineDeletedEvent, "Delete",
-			"deleted machine %s: its control plane is gone, and nobody else deletes it", last.GetName())
+			"deleted machine %s: its control plane no longer exists, so no other controller deletes it", last.GetName())
 	}
 	return nil
 }

@@ -30,14 +30,15 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 			return step.Next(), nil
 		}
 		s.obstacle = &step.Obstacle{Reason: infrav1.WaitingForEndpointReason, Message: fmt.Sprintf(
-			"set spec.controlPlaneEndpoint on Cluster %s, or here, to the load balancer or virtual address of the control plane",
+			"set spec.controlPlaneEndpoint on Cluster %s, or on this object, to the load balancer or virtual address of the "+
+				"control plane",
 			s.name.Name)}
 		return step.Stop(), nil
 	}
 	if r.Backends.Balancer == nil {
 		s.obstacle = &step.Obstacle{
 			Reason:  infrav1.EndpointFailedReason,
-			Message: "there are no local balancers here: make the cluster with loadBalancer.type: External",
+			Message: "this manager has no local balancers: create the cluster with loadBalancer.type: External",
 		}
 		return step.Stop(), nil
 	}
@@ -49,7 +50,7 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 	has, want := s.capstan.Spec.ControlPlaneEndpoint, clusterv1.APIEndpoint{Host: host, Port: port}
 	if !has.IsZero() && has != want {
 		s.obstacle = &step.Obstacle{Reason: infrav1.EndpointMovedReason, Message: fmt.Sprintf(
-			"the balancer listens on %s port %d, but the machines know %s port %d: recreate the cluster", host, port,
+			"the balancer listens on %s port %d, but the machines use %s port %d: recreate the cluster", host, port,
 			has.Host, has.Port)}
 		return step.Stop(), nil
 	}
@@ -67,13 +68,13 @@ func hostProblem(host string) string {
 	if a, err := netip.ParseAddr(host); err == nil {
 		if !a.Unmap().IsGlobalUnicast() || a.Zone() != "" {
 			return fmt.Sprintf("the control plane endpoint %s is not an address that other computers can use: recreate the "+
-				"cluster with that of its load balancer", host)
+				"cluster with the address of its load balancer", host)
 		}
 		return ""
 	}
 	if len(validation.IsDNS1123Subdomain(strings.ToLower(host))) > 0 || strings.EqualFold(host, "localhost") {
-		return fmt.Sprintf("the control plane endpoint %.100q is neither an IP address nor the name of a computer: "+
-			"recreate the cluster with that of its load balancer", host)
+		return fmt.Sprintf("the control plane endpoint %.100q is neither an IP address nor a host name: recreate the "+
+			"cluster with the address of its load balancer", host)
 	}
 	return ""
 }

@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 	result, err := step.Run(ctx, s, []step.Step[*scope]{
-		{Name: "held by us", Run: r.heldByUs, When: leaving},
+		{Name: "held by our finalizer", Run: r.heldByUs, When: leaving},
 		{Name: "owner", Run: r.owner},
 		{Name: "pause", Run: r.pause}, // IC-42; comes before anything is deleted
 

@@ -151,5 +151,5 @@ func wrap(doing string, secret *corev1.Secret, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s Secret %s, which the agent's tokens are bound to: %w", doing, secret.Name, err)
+	return fmt.Errorf("%s Secret %s, to which the agent's tokens are bound: %w", doing, secret.Name, err)
 }

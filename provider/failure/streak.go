@@ -110,10 +110,10 @@ func passing(err error) bool {
 }
 
 func condition(err error) *metav1.Condition {
-	reason, action := infrav1.StepFailedReason, "it is tried again: if this lasts, remove the cause that is named here"
+	reason, action := infrav1.StepFailedReason, "the controller retries; if this persists, remove the cause named here"
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		reason = infrav1.AccessDeniedReason
-		action = "grant the controller this right, or change what refuses it: it is tried again"
+		action = "grant the controller this right, or change the policy that denies it; the controller retries"
 	}
 	return &metav1.Condition{
 		Type: infrav1.ReconciledCondition, Status: metav1.ConditionFalse, Reason: reason, Message: Text(err) + "; " + action,

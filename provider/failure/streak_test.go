@@ -66,12 +66,12 @@ func TestJudge(t *testing.T) {
 		"no error": {},
 		"an ordinary error": {
 			fmt.Errorf("claim a host: %w", errors.New("boom")),
-			"False StepFailed claim a host: boom; it is tried again: if this lasts, remove the cause that is named here",
+			"False StepFailed claim a host: boom; the controller retries; if this persists, remove the cause named here",
 		},
 		"a right is refused": {
 			fmt.Errorf("read: %w", forbidden),
 			`False AccessDenied read: secrets "b" is forbidden: no rule; ` +
-				"grant the controller this right, or change what refuses it: it is tried again",
+				"grant the controller this right, or change the policy that denies it; the controller retries",
 		},
 		"an account that is not known": {apierrors.NewUnauthorized("who"), "False AccessDenied who"},
 		"a conflict is not shown":      {fmt.Errorf("x: %w", conflict), ""},

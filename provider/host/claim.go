@@ -86,7 +86,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 		"Normal",
 		infrav1.ReturnedEvent,
 		"ClearClaim",
-		"free again after machine %s: %s",
+		"available again after machine %s: %s",
 		c.Machine,
 		why,
 	)
@@ -97,13 +97,13 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 func proved(host *infrav1.CapstanHost) string {
 	switch c := host.Spec.Claim; {
 	case host.Spec.Supplier != "":
-		return "destroyed and made again"
+		return "destroyed and recreated"
 	case claim.Accepted(host):
 		return "accepted by annotation " + infrav1.AcceptAnnotation
 	case c.Proof == infrav1.ProofCompare && c.Baseline != "":
-		return "clean, it is as it was before"
+		return "clean: it is as it was before the machine"
 	default:
-		return "clean, nothing of a Kubernetes node is left"
+		return "clean: nothing of a Kubernetes node is left"
 	}
 }
 

@@ -40,8 +40,8 @@ func (r *Reconciler) drain(ctx context.Context, s *scope) (step.Answer, error) {
 		return step.Answer{}, err
 	}
 	if machine == nil {
-		s.drain = waitForMachine("machine %s, which has the host, has no Machine that could be deleted: "+
-			"delete CapstanMachine %[1]s, or release the claim by hand", c.Machine)
+		s.drain = waitForMachine("machine %s has the host, but no Machine owns it: delete CapstanMachine %[1]s, or set "+
+			"spec.claim.released: true", c.Machine)
 		return step.Next(), nil
 	}
 	cluster, err := util.GetClusterByName(ctx, r.Client, machine.Namespace, machine.Spec.ClusterName)
@@ -72,7 +72,7 @@ func (r *Reconciler) drain(ctx context.Context, s *scope) (step.Answer, error) {
 		return step.Answer{}, fmt.Errorf("deleting Machine %s: %w", machine.Name, err)
 	default:
 		r.Recorder.Eventf(s.host, machine, "Normal", infrav1.DrainingEvent, "Drain",
-			"deleted Machine %s: the host is to be drained",
+			"deleted Machine %s to drain the host",
 			machine.Name)
 	}
 	s.drain = waitForMachine("Machine %s is being deleted", machine.Name)
@@ -110,7 +110,7 @@ func mayGo(machine *clusterv1.Machine, paused bool, members []clusterv1.Machine)
 		}
 		return waitForMachine("Machine %s is being deleted%s", machine.Name, what)
 	case paused:
-		return waitForMachine("Machine %s is paused: it is deleted when that is over", machine.Name)
+		return waitForMachine("Machine %s is paused: it is deleted once it is resumed", machine.Name)
 	case !util.IsControlPlaneMachine(machine):
 		return nil
 	}
@@ -120,7 +120,8 @@ func mayGo(machine *clusterv1.Machine, paused bool, members []clusterv1.Machine)
 		switch {
 		case m.UID == machine.UID:
 		case !m.DeletionTimestamp.IsZero():
-			return atRisk("Machine %s of the same control plane is being deleted: one after the other", m.Name)
+			return atRisk("Machine %s of the same control plane is being deleted: control plane machines are deleted one at a "+
+				"time", m.Name)
 		default:
 			others++
 			if isHealthy(m) {
@@ -130,10 +131,11 @@ func mayGo(machine *clusterv1.Machine, paused bool, members []clusterv1.Machine)
 	}
 	switch {
 	case others == 0:
-		return atRisk("Machine %s is the whole control plane of Cluster %s: scale that up first, or delete the Cluster",
+		return atRisk("Machine %s is the only control plane machine of Cluster %s: scale the control plane up first, or "+
+			"delete the Cluster",
 			machine.Name, machine.Spec.ClusterName)
 	case healthy < others/2+1:
-		return atRisk("%d of the %d other machines of the control plane of Cluster %s are healthy, too few for a majority",
+		return atRisk("only %d of the %d other control plane machines of Cluster %s are healthy: too few for a majority",
 			healthy, others, machine.Spec.ClusterName)
 	}
 	return nil

@@ -54,7 +54,7 @@ func TestMayGo(t *testing.T) {
 		"a worker that is deleted": {machine: member("w", worker, deleted),
 			reason: "WaitingForMachine", message: "Pod a/b"},
 		"the only control plane": {machine: member("a"),
-			reason: "ControlPlaneAtRisk", message: "the whole control plane"},
+			reason: "ControlPlaneAtRisk", message: "the only control plane machine"},
 		"one of two": {machine: member("a"), others: []clusterv1.Machine{member("b", well)}},
 		"one of two, other sick": {machine: member("a"), others: []clusterv1.Machine{member("b", sick)},
 			reason: "ControlPlaneAtRisk", message: "0 of the 1"},
@@ -65,7 +65,7 @@ func TestMayGo(t *testing.T) {
 			machine: member("a"), others: []clusterv1.Machine{member("b"), member("c"), member("d", sick)},
 		},
 		"one of three, one leaves": {machine: member("a"), others: []clusterv1.Machine{member("b"), member("c", deleted)},
-			reason: "ControlPlaneAtRisk", message: "one after the other"},
+			reason: "ControlPlaneAtRisk", message: "one at a time"},
 		"one that is being deleted": {machine: member("a", deleted),
 			reason: "WaitingForMachine", message: "Machine a is being deleted: Drain"},
 	} {

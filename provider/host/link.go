@@ -62,8 +62,8 @@ func (r *Reconciler) missing(ctx context.Context, s *scope) (*unlinked, error) {
 	}
 	if s.orphaned {
 		return &unlinked{
-			what:   fmt.Sprintf("CapstanMachine %s, which claims the host, doesn't exist", c.Machine),
-			wayOut: "if it is gone for good, set spec.claim.released: true, and the host is cleaned",
+			what:   fmt.Sprintf("CapstanMachine %s claims the host but does not exist", c.Machine),
+			wayOut: "if it is gone for good, set spec.claim.released: true to have the host cleaned",
 		}, nil
 	}
 	machine := &infrav1.CapstanMachine{}
@@ -74,19 +74,19 @@ func (r *Reconciler) missing(ctx context.Context, s *scope) (*unlinked, error) {
 	if annotations.HasPaused(machine) {
 		return nil, nil
 	}
-	wayOut := fmt.Sprintf("delete CapstanMachine %s, and the host is cleaned", c.Machine)
+	wayOut := fmt.Sprintf("delete CapstanMachine %s to have the host cleaned", c.Machine)
 	owner, err := util.GetOwnerMachine(ctx, r.Client, machine.ObjectMeta)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return nil, fmt.Errorf("reading the owner of CapstanMachine %s: %w", c.Machine, err)
 	case owner == nil || err != nil:
-		what := fmt.Sprintf("no Machine owns CapstanMachine %s, which claims the host", c.Machine)
+		what := fmt.Sprintf("CapstanMachine %s claims the host, but no Machine owns it", c.Machine)
 		return &unlinked{what: what, wayOut: wayOut}, nil
 	}
 	_, err = util.GetClusterByName(ctx, r.Client, s.host.Namespace, c.Cluster)
 	switch {
 	case apierrors.IsNotFound(err):
-		what := fmt.Sprintf("Cluster %s of CapstanMachine %s, which claims the host, doesn't exist", c.Cluster, c.Machine)
+		what := fmt.Sprintf("Cluster %s of CapstanMachine %s claims the host but does not exist", c.Cluster, c.Machine)
 		return &unlinked{what: what, wayOut: wayOut}, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading Cluster %s: %w", c.Cluster, err)

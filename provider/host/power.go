@@ -79,7 +79,7 @@ func (r *Reconciler) paced(s *scope, operation pace.Operation) time.Duration {
 	wait := r.Pace.Ask(operation, s.host.UID)
 	if wait > 0 {
 		s.obstacle = &step.Obstacle{Reason: infrav1.RateLimitedReason, Message: fmt.Sprintf(
-			"%s: the host waits for its turn (limits --host-rate and --each-host-rate of capstan-manager)", operation)}
+			"%s: waiting because of the rate limits (--host-rate and --each-host-rate of capstan-manager)", operation)}
 	}
 	return wait
 }
@@ -141,7 +141,7 @@ func (r *Reconciler) destroy(ctx context.Context, s *scope) (err error) {
 		return fmt.Errorf("listing the supplier's hosts: %w", err)
 	}
 	if slices.Contains(exist, s.host.Name) {
-		return errors.New("the supplier destroyed the host and still lists it")
+		return errors.New("the supplier has destroyed the host but still lists it")
 	}
 	r.beats.forget(client.ObjectKeyFromObject(s.host))
 	r.setPower(s.host, power{off: true, at: r.Clock.Now()})
@@ -183,9 +183,9 @@ func (r *Reconciler) noSupplier(host *infrav1.CapstanHost) *step.Obstacle {
 			where = "it in namespace " + namespace + " only"
 		}
 		return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
-			"supplier %s makes %s: delete this CapstanHost", host.Spec.Supplier, where)}
+			"supplier %s supplies %s: delete this CapstanHost", host.Spec.Supplier, where)}
 	}
 	return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
-		"there is no supplier %s here: local hosts exist in the local mode only; delete this CapstanHost",
+		"this manager has no supplier %s: local hosts exist only on a plane of capstan up; delete this CapstanHost",
 		host.Spec.Supplier)}
 }

@@ -137,7 +137,7 @@ func judgeOnline(host *infrav1.CapstanHost, off bool, f facts) metav1.Condition 
 		return no(
 			infrav1.HostOnlineCondition,
 			infrav1.HostOffReason,
-			"powered off; it is powered on when a machine claims it",
+			"powered off until a machine claims it",
 		)
 	case f.live == alive:
 		return yes(infrav1.HostOnlineCondition, infrav1.HostOnlineReason, "")
@@ -146,7 +146,7 @@ func judgeOnline(host *infrav1.CapstanHost, off bool, f facts) metav1.Condition 
 			infrav1.HostOnlineCondition,
 			infrav1.HostOfflineReason,
 			fmt.Sprintf(
-				"no heartbeat of the agent for more than %s: check the host, its network and capstan-agent",
+				"no heartbeat from the agent for more than %s: check the host, its network and capstan-agent",
 				f.timeout,
 			),
 		)
@@ -158,7 +158,7 @@ func judgeOnline(host *infrav1.CapstanHost, off bool, f facts) metav1.Condition 
 			Message: before.Message,
 		}
 	default:
-		return no(infrav1.HostOnlineCondition, infrav1.HostStartingReason, "no heartbeat of the agent has arrived yet")
+		return no(infrav1.HostOnlineCondition, infrav1.HostStartingReason, "no heartbeat from the agent yet")
 	}
 }
 
@@ -178,7 +178,7 @@ func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
 	}
 	if claim.Abandoned(host) {
 		return no(infrav1.CleanCondition, infrav1.AbandonedReason, fmt.Sprintf(
-			"given up after machine %s, and not clean: it is used again when its agent has cleaned it; if the computer is "+
+			"abandoned after machine %s, and not clean: it returns to use when its agent has cleaned it; if the computer is "+
 				"gone, delete this CapstanHost",
 			c.Machine,
 		))
@@ -200,22 +200,21 @@ func judgeOwned(host *infrav1.CapstanHost) (metav1.Condition, bool) {
 		return no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, "cleaning left behind: "+
 			shorten(
 				claim.Cleaning(host).Leftovers,
-			)+"; remove it on the host, then the agent cleans again; or install the "+
-			"host anew, or let it stay, and say so: "+accept), true
+			)+"; remove it on the host, and the agent cleans again; or reinstall the host, or accept the leftovers, and "+
+			"confirm: "+accept), true
 	case claim.NotCompared:
 		return no(
 			infrav1.CleanCondition,
 			infrav1.NotComparedReason,
-			fmt.Sprintf("nothing is left of a Kubernetes node after "+
-				"machine %s, but the agent has not compared the host with what it was before: update capstan-agent for the next "+
-				"machines; install the host anew, or look at it, and say so: %s", c.Machine, accept),
+			fmt.Sprintf("nothing of a Kubernetes node is left after machine %s, but the agent did not compare the host with "+
+				"its earlier state: update capstan-agent for the next machines; then reinstall or inspect the host, and confirm: "+
+				"%s", c.Machine, accept),
 		), true
 	case claim.ToReimage:
 		return no(
 			infrav1.CleanCondition,
 			infrav1.ReimageNeededReason,
-			fmt.Sprintf("released by machine %s: install the host "+
-				"anew and enroll it, then say so: %s", c.Machine, accept),
+			fmt.Sprintf("released by machine %s: reinstall and enroll the host, then confirm: %s", c.Machine, accept),
 		), true
 	}
 	return metav1.Condition{}, false
@@ -245,14 +244,14 @@ func judgeReady(
 		ready = no(infrav1.ReadyCondition, infrav1.LeftBehindReason, judgeLink(f.unlinked, f.unlinkedTimeout).Message)
 	case f.orphaned:
 		ready = no(infrav1.ReadyCondition, infrav1.MachineGoneReason, fmt.Sprintf(
-			"CapstanMachine %s, which claims the host, doesn't exist; if it is gone for good, set spec.claim.released: true",
+			"CapstanMachine %s claims the host but does not exist; if it is gone for good, set spec.claim.released: true",
 			host.Spec.Claim.Machine,
 		))
 	case !host.DeletionTimestamp.IsZero():
 		ready = no(infrav1.ReadyCondition, infrav1.DeletingReason, "")
 		if c := host.Spec.Claim; c != nil {
 			ready.Message = fmt.Sprintf(
-				"claimed by CapstanMachine %s: the host goes when that machine is deleted",
+				"claimed by CapstanMachine %s: the host is deleted after that machine",
 				c.Machine,
 			)
 		}
@@ -291,7 +290,7 @@ func phaseOf(
 	case report == nil:
 		return infrav1.HostClaimed, notReady(
 			infrav1.HostStartingReason,
-			fmt.Sprintf("claimed by machine %s, whose bootstrap hasn't started", c.Machine),
+			fmt.Sprintf("claimed by machine %s, whose bootstrap has not started", c.Machine),
 		)
 	case report.Phase == infrav1.BootstrapSucceeded:
 		message := fmt.Sprintf("in use by machine %s", c.Machine) + inUseAdvice(host)
@@ -304,7 +303,7 @@ func phaseOf(
 	default:
 		return infrav1.HostBootstrapping, notReady(
 			infrav1.BootstrappingReason,
-			fmt.Sprintf("runs the bootstrap data of machine %s", c.Machine),
+			fmt.Sprintf("running the bootstrap data of machine %s", c.Machine),
 		)
 	}
 }

@@ -19,11 +19,11 @@ func judgeCarried(host *infrav1.CapstanHost) (metav1.Condition, bool) {
 	r := host.Status.Agent.Cleaning
 	if r == nil || r.ProviderID != carried || !r.Done || len(r.Leftovers) == 0 {
 		return no(infrav1.CleanCondition, infrav1.CarriesMachineReason, fmt.Sprintf(
-			"the agent has come back with machine %s, which is not on this host any more: it cleans up after it", carried)), true
+			"the agent has come back with machine %s, which no longer has this host: the agent is cleaning up", carried)), true
 	}
 	return no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, fmt.Sprintf(
-		"the agent has come back with machine %s, which has no claim here, and left: %s; remove it on the host, or install "+
-			"the host anew; or have the host cleaned, and let stay what can't be removed, and say so: kubectl annotate "+
-			"capstanhost -n %s %s --overwrite %s=%s",
+		"the agent has come back with machine %s, which has no claim here, and found: %s; remove that on the host, or "+
+			"reinstall the host; or have the host cleaned and accept what can't be removed: kubectl annotate capstanhost -n "+
+			"%s %s --overwrite %s=%s",
 		carried, shorten(r.Leftovers), host.Namespace, host.Name, infrav1.AcceptAnnotation, carried)), true
 }

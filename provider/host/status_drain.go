@@ -17,7 +17,7 @@ func judgeDrained(host *infrav1.CapstanHost, clean metav1.Condition, waits *step
 	case c == nil && host.Spec.Maintenance != "":
 		return yes(infrav1.DrainedCondition, infrav1.InMaintenanceReason, "no machine has the host: it may be off")
 	case c == nil:
-		return yes(infrav1.DrainedCondition, infrav1.DrainedReason, "no machine has the host, and none gets it")
+		return yes(infrav1.DrainedCondition, infrav1.DrainedReason, "no machine has the host, and none can claim it")
 	case c.Released:
 		return no(infrav1.DrainedCondition, clean.Reason, clean.Message)
 	case waits != nil:
@@ -32,7 +32,8 @@ func judgeDrained(host *infrav1.CapstanHost, clean metav1.Condition, waits *step
 func inMaintenance(host *infrav1.CapstanHost, online metav1.Condition) string {
 	agent := "its agent reports"
 	if online.Status != metav1.ConditionTrue {
-		agent = "its agent is silent"
+		agent = "its agent does not report"
 	}
-	return fmt.Sprintf("in maintenance: %s; %s; remove spec.maintenance when it is over", host.Spec.Maintenance, agent)
+	return fmt.Sprintf("in maintenance: %s; %s; remove spec.maintenance when the work is "+
+		"done", host.Spec.Maintenance, agent)
 }

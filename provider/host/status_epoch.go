@@ -22,15 +22,16 @@ func judgeEpoch(host *infrav1.CapstanHost) *metav1.Condition {
 		c = no(infrav1.ReadyCondition, infrav1.AgentOutdatedReason, outdated)
 	default:
 		c = no(infrav1.ReadyCondition, infrav1.TokenOutdatedReason, fmt.Sprintf(
-			"the agent's token is of epoch %d and not of %d: it gets one by itself; if that lasts, enroll the host again",
+			"the agent's token belongs to epoch %d instead of %d: it gets a new one by itself; if this persists, enroll the "+
+				"host again",
 			*agent.Epoch, host.Spec.Epoch))
 	}
 	return &c
 }
 
 // outdated is the advice about an agent that does not support epochs, or could not get a token for one.
-const outdated = "the agent has no token of the host's epoch: update capstan-agent on the host; " +
-	"if it is of this version, see its log"
+const outdated = "the agent has no token for the host's epoch: update capstan-agent on the host; if it is up to " +
+	"date, read its log"
 
 // inUseAdvice returns an addition to the message of a host in use whose agent can't renew its token and must be
 // updated.

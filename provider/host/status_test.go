@@ -86,7 +86,7 @@ func TestSetStatus(t *testing.T) {
 			facts: facts{live: alive},
 			phase: infrav1.HostQuarantined, ready: "False ReimageNeeded", online: "True HostOnline",
 			clean:   "False ReimageNeeded",
-			message: "install the host anew and enroll it, then say so",
+			message: "reinstall and enroll the host, then confirm",
 		},
 		"an owned host whose agent never came": {
 			phase: infrav1.HostEnrolling, ready: "False HostStarting", online: "False HostStarting", clean: "True Clean",
@@ -100,7 +100,7 @@ func TestSetStatus(t *testing.T) {
 			ready: "False HostStarting", online: "True HostOnline", clean: "True Clean",
 		},
 		"an agent that has come back with a machine of an earlier claim": {
-			agent: carrying(&infrav1.CleaningReport{ProviderID: "p"}), facts: facts{live: alive}, message: "cleans up after it",
+			agent: carrying(&infrav1.CleaningReport{ProviderID: "p"}), facts: facts{live: alive}, message: "is cleaning up",
 			phase: infrav1.HostCleaning, ready: "False CarriesMachine", online: "True HostOnline", clean: "False CarriesMachine",
 		},
 		"an agent that can't clean up after it": {
@@ -118,7 +118,7 @@ func TestSetStatus(t *testing.T) {
 			phase: infrav1.HostEnrolling, ready: "False AgentOutdated", online: "True HostOnline", clean: "True Clean",
 		},
 		"an agent with a token of an earlier epoch": {
-			epoch: 3, agent: inEpoch(2), facts: facts{live: alive}, message: "of epoch 2 and not of 3",
+			epoch: 3, agent: inEpoch(2), facts: facts{live: alive}, message: "to epoch 2 instead of 3",
 			phase: infrav1.HostEnrolling, ready: "False TokenOutdated", online: "True HostOnline", clean: "True Clean",
 		},
 		"an agent that says to be in an epoch to come": {
@@ -204,7 +204,7 @@ func TestSetStatus(t *testing.T) {
 		"being deleted while in use": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive}, deleting: true,
 			phase: infrav1.HostInUse, ready: "False Deleting", online: "True HostOnline", clean: "False InUse",
-			message: "when that machine is deleted",
+			message: "deleted after that machine",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

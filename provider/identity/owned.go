@@ -24,8 +24,8 @@ type TakenError struct {
 
 // Error names the object and says what to do.
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("%s %s exists and does not belong to CapstanHost %s, which needs the name: "+
-		"delete or rename that %s, or register the host under another name", e.Kind, e.Name, e.Host, e.Kind)
+	return fmt.Sprintf("CapstanHost %[3]s needs the name of %[1]s %[2]s, which does not belong to it: delete or rename "+
+		"that %[4]s, or register the host under another name", e.Kind, e.Name, e.Host, e.Kind)
 }
 
 // Taken returns the TakenError in err, or nil if there is none.

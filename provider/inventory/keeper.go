@@ -40,7 +40,7 @@ type Keeper struct{ Options }
 // New returns a Keeper. It returns an error if the budget is out of range or there are no zones.
 func New(o Options) (*Keeper, error) {
 	if o.Budget < 0 || o.Budget > Max {
-		return nil, fmt.Errorf("%d local hosts are not possible: choose 0 to %d", o.Budget, Max)
+		return nil, fmt.Errorf("there can't be %d local hosts: choose 0 to %d", o.Budget, Max)
 	}
 	if len(o.Zones) == 0 {
 		return nil, errors.New("local hosts need at least one zone")
@@ -160,7 +160,7 @@ func (k *Keeper) isGone(ctx context.Context, a Assignment, owner string, exist [
 	ctx, cancel := context.WithTimeout(ctx, supplyTimeout)
 	defer cancel()
 	if err := k.Supplier.Destroy(ctx, host); err != nil {
-		return false, fmt.Errorf("destroying what is left of host %s: %w", host, err)
+		return false, fmt.Errorf("destroying the remains of host %s: %w", host, err)
 	}
 	return true, nil
 }

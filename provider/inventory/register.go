@@ -52,7 +52,7 @@ func (r *Register) load(ctx context.Context) error {
 			return err
 		}
 	case err != nil:
-		return fmt.Errorf("reading which namespace has which local host: %w", err)
+		return fmt.Errorf("reading the assignment of local hosts to namespaces: %w", err)
 	default:
 		for host, namespace := range object.Data {
 			if number, ok := parse(host); ok {
@@ -128,9 +128,9 @@ func (r *Register) write(ctx context.Context, owners map[int]string) error {
 	}
 	if err := write(); err != nil {
 		if again := r.load(ctx); again != nil {
-			return fmt.Errorf("noting which namespace has which local host: %w; then %w", err, again)
+			return fmt.Errorf("storing the assignment of local hosts to namespaces: %w; then %w", err, again)
 		}
-		return fmt.Errorf("noting which namespace has which local host: %w", err)
+		return fmt.Errorf("storing the assignment of local hosts to namespaces: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -36,10 +36,10 @@ func shortage(p Picture, namespace string) string {
 	case free > 0:
 		return ""
 	case share > claimed+d.stuck[namespace]:
-		return fmt.Sprintf("its share is %d of the %d local hosts: they come as soon as other namespaces have let them go",
+		return fmt.Sprintf("its share is %d of the %d local hosts: it gets them as soon as other namespaces release them",
 			share, d.Budget)
 	case d.Budget == 0:
-		return "there are no local hosts: capstan up --hosts 3 makes some"
+		return "there are no local hosts: run capstan up --hosts 3"
 	}
 	lacks := 0
 	for _, demand := range p.Demands {
@@ -53,6 +53,6 @@ func shortage(p Picture, namespace string) string {
 			users = append(users, fmt.Sprintf("%s %d", other, n))
 		}
 	}
-	return fmt.Sprintf("all %d local hosts are in use or kept for clusters (%s): delete a cluster, "+
-		"or make more with capstan up --hosts %d", d.Budget, strings.Join(users, ", "), d.Budget+max(lacks, 1))
+	return fmt.Sprintf("all %d local hosts are in use or reserved for clusters (%s): delete a cluster, or add hosts "+
+		"with capstan up --hosts %d", d.Budget, strings.Join(users, ", "), d.Budget+max(lacks, 1))
 }

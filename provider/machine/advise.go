@@ -8,7 +8,7 @@ import (
 )
 
 // addHosts is the advice when Reconciler.Shortage has none.
-const addHosts = "add hosts or free some, then placement is tried again"
+const addHosts = "add hosts or free some; placement then retries"
 
 // adviseOn replaces the general advice in the obstacle with that of Reconciler.Shortage, if there is any.
 func (r *Reconciler) adviseOn(ctx context.Context, s *scope) {

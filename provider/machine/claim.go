@@ -21,8 +21,7 @@ import (
 const claimTries = 5
 
 // claimsPaced is the message of a machine that waits for its turn.
-const claimsPaced = "many hosts are claimed at once: this machine waits for its turn " +
-	"(limit --host-rate of capstan-manager)"
+const claimsPaced = "waiting because of the rate limit for claims (--host-rate of capstan-manager)"
 
 // claimHost claims a host for a machine that never had one.
 //
@@ -63,7 +62,7 @@ func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, erro
 			return step.Next(), nil
 		}
 	}
-	return step.Answer{}, fmt.Errorf("hosts changed %d times while one was being claimed: another try follows", claimTries)
+	return step.Answer{}, fmt.Errorf("hosts changed %d times during the claim: it is retried", claimTries)
 }
 
 // pick sets a host aside for the machine, or returns the obstacle.
@@ -119,10 +118,10 @@ func (r *Reconciler) lookUp(
 		return nil, nil
 	case err != nil:
 		r.Hosts.Lose(pick)
-		return nil, fmt.Errorf("reading host %s, which changed while it was claimed: %w", pick.Before().Name, err)
+		return nil, fmt.Errorf("reading host %s, which changed during the claim: %w", pick.Before().Name, err)
 	}
 	if same(host, pick.Before()) && r.Hosts.Lost(capstan) == pick {
-		return nil, fmt.Errorf("it is not known yet how the claim of host %s ended: another try follows", host.Name)
+		return nil, fmt.Errorf("the outcome of the claim of host %s is not known yet: it is retried", host.Name)
 	}
 	r.Hosts.Changed(pick, host)
 	if r.Filter.Matches(host) && claim.Holds(host, capstan) {
@@ -144,7 +143,7 @@ func (r *Reconciler) settle(ctx context.Context, capstan *infrav1.CapstanMachine
 	case apierrors.IsNotFound(err):
 		r.Hosts.Changed(pick, nil)
 	case err != nil:
-		return fmt.Errorf("finding out whether host %s was claimed: %w", before.Name, err)
+		return fmt.Errorf("checking whether host %s was claimed: %w", before.Name, err)
 	case same(host, before):
 		_, err := r.write(ctx, capstan, pick)
 		return err

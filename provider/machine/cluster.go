@@ -15,7 +15,7 @@ func (r *Reconciler) cluster(_ context.Context, s *scope) (step.Answer, error) {
 	if s.owningCluster == nil {
 		s.obstacle = &step.Obstacle{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
-			Message: fmt.Sprintf("Cluster %s of Machine %s doesn't exist", s.machine.Spec.ClusterName, s.machine.Name),
+			Message: fmt.Sprintf("Cluster %s of Machine %s does not exist", s.machine.Spec.ClusterName, s.machine.Name),
 			Brief:   true,
 		}
 		return step.Stop(), nil

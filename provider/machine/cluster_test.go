@@ -22,7 +22,7 @@ func TestCluster(t *testing.T) { // IM-43
 		"it exists": {cluster: &clusterv1.Cluster{}},
 		"it does not exist": {want: &step.Obstacle{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
-			Message: "Cluster demo of Machine w1 doesn't exist", Brief: true,
+			Message: "Cluster demo of Machine w1 does not exist", Brief: true,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ func (r *Reconciler) dataNamed(_ context.Context, s *scope) (step.Answer, error)
 	if s.machine.Spec.Bootstrap.DataSecretName == nil {
 		s.obstacle = &step.Obstacle{
 			Reason:  infrav1.WaitingForBootstrapDataReason,
-			Message: fmt.Sprintf("the bootstrap data of Machine %s is not made yet", s.machine.Name),
+			Message: fmt.Sprintf("the bootstrap provider has not created the bootstrap data of Machine %s yet", s.machine.Name),
 			Brief:   true,
 		}
 		return step.Stop(), nil
@@ -36,7 +36,7 @@ func (r *Reconciler) readData(ctx context.Context, s *scope) (step.Answer, error
 	case apierrors.IsNotFound(err):
 		s.obstacle = &step.Obstacle{
 			Reason:  infrav1.WaitingForBootstrapDataReason,
-			Message: fmt.Sprintf("Secret %s with the bootstrap data doesn't exist", *s.machine.Spec.Bootstrap.DataSecretName),
+			Message: fmt.Sprintf("Secret %s with the bootstrap data does not exist", *s.machine.Spec.Bootstrap.DataSecretName),
 		}
 	case errors.As(err, &refused):
 		s.obstacle = &step.Obstacle{Reason: infrav1.BootstrapDataRefusedReason, Message: refused.Error()}

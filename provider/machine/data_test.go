@@ -23,7 +23,7 @@ func TestDataNamed(t *testing.T) { // IM-48
 		"Cluster API has named the Secret": {secret: ptr.To("w1-data")},
 		"it has not": {want: &step.Obstacle{
 			Reason:  infrav1.WaitingForBootstrapDataReason,
-			Message: "the bootstrap data of Machine w1 is not made yet", Brief: true,
+			Message: "the bootstrap provider has not created the bootstrap data of Machine w1 yet", Brief: true,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

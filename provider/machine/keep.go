@@ -12,7 +12,7 @@ import (
 // claims no other: the lost host may still run the instance, and there must not be two (IM-63).
 func (r *Reconciler) keep(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host == nil {
-		s.lost = fmt.Sprintf("%s no longer has the claim of this machine: delete the Machine to get another host",
+		s.lost = fmt.Sprintf("%s no longer has this machine's claim: delete the Machine to get another host",
 			hadHost(s.capstan))
 		return step.Stop(), nil
 	}

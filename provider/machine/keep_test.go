@@ -27,7 +27,7 @@ func TestKeep(t *testing.T) { // IM-63
 			edits: []change{claimed("host-01", released)},
 			lost:  "host host-01 was released from this machine", released: "host-01",
 		},
-		"none any more": {edits: []change{had}, lost: "host host-01 no longer has the claim"},
+		"none any more": {edits: []change{had}, lost: "host host-01 no longer has this machine's claim"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial{

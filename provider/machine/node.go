@@ -47,11 +47,11 @@ func (r *Reconciler) removeNode(ctx context.Context, s *scope) (step.Answer, err
 		return step.Answer{}, err
 	case r.Clock.Since(s.capstan.DeletionTimestamp.Time) > nodeLimit:
 		r.Recorder.Eventf(s.capstan, nil, "Warning", infrav1.NodeLeftEvent, "Delete",
-			"the Node %s of this machine may be left in cluster %s: %v", s.capstan.Name, s.owningCluster.Name, err)
+			"Node %s of this machine may still exist in cluster %s: %v", s.capstan.Name, s.owningCluster.Name, err)
 		return step.Next(), nil
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("The Node can't be deleted yet", "reason", err.Error())
-	s.waiting = fmt.Sprintf("the API server of cluster %s does not answer: Node %s is deleted there first, within %s",
+	s.waiting = fmt.Sprintf("the API server of cluster %s does not answer: trying for up to %[3]s to delete Node %[2]s",
 		s.owningCluster.Name, s.capstan.Name, nodeLimit)
 	return step.StopFor(nodePause), nil
 }

@@ -64,7 +64,7 @@ func TestRemoveNode(t *testing.T) {
 		},
 		"the API server of the cluster has not answered for long": {
 			edits: []change{initialized, had}, err: errInjected, after: nodeLimit + time.Second, asked: asked,
-			event: "Warning NodeLeft the Node w1 of this machine may be left in cluster demo: injected",
+			event: "Warning NodeLeft Node w1 of this machine may still exist in cluster demo: injected",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

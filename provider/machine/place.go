@@ -38,7 +38,7 @@ func (r *Reconciler) place(ctx context.Context, s *scope) (step.Answer, error) {
 func plan(s *scope) (placement.Request, *step.Obstacle) {
 	if !s.machine.DeletionTimestamp.IsZero() {
 		return placement.Request{}, &step.Obstacle{
-			Reason: infrav1.DeletingReason, Message: "the Machine is being deleted: no host is claimed any more",
+			Reason: infrav1.DeletingReason, Message: "the Machine is being deleted, so no host is claimed for it",
 		}
 	}
 	request, err := requestFor(s)
@@ -69,7 +69,7 @@ func requestFor(s *scope) (placement.Request, error) {
 	if s.capstan.Spec.HostSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(s.capstan.Spec.HostSelector)
 		if err != nil {
-			return request, fmt.Errorf("spec.hostSelector can't be used: %w; correct the CapstanMachineTemplate", err)
+			return request, fmt.Errorf("spec.hostSelector is invalid: %w; correct the CapstanMachineTemplate", err)
 		}
 		request.Selector = selector
 	}

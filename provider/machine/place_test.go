@@ -59,7 +59,7 @@ func TestPick(t *testing.T) {
 			reason: infrav1.NoHostMatchesReason, message: "correct the CapstanMachineTemplate",
 		},
 		"the Machine is being deleted": {
-			edits: []change{leaving}, reason: infrav1.DeletingReason, message: "no host is claimed any more",
+			edits: []change{leaving}, reason: infrav1.DeletingReason, message: "so no host is claimed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

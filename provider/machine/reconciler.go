@@ -97,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	s := &scope{capstan: m, paused: pause.Why(nil, m)}
 	result, err := step.Run(ctx, s, []step.Step[*scope]{
-		{Name: "held by us", Run: r.heldByUs, When: leaving},
+		{Name: "held by our finalizer", Run: r.heldByUs, When: leaving},
 		{Name: "owner", Run: r.owner},
 		{Name: "pause", Run: r.pause}, // IM-64; comes before anything is deleted
 

@@ -26,8 +26,8 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 	}
 	if !s.host.Spec.Claim.Released {
 		if wait := r.Pace.Ask(pace.Release, s.host.UID); wait > 0 {
-			s.waiting = fmt.Sprintf("host %s waits for its turn to be released "+
-				"(limits --host-rate and --each-host-rate of capstan-manager)", s.host.Name)
+			s.waiting = fmt.Sprintf("the release of host %s waits because of the rate limits (--host-rate and "+
+				"--each-host-rate of capstan-manager)", s.host.Name)
 			return step.StopFor(wait), nil
 		}
 		if err := r.releaseHost(ctx, s.host); err != nil {
@@ -40,7 +40,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 	}
 	if claim.Abandoned(s.host) {
 		r.Recorder.Eventf(s.capstan, s.host, "Warning", infrav1.HostAbandonedEvent, "Release",
-			"host %s was not cleaned: annotation %s gave it up; it stays out of the pool", s.host.Name,
+			"host %s was not cleaned: annotation %s abandoned it, and it stays out of the pool", s.host.Name,
 			infrav1.AbandonAnnotation)
 		return step.Next(), nil
 	}
@@ -63,10 +63,10 @@ func (r *Reconciler) releaseHost(ctx context.Context, host *infrav1.CapstanHost)
 // wayOut returns how a deletion can finish if the host never becomes clean.
 func wayOut(host *infrav1.CapstanHost) string {
 	if host.Spec.Supplier != "" {
-		return "it is destroyed and made again"
+		return "it is destroyed and recreated"
 	}
-	return fmt.Sprintf("if that never happens, \"kubectl annotate capstanhost -n %s %s %s=%s\" lets the machine go, and "+
-		"the host stays out of the pool",
+	return fmt.Sprintf("if that never happens, \"kubectl annotate capstanhost -n %s %s %s=%s\" lets the machine be "+
+		"deleted, and the host stays out of the pool",
 		host.Namespace, host.Name, infrav1.AbandonAnnotation, host.Spec.Claim.ProviderID)
 }
 
@@ -78,7 +78,7 @@ func waitingMessage(host *infrav1.CapstanHost) string {
 	}
 	if c := conditions.Get(host, infrav1.HostOnlineCondition); c != nil && c.Status == metav1.ConditionFalse &&
 		host.Spec.Supplier == "" {
-		return fmt.Sprintf("host %s is offline: its agent cleans it when it is back; %s", host.Name, wayOut(host))
+		return fmt.Sprintf("host %s is offline: its agent cleans it when the host is back; %s", host.Name, wayOut(host))
 	}
 	return fmt.Sprintf("host %s is being cleaned", host.Name)
 }

@@ -71,15 +71,15 @@ func TestWaitingMessage(t *testing.T) {
 	}
 	left := no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, "a mount is left")
 	offline := no(infrav1.HostOnlineCondition, infrav1.HostOfflineReason, "")
-	giveUp := infrav1.AbandonAnnotation + `=p" lets the machine go`
+	giveUp := infrav1.AbandonAnnotation + `=p" lets the machine be deleted`
 	for name, c := range map[string]struct {
 		host *infrav1.CapstanHost
 		want []string
 	}{
 		"it is being cleaned":          {host(""), []string{"host host-01 is being cleaned"}},
 		"something is left":            {host("", left), []string{"quarantined: a mount is left", giveUp}},
-		"something is left, supplied":  {host("dock", left), []string{"it is destroyed and made again"}},
-		"it is offline":                {host("", offline), []string{"its agent cleans it when it is back", giveUp}},
+		"something is left, supplied":  {host("dock", left), []string{"it is destroyed and recreated"}},
+		"it is offline":                {host("", offline), []string{"its agent cleans it when the host is back", giveUp}},
 		"it is off because it is gone": {host("dock", offline), []string{"host host-01 is being cleaned"}},
 	} {
 		t.Run(name, func(t *testing.T) {

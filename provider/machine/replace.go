@@ -43,10 +43,10 @@ func (r *Reconciler) replace(ctx context.Context, s *scope) (step.Answer, error)
 	machine = machine.DeepCopy()
 	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
 	if err := r.Client.Patch(ctx, machine, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return step.Answer{}, fmt.Errorf("asking for the replacement of Machine %s: %w", machine.Name, err)
+		return step.Answer{}, fmt.Errorf("requesting the replacement of Machine %s: %w", machine.Name, err)
 	}
 	r.Recorder.Eventf(s.capstan, machine, "Normal", infrav1.ReplacementRequestedEvent, "Replace",
-		"annotated Machine %s with %s: a MachineHealthCheck that covers it has it replaced",
+		"annotated Machine %s with %s: a MachineHealthCheck that covers the Machine replaces it",
 		machine.Name, clusterv1.RemediateMachineAnnotation)
 	return step.Stop(), nil
 }

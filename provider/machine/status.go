@@ -169,7 +169,7 @@ func bootstrapped(s *scope) metav1.Condition {
 		// This doesn't show the progress: each step would cost a write. The host's phase, conditions and
 		// status.agent.bootstrap show it.
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrappingReason,
-			fmt.Sprintf("host %s starts and runs the bootstrap data; CapstanHost %s tells how far it is", host, host))
+			fmt.Sprintf("host %s is starting and running the bootstrap data; CapstanHost %s shows its progress", host, host))
 	}
 }
 
@@ -183,8 +183,8 @@ func bootstrapFailure(host string, report *infrav1.BootstrapReport) string {
 	if report.Message != "" {
 		what = ": " + report.Message
 	}
-	return fmt.Sprintf("the bootstrap data failed on host %s%s%s; it isn't tried again: delete the Machine, it is "+
-		"replaced", host, where, what)
+	return fmt.Sprintf("the bootstrap data failed on host %s%s%s; it is not retried: delete the Machine, and its owner "+
+		"replaces it", host, where, what)
 }
 
 // online returns the host's condition HostOnline for the machine. Until the bootstrap data has run, it returns one only

@@ -67,12 +67,12 @@ func TestSetStatus(t *testing.T) {
 		"the host starts": {
 			scope: scope{host: host("", "")}, ready: "False Bootstrapping", claimed: "True HostClaimed",
 			bootstrapped: "False Bootstrapping",
-			message:      "host host-01 starts and runs the bootstrap data",
+			message:      "host host-01 is starting and running the bootstrap data",
 		},
 		"the host is online and has reported nothing: no other words, so no write": {
 			scope: scope{host: host(metav1.ConditionTrue, "")}, ready: "False Bootstrapping", claimed: "True HostClaimed",
 			bootstrapped: "False Bootstrapping",
-			message:      "host host-01 starts and runs the bootstrap data",
+			message:      "host host-01 is starting and running the bootstrap data",
 		},
 		"the host went silent before the bootstrap ended": {
 			scope: scope{host: silent(host("", ""))}, ready: "False Bootstrapping", claimed: "True HostClaimed",
@@ -85,7 +85,7 @@ func TestSetStatus(t *testing.T) {
 		"the bootstrap failed (IM-50)": {
 			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapFailed)},
 			ready: "False BootstrapFailed", claimed: "True HostClaimed", bootstrapped: "False BootstrapFailed",
-			message: "failed on host host-01 at runcmd 1/2: exit code 1; it isn't tried again: delete the Machine",
+			message: "failed on host host-01 at runcmd 1/2: exit code 1; it is not retried: delete the Machine",
 		},
 		"provisioned (IM-53)": {
 			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapSucceeded), done: true}, id: "p",

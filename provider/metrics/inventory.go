@@ -50,12 +50,12 @@ func newGauges() gauges {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	return gauges{
-		hosts: gauge(Hosts, "CapstanHosts by the phase of their life.", "namespace", "zone", "phase"),
+		hosts: gauge(Hosts, "CapstanHosts by their phase.", "namespace", "zone", "phase"),
 		unschedulable: gauge(
-			Unschedulable, "CapstanHosts that take no machine because their spec says so.", "namespace", "zone",
+			Unschedulable, "CapstanHosts whose spec keeps machines away.", "namespace", "zone",
 		),
-		agents: gauge(Agents, "CapstanHosts by the version of their agent; empty: it has not reported.", "version"),
-		waiting: gauge(Waiting, "CapstanMachines that have no host, by the reason of their condition HostClaimed.",
+		agents: gauge(Agents, "CapstanHosts by the version of their agent; empty: no report yet.", "version"),
+		waiting: gauge(Waiting, "CapstanMachines without a host, by the reason of their condition HostClaimed.",
 			"namespace", "reason"),
 	}
 }

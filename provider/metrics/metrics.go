@@ -74,12 +74,12 @@ func New(registerer prometheus.Registerer, now clock.PassiveClock) (*Recorder, e
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: PlacementFailures,
-			Help: "Searches for a host that found none, by what kept hosts from being taken. " +
-				"A search counts once for each reason that it met.",
+			Help: "Searches for a host that found none, by the reason why hosts did not fit. A search counts once for each of " +
+				"its reasons.",
 		}, []string{"reason"}),
 		bootstraps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    BootstrapDuration,
-			Help:    "Seconds that hosts took to run bootstrap data, by the hosts' own clocks.",
+			Help:    "Seconds that hosts took to run bootstrap data, measured by the hosts' own clocks.",
 			Buckets: []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
 		}, []string{"result"}),
 		cleanings: prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -55,8 +55,8 @@ func (l *Limits) Complete() error {
 			limit.Burst = other.Burst
 		}
 		if !(limit.PerSecond >= slowest && limit.PerSecond <= fastest) || limit.Burst < 0 {
-			return errors.New("a limit of what is done to hosts can be 0.0001 to 1000000 in a second, and its burst can't " +
-				"be negative; 0 means the default")
+			return errors.New("rate limits of hosts must be 0.0001 to 1000000 per second, and bursts can't be negative; 0 " +
+				"means the default")
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ func (p *Pool) Pick(
 	defer s.leave()
 	if lost := s.lost[capstan.Name]; lost != nil {
 		return nil, placement.Explanation{}, fmt.Errorf(
-			"it is not known yet how the claim of host %s ended: another try follows", lost.before.Name)
+			"the outcome of the claim of host %s is not known yet: it is retried", lost.before.Name)
 	}
 	host, why := s.place(capstan.Name, request)
 	if host == nil {

@@ -68,7 +68,7 @@ func Run[S any](ctx context.Context, scope S, steps []Step[S]) (reconcile.Result
 // step failed, a conflict of the status write is ignored: the step's error decides when to try again.
 func Finish(result reconcile.Result, err, statusErr error) (reconcile.Result, error) {
 	if statusErr != nil && (err == nil || !apierrors.IsConflict(statusErr)) {
-		err = errors.Join(err, fmt.Errorf("write status: %w", statusErr))
+		err = errors.Join(err, fmt.Errorf("writing status: %w", statusErr))
 	}
 	switch {
 	case err == nil:

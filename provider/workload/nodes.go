@@ -62,13 +62,13 @@ func (n *Nodes) of(ctx context.Context, cluster client.ObjectKey) (corev1client.
 	}
 	config, err := n.Config(s.Data[secret.KubeconfigDataName])
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig in Secret %s is not used: %w", key, err)
+		return nil, fmt.Errorf("the kubeconfig in Secret %s is refused: %w", key, err)
 	}
 	config.Timeout = timeout
 	config.UserAgent = "capstan"
 	c, err := corev1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("creating a client for cluster %s: %w", cluster, err)
 	}
 	return c.Nodes(), nil
 }
