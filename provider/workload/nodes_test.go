@@ -104,7 +104,7 @@ func TestDeleteWithoutServer(t *testing.T) {
 	}
 	bad := &Nodes{Reader: nodes(kubeconfig).Reader, Config: func([]byte) (*rest.Config, error) { return nil, errRefused }}
 	err := bad.Delete(t.Context(), demo, "w1", "ours")
-	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "default/demo-kubeconfig is not used") {
+	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "default/demo-kubeconfig is refused") {
 		t.Errorf("a kubeconfig that is refused: %v", err)
 	}
 }
