@@ -34,7 +34,7 @@ func TestControlPlanes(t *testing.T) {
 		return nil
 	})
 	last := others[1]
-	last.kubeadm("reset", "--force")
+	last.kubeadm("reset", "--force", hollow)
 	step("third control plane is reset")
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		if pid := last.process(name); pid != 0 {
