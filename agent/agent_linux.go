@@ -43,7 +43,7 @@ func Run(ctx context.Context, path, version string, log *slog.Logger) error {
 		return err
 	}
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
-		return fmt.Errorf("making the state directory: %w", err)
+		return fmt.Errorf("creating the state directory: %w", err)
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -111,7 +111,7 @@ func runEnrolled(ctx context.Context, path string, u *upgrading, log *slog.Logge
 		config: c, version: version, client: client, tokens: tokens, report: report.New(client.ApplyReport, log),
 		epochs: newEpochs(), upgrade: u, log: log,
 	}
-	log.Info("the agent starts", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
+	log.Info("the agent is starting", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
 	follower := handover.New(handover.Options{
 		Config: c, Version: version, Store: store, Source: client, Report: a.report, Log: log,
 	})
@@ -119,7 +119,7 @@ func runEnrolled(ctx context.Context, path string, u *upgrading, log *slog.Logge
 		return ending{}, nil // ctx ended
 	}
 	next := a.serve(ctx, follower)
-	log.Info("the agent ends", "moved", next.moved, "upgrade", next.candidate != nil)
+	log.Info("the agent is stopping", "moved", next.moved, "upgrade", next.candidate != nil)
 	return next, nil
 }
 
@@ -147,7 +147,7 @@ func (a *agent) enroll(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		a.log.Warn("the host can't be looked at", "error", err)
+		a.log.Warn("collecting the facts of the host failed", "error", err)
 		if err := pauses.Wait(ctx); err != nil {
 			return err
 		}

@@ -189,7 +189,7 @@ func TestAHostThatIsToBeInstalledAnewStaysOut(t *testing.T) {
 			return r.Carries == id && r.Cleaning != nil && r.Cleaning.Done &&
 				slices.ContainsFunc(
 					r.Cleaning.Leftovers,
-					func(l string) bool { return strings.Contains(l, "installed anew") },
+					func(l string) bool { return strings.Contains(l, "must be reinstalled") },
 				)
 		})
 		if len(running(t, "kubelet")) > 0 {

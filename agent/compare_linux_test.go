@@ -137,8 +137,8 @@ func TestABaselineThatIsExchanged(t *testing.T) {
 		h := newOwnedHost(t)
 		for name, c := range map[string]struct{ command, want string }{
 			"exchanged": {"echo other > $(echo /var/lib/capstan/journal/*/baseline.gz)",
-				"the baseline of the host was exchanged"},
-			"deleted": {"rm /var/lib/capstan/journal/*/baseline.gz", "the baseline of the host is gone"},
+				"the baseline of the host was replaced"},
+			"deleted": {"rm /var/lib/capstan/journal/*/baseline.gz", "the baseline of the host is missing"},
 		} {
 			agent := h.start(t, "")
 			id, _ := h.compareIt(t, "#cloud-config\nruncmd:\n- "+c.command+"\n")

@@ -136,7 +136,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 			change func(map[string][]byte)
 			want   string
 		}{
-			"of-another-host": {func(s map[string][]byte) { s[v1beta2.OfferIDKey] = []byte("other/1") }, "another offer"},
+			"of-another-host": {func(s map[string][]byte) { s[v1beta2.OfferIDKey] = []byte("other/1") }, "different offers"},
 			"without-https":   {func(s map[string][]byte) { s[v1beta2.OfferServerKey] = []byte("http://10.0.0.1") }, "https"},
 			"without-ca":      {func(s map[string][]byte) { s[v1beta2.OfferCAKey] = nil }, "caData"},
 			"of-another-ca": {func(s map[string][]byte) {
@@ -220,7 +220,7 @@ func TestAnExpiredTokenIsOfferedAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		agent = h.start(t, "")
-		h.waitOffer(t, first, "does not accept")
+		h.waitOffer(t, first, "no longer accepts")
 		h.waitOffer(t, h.api.MakeOffer(there, "second", nil), "")
 		if strings.Contains(content(path), expired) {
 			t.Error("the expired token is kept")

@@ -31,7 +31,7 @@ func (a *agent) beat(ctx context.Context) {
 		}
 		if n%6 == 0 {
 			if err := a.collect(); err != nil {
-				a.log.Warn("the host can't be looked at", "error", err)
+				a.log.Warn("collecting the facts of the host failed", "error", err)
 			}
 		}
 		if backoff.Sleep(ctx, pause) != nil {

@@ -50,7 +50,7 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 		fmt.Fprintln(stderr, "capstan-agent makes this computer a host of a Capstan inventory.\n\n"+
 			"  capstan-agent             run as a service\n"+
 			"  capstan-agent enroll      enroll this computer: see capstan-agent enroll --help\n"+
-			"  capstan-agent preflight   what this computer would miss as a node: see capstan-agent preflight --help\n\n"+
+			"  capstan-agent preflight   report what this computer lacks as a node: see capstan-agent preflight --help\n\n"+
 			"Flags:")
 		flags.PrintDefaults()
 	}

@@ -128,11 +128,11 @@ func (a *agent) tokenEpoch() *int64 {
 func advice(err error) string {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
-		return "the agent's token has ended, as the tokens of earlier claims do: enroll the host again (docs/owned-hosts.md)"
+		return "the agent's token has expired, or belongs to an earlier claim: enroll the host again (docs/owned-hosts.md)"
 	case errors.Is(err, context.Canceled):
 		return ""
 	case rest.IsCode(err, http.StatusNotFound), rest.IsCode(err, http.StatusForbidden):
-		return "it is tried again; if that lasts, look at the conditions of the CapstanHost"
+		return "the agent retries; if this persists, check the conditions of the CapstanHost"
 	}
 	return ""
 }

@@ -28,7 +28,7 @@ func (a *agent) comeBack(ctx context.Context) {
 			continue
 		}
 		if err := a.comeBackNow(ctx, last); err != nil && ctx.Err() == nil {
-			a.log.Warn("the host could not come back", "error", err, "advice", returnAdvice(err))
+			a.log.Warn("the host could not return", "error", err, "advice", returnAdvice(err))
 		}
 		// Wait after a success too, so that tokens that the server refuses at once are not requested endlessly.
 		_ = pauses.Wait(ctx)
@@ -43,7 +43,7 @@ func (a *agent) comeBackNow(ctx context.Context, last string) error {
 	if err := a.tokens.Keep(text); err != nil {
 		return err
 	}
-	a.log.Info("the host has come back: its token had expired, and it got another one")
+	a.log.Info("the host has returned: its token had expired, and it got a new one")
 	return nil
 }
 
@@ -53,5 +53,5 @@ func returnAdvice(err error) string {
 	if errors.As(err, &refusal) && !refusal.Retry {
 		return "enroll the host again (docs/owned-hosts.md)"
 	}
-	return "it is tried again"
+	return "the agent retries"
 }

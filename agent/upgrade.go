@@ -86,7 +86,7 @@ func replace(ctx context.Context, c *upgrade.Candidate, path string, log *slog.L
 		}
 	}
 	if ctx.Err() == nil {
-		log.Warn("this agent stays", "error", err)
+		log.Warn("this agent keeps running", "error", err)
 	}
 	return nil
 }

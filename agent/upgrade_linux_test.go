@@ -207,7 +207,8 @@ func TestABrokenAgentDoesNotStay(t *testing.T) {
 			t.Errorf("it was fetched %d times although the policy is Manual", n)
 		}
 		o.api.Change(func() { o.api.Host.Spec.AgentUpgrade = v1beta2.AgentUpgradeAutomatic })
-		for end := time.Now().Add(2 * time.Minute); log.count("this agent stays") < 2; time.Sleep(20 * time.Millisecond) {
+		const kept = "this agent keeps running"
+		for end := time.Now().Add(2 * time.Minute); log.count(kept) < 2; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("there was no second trial: %s", &log)
 			}

@@ -53,7 +53,7 @@ func (h *Host) run(ctx context.Context, args ...string) error {
 func (h *Host) chown(path string, uid, gid int) error {
 	err := os.Lchown(path, uid, gid)
 	if h.Local && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM)) {
-		h.Log.Printf("%s stays root's: this local host has no user %d:%d", path, uid, gid)
+		h.Log.Printf("%s still belongs to root: this local host has no user %d:%d", path, uid, gid)
 		return nil
 	}
 	return err

@@ -117,8 +117,8 @@ func TestFilesRefuses(t *testing.T) {
 		"a group that doesn't exist": {cloudconfig.File{Path: filepath.Join(dir, "x"), Group: "hunter2"},
 			"its group doesn't exist"},
 		"a folder in its place":       {cloudconfig.File{Path: dir}, "not a file"},
-		"a link in a circle":          {cloudconfig.File{Path: filepath.Join(dir, "loop")}, "circle"},
-		"a file in place of a folder": {cloudconfig.File{Path: "/dev/null/x"}, "folder can't be made"},
+		"a link in a circle":          {cloudconfig.File{Path: filepath.Join(dir, "loop")}, "loop of symbolic links"},
+		"a file in place of a folder": {cloudconfig.File{Path: "/dev/null/x"}, "directory can't be created"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestAFilesystemIsMadeOnce(t *testing.T) {
 		t.Errorf("noted %v", h.Notes.Notes(KeyFilesystem))
 	}
 	fs[0].Type = "xfs"
-	if err := h.Filesystems(t.Context(), fs); !strings.Contains(fault.Text(err, ""), "something else on the device") {
+	if err := h.Filesystems(t.Context(), fs); !strings.Contains(fault.Text(err, ""), "the device has other contents") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func (h *Host) disk(ctx context.Context, d cloudconfig.Disk) error {
 		return err
 	}
 	if found.any() && !d.Overwrite {
-		h.Log.Printf("%s is left as it is: there is something on it", d.Device)
+		h.Log.Printf("%s stays as it is: it is not empty", d.Device)
 		return nil
 	}
 	size, err := deviceSize(d.Device)
@@ -160,7 +160,7 @@ func decide(f cloudconfig.Filesystem, found content) (bool, error) {
 	case f.Replace != "" && found.kind == f.Replace:
 		return true, nil
 	}
-	return false, fault.New(nil, "there is something else on the device; wipe it, or set overwrite")
+	return false, fault.New(nil, "the device has other contents; wipe it, or set overwrite")
 }
 
 // choose returns the device for the file system, and what is on it. "auto" means the partition that already has the
@@ -314,7 +314,7 @@ func waitForDevice(ctx context.Context, device string) error {
 			return nil
 		}
 		if pauses.Wait(ctx) != nil {
-			return fault.New(nil, "its partitions don't show up within 15 seconds")
+			return fault.New(nil, "its partitions did not appear within 15 seconds")
 		}
 	}
 }

@@ -31,20 +31,20 @@ func (h *Host) Files(step string, files []cloudconfig.File) error {
 func (h *Host) file(id string, f cloudconfig.File) error {
 	path, err := target(f.Path)
 	if err != nil {
-		return fault.New(err, "its path leads in a circle")
+		return fault.New(err, "its path contains a loop of symbolic links")
 	}
 	uid, gid, err := owner(f.Owner, f.Group)
 	if err != nil {
 		return err
 	}
 	if err := h.Undo.MakeDir(filepath.Dir(path)); err != nil {
-		return fault.New(err, "its folder can't be made")
+		return fault.New(err, "its directory can't be created")
 	}
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return fault.New(nil, "there is something at its path that is not a file")
+		return fault.New(nil, "its path exists and is not a file")
 	}
 	if err := h.Undo.Keep(path); err != nil {
-		return fault.New(err, "the file that is there can't be kept to put it back later")
+		return fault.New(err, "the existing file can't be saved for restoring it later")
 	}
 	if f.Append {
 		err = h.appendTo(id, path, f)

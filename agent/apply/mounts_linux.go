@@ -73,7 +73,7 @@ func (h *Host) mount(ctx context.Context, m cloudconfig.Mount) error {
 		return fault.New(err, "mounting it")
 	}
 	if !mounted(point) { // with option nofail, mount does not report a missing device
-		return fault.New(nil, "it is not mounted; is its device there?")
+		return fault.New(nil, "it is not mounted; does its device exist?")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (h *Host) NTP(ctx context.Context, ntp *cloudconfig.NTP) error {
 		return nil
 	}
 	if h.Local {
-		h.Log.Printf("time servers are not set: the clock of a local host is that of its machine")
+		h.Log.Printf("time servers are ignored: a local host uses the clock of its machine")
 		return nil
 	}
 	for _, client := range timeClients {
@@ -50,7 +50,7 @@ func (h *Host) NTP(ctx context.Context, ntp *cloudconfig.NTP) error {
 		}
 		return nil
 	}
-	return fault.New(nil, "there is neither chrony nor systemd-timesyncd to set the clock by; install one of them")
+	return fault.New(nil, "neither chrony nor systemd-timesyncd is installed; install one of them")
 }
 
 func chrony(ntp *cloudconfig.NTP) string {

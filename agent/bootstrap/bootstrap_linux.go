@@ -130,7 +130,7 @@ func (b *Bootstrap) parse() (*cloudconfig.Config, error) {
 	sum := sha256.Sum256(b.Data)
 	fingerprint := hex.EncodeToString(sum[:])
 	if known := b.Journal.Notes(keyData); len(known) > 0 && known[0] != fingerprint {
-		return nil, fault.New(nil, "the bootstrap data changed while it was run")
+		return nil, fault.New(nil, "the bootstrap data changed while the agent ran it")
 	}
 	if err := b.Journal.Note(keyData, fingerprint); err != nil {
 		return nil, &journalError{err}
@@ -271,6 +271,6 @@ func (b *Bootstrap) remarks() string {
 	if len(failed) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d commands ended with an error, which cloud-init does not count: first %s; see %s on the host",
+	return fmt.Sprintf("%d commands failed, which the agent ignores, as cloud-init does: first %s; see %s on the host",
 		len(failed), failed[0], b.Log.Path())
 }

@@ -62,7 +62,7 @@ func (b *Bootstrap) commands(section string, commands []cloudconfig.Command) []s
 func (b *Bootstrap) runCommand(ctx context.Context, name string, c cloudconfig.Command, mark string) (int, error) {
 	if isKubeadm(c) {
 		if err := snapshot.Take(b.snapshotDir(), resetFolders...); err != nil {
-			return 0, fault.New(err, "what kubeadm's reset would delete can't be kept")
+			return 0, fault.New(err, "the files that kubeadm reset deletes can't be saved")
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(scriptPath), 0o700); err != nil {

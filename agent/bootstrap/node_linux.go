@@ -56,8 +56,8 @@ func (b *Bootstrap) installBundle(ctx context.Context) error {
 func (b *Bootstrap) installNode(ctx context.Context, m *bundlefile.Manifest) error {
 	for _, unit := range packagedRuntimes {
 		if _, err := os.Lstat(unit); err == nil {
-			return fault.New(nil, "the host has a containerd of its packages, %s, and the bundle brings another: "+
-				"remove that package, or enroll the host with --bundles packages", unit)
+			return fault.New(nil, "containerd is installed as a package, %s, and the bundle brings its own: remove that "+
+				"package, or enroll the host with --bundles packages", unit)
 		}
 	}
 	if !slices.Contains(b.Journal.Notes(KeyBundle), m.Kubernetes) {

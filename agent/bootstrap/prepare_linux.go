@@ -104,11 +104,11 @@ func (b *Bootstrap) startRuntime(ctx context.Context) error {
 		if b.Local {
 			return fault.New(err, "starting containerd")
 		}
-		b.Log.Printf("containerd is not there: the host has another container runtime, or gets one")
+		b.Log.Printf("there is no containerd: the host has another container runtime, or gets one later")
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, runtimeLimit,
-		fault.New(nil, "containerd does not listen within %s; see its log", runtimeLimit))
+		fault.New(nil, "containerd did not listen within %s; see its log", runtimeLimit))
 	defer cancel()
 	pauses := backoff.Backoff{First: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for !listens(runtimeSocket) {

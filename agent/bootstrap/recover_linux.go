@@ -29,7 +29,7 @@ const (
 // recoverCommand prepares an interrupted command to be repeated.
 func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, before journal.Step) (bool, error) {
 	if err := command.EndMarked(ctx, before.Mark); err != nil {
-		return false, fault.New(err, "what the interrupted command left running can't be ended")
+		return false, fault.New(err, "processes of the interrupted command can't be stopped")
 	}
 	if writesSentinel(c) {
 		if _, err := os.Stat(cloudconfig.Sentinel); err == nil {
@@ -48,7 +48,7 @@ func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, b
 		return false, fault.New(err, "kubeadm reset, after kubeadm was interrupted")
 	}
 	if err := snapshot.Restore(b.snapshotDir()); err != nil {
-		return false, fault.New(err, "what kubeadm's reset deleted can't be put back")
+		return false, fault.New(err, "the files that kubeadm reset deleted can't be restored")
 	}
 	return false, nil
 }

@@ -114,11 +114,11 @@ func missingTools(ctx context.Context, binary string) ([]string, error) {
 	}
 	var out strings.Builder
 	if err := (command.Command{Args: []string{binary, "versions"}, Output: &out}).Run(ctx); err != nil {
-		return nil, fault.New(err, "the bundle's binary does not run; is it for this host's architecture?")
+		return nil, fault.New(err, "the bundle's binary can't run; is it for this host's architecture?")
 	}
 	var contents struct{ Applets []string }
 	if err := json.Unmarshal([]byte(out.String()), &contents); err != nil {
-		return nil, fault.New(err, "the bundle's binary does not say what it has")
+		return nil, fault.New(err, "the bundle's binary does not list its programs")
 	}
 	return slices.DeleteFunc(missing, func(tool string) bool { return !slices.Contains(contents.Applets, tool) }), nil
 }
@@ -126,7 +126,7 @@ func missingTools(ctx context.Context, binary string) ([]string, error) {
 // link makes path a link to binary. dir is the directory of all bundles; links into it are ours.
 func link(dir, binary, path string) error {
 	if _, err := os.Lstat(path); err == nil && !ours(dir, path) {
-		return fault.New(nil, "%s is not of a bundle; remove it, or start the host without a bundle", path)
+		return fault.New(nil, "%s does not come from a bundle; remove it, or start the host without a bundle", path)
 	}
 	next := path + ".capstan"
 	_ = os.Remove(next)

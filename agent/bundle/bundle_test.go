@@ -98,7 +98,7 @@ func TestAnotherVersionReplacesOurLinksButNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Install(t.Context(), dir, bin, "v1.36.3", true); err == nil ||
-		!strings.Contains(fault.Text(err, ""), "is not of a bundle") {
+		!strings.Contains(fault.Text(err, ""), "does not come from a bundle") {
 		t.Errorf("got %v", err)
 	}
 	if err := Remove(dir, bin); err != nil {

@@ -39,7 +39,8 @@ type Plane struct {
 // fetch downloads a bundle to path. It resumes an earlier attempt as long as the plane still has the same bundle.
 func (p *Plane) fetch(ctx context.Context, version, arch, path string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit,
-		fault.New(nil, "the bundle of Kubernetes %s can't be fetched within %s; see the agent's log", version, fetchLimit))
+		fault.New(nil, "the bundle of Kubernetes %s could not be fetched within %s; see the agent's log",
+			version, fetchLimit))
 	defer cancel()
 	url := strings.TrimRight(p.URL, "/") + enrolment.BundlePath + version + "/linux/" + arch
 	pauses := backoff.Backoff{First: time.Second, Max: time.Minute, Spread: backoff.FleetSpread}
@@ -82,11 +83,11 @@ func (p *Plane) once(ctx context.Context, url, path string) error {
 		flags |= os.O_TRUNC
 		have = 0
 	case http.StatusRequestedRangeNotSatisfiable: // the file is complete, or the plane has another bundle by now
-		return errors.Join(errors.New("fetching the bundle: beginning anew"), os.Remove(path))
+		return errors.Join(errors.New("fetching the bundle: starting over"), os.Remove(path))
 	case http.StatusNotFound:
 		return errNone
 	case http.StatusForbidden:
-		return fault.New(nil, "the plane does not know this host's key, so it gives no bundle; enroll the host again")
+		return fault.New(nil, "the plane does not know this host's key and refuses bundles; enroll the host again")
 	default:
 		return fmt.Errorf("fetching the bundle: the plane answers %s", response.Status)
 	}

@@ -59,7 +59,7 @@ func Provide(ctx context.Context, dir, version string, policy Policy, plane *Pla
 	case plane == nil && policy == FromAnywhere:
 		return nil // the bootstrap data may install the programs
 	case plane == nil:
-		return fault.New(nil, "this host knows no plane that has bundles; enroll it again, or copy %s to it", archive)
+		return fault.New(nil, "this host knows no plane with bundles; enroll it again, or copy %s to it", archive)
 	}
 	part := filepath.Join(dir, "."+filepath.Base(archive)+".part")
 	err := plane.fetch(ctx, version, runtime.GOARCH, part)
@@ -67,7 +67,8 @@ func Provide(ctx context.Context, dir, version string, policy Policy, plane *Pla
 	case errors.Is(err, errNone) && policy == FromAnywhere:
 		return nil
 	case errors.Is(err, errNone):
-		return fault.New(nil, "the plane has no bundle of Kubernetes %s for %s; where it is: capstan bundle import FILE",
+		return fault.New(nil, "the plane has no bundle of Kubernetes %s for %s; run on the plane's computer: "+
+			"capstan bundle import FILE",
 			version, runtime.GOARCH)
 	case err != nil:
 		return err
@@ -86,11 +87,11 @@ func unpack(archive, dir, version string) error {
 	m, err := bundlefile.Unpack(file, to)
 	switch {
 	case errors.Is(err, bundlefile.ErrDamaged):
-		return fault.New(err, "the bundle of Kubernetes %s is damaged; import it anew", version)
+		return fault.New(err, "the bundle of Kubernetes %s is damaged; import it again", version)
 	case err != nil:
 		return fault.New(err, "the bundle of Kubernetes %s can't be unpacked; is the disk full?", version)
 	case m.Kubernetes != version || m.Architecture != runtime.GOARCH:
-		return errors.Join(fault.New(nil, "what is called the bundle of Kubernetes %s is that of %s for %s",
+		return errors.Join(fault.New(nil, "the file for Kubernetes %s contains the bundle of %s for %s",
 			version, m.Kubernetes, m.Architecture), os.RemoveAll(to))
 	}
 	return nil

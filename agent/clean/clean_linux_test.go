@@ -302,7 +302,7 @@ func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
 		}
 		_, left := c.Journal.Cleaned()
 		if len(left) != 1 || !strings.HasPrefix(left[0],
-			"data on /srv/machine, which may be another disk than the machine's") {
+			"data on /srv/machine, which may not be the machine's disk") {
 			t.Errorf("left %q", left)
 		}
 		if text, _ := c.output(t.Context(), "wipefs", "--noheadings", "/srv/machine"); !strings.Contains(text, "ext4") {

@@ -35,15 +35,15 @@ func (c *Cleaner) compare(ctx context.Context) ([]string, error) {
 	if c.Comparison == nil {
 		return nil, nil
 	}
-	const remedy = "; install the host anew"
+	const remedy = "; reinstall the host"
 	digest, err := baseline.Digest(c.Comparison.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []string{"unknown: the baseline of the host is gone, " + c.Comparison.Path + remedy}, nil
+		return []string{"unknown: the baseline of the host is missing, " + c.Comparison.Path + remedy}, nil
 	case err != nil:
 		return nil, err
 	case digest != c.Comparison.Digest:
-		return []string{"unknown: the baseline of the host was exchanged, " + c.Comparison.Path + remedy}, nil
+		return []string{"unknown: the baseline of the host was replaced, " + c.Comparison.Path + remedy}, nil
 	}
 	host := c.Comparison.Host
 	if host.Known, err = c.restored(); err != nil {

@@ -31,7 +31,7 @@ func (c *Cleaner) Leftovers(ctx context.Context) ([]string, error) {
 	} {
 		found, err := look(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("looking for what is left: %w", err)
+			return nil, fmt.Errorf("looking for leftovers: %w", err)
 		}
 		left = append(left, found...)
 	}
@@ -62,8 +62,8 @@ func (c *Cleaner) notes(context.Context) ([]string, error) {
 		return nil, nil
 	}
 	return []string{
-		"path " + path + ": the journal was damaged, so users, files, mounts and data on disks may be left; look for them, " +
-			"then delete this file",
+		"path " + path + ": the journal was damaged, so users, files, mounts and data on disks may be left; check for " +
+			"them, then delete this file",
 	}, nil
 }
 
@@ -159,8 +159,8 @@ func (c *Cleaner) devices(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, path := range unknown {
 		left = append(left,
-			fmt.Sprintf("data on %s, which may be another disk than the machine's: wipe it if it was the machine's, or else "+
-				"delete %s", path, c.Journal.Dir()))
+			fmt.Sprintf("data on %s, which may not be the machine's disk: wipe it if it is, "+
+				"otherwise delete %s", path, c.Journal.Dir()))
 	}
 	for _, path := range made {
 		if text, ok := c.output(ctx, "wipefs", "--noheadings", path); !ok || strings.TrimSpace(text) != "" {

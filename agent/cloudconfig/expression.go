@@ -33,7 +33,7 @@ func evaluate(text string, vars map[string]any) (string, error) {
 		}
 	}
 	if e.space(); e.rest != "" {
-		return "", fault.New(nil, "an expression can be a variable and filters only")
+		return "", fault.New(nil, "an expression can only have a variable and filters")
 	}
 	return toText(value)
 }
@@ -210,7 +210,7 @@ func (e *expression) filter(value any, vars map[string]any) (any, error) {
 // true, also if the value is empty.
 func fallback(value any, args []any) (any, error) {
 	if len(args) == 0 || len(args) > 2 {
-		return nil, fault.New(nil, "the filter default takes the value to use instead")
+		return nil, fault.New(nil, "the filter default needs the value to use instead")
 	}
 	_, absent := value.(missing)
 	if absent || len(args) == 2 && args[1] == true && (value == "" || value == false || value == nil) {

@@ -79,7 +79,7 @@ func (r *reader) layout(n *yaml.Node) []Part {
 		sum += percent
 	}
 	if sum > 100 {
-		r.fail(n, "the percentages of layout are more than 100 together")
+		r.fail(n, "the percentages of layout add up to more than 100")
 	}
 	return parts
 }

@@ -108,7 +108,7 @@ func readTag(text string) (tag, error) {
 	case '%':
 		start := rawStart.FindStringSubmatchIndex(text)
 		if start == nil {
-			return t, fault.New(nil, "only variables and raw blocks are supported, statements are not")
+			return t, fault.New(nil, "only variables and raw blocks are supported, not statements")
 		}
 		inner := text[start[1]:]
 		end := rawEnd.FindStringSubmatchIndex(inner)
@@ -154,5 +154,5 @@ func expressionEnd(text string) (int, error) {
 		}
 	}
 	return 0, fault.New(errors.New("no }}"),
-		"an expression has no end; text that is not meant for the template must stand in a raw block")
+		"an expression has no end; put text that is not part of the template into a raw block")
 }

@@ -65,7 +65,7 @@ var name = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 func Read(path string) (Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("reading the configuration: %w; enroll the host, which writes it", err)
+		return Config{}, fmt.Errorf("reading the configuration: %w; enroll the host to create it", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()

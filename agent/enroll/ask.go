@@ -81,7 +81,7 @@ func (a *asker) ask(ctx context.Context, path string, r any) (*enrolment.Answer,
 	}
 	answer := &enrolment.Answer{}
 	if err := json.Unmarshal(data, answer); err != nil {
-		return nil, errors.New("the plane's answer can't be read: use the agent that it offers")
+		return nil, errors.New("the plane's answer can't be parsed: use the agent that the plane offers")
 	}
 	return answer, nil
 }

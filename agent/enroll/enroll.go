@@ -76,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := os.MkdirAll(now.StateDir, 0o700); err != nil {
-		return fmt.Errorf("making the state directory: %w", err)
+		return fmt.Errorf("creating the state directory: %w", err)
 	}
 	key, err := ownKey(now.StateDir)
 	if err != nil {
@@ -128,12 +128,12 @@ func (o Options) finish(ctx context.Context, answer *enrolment.Answer) error {
 	}
 	fmt.Fprintf(o.Out, "This computer is host %s of namespace %s%s.\n\nNext:\n", answer.Host, answer.Namespace, was)
 	if o.Service != nil {
-		fmt.Fprintf(o.Out, "  %s   # what the agent does\n", o.Service.Advice())
+		fmt.Fprintf(o.Out, "  %s   # shows what the agent does\n", o.Service.Advice())
 	} else {
-		fmt.Fprintf(o.Out, "  capstan-agent --config %s   # run it as root, and with each start of the computer\n",
+		fmt.Fprintf(o.Out, "  capstan-agent --config %s   # run this as root, and at each start of the computer\n",
 			o.ConfigPath)
 	}
-	fmt.Fprintln(o.Out, "  capstan host list   # where the plane is: the host is Available in some seconds")
+	fmt.Fprintln(o.Out, "  capstan host list   # on the plane's computer: the host is Available in some seconds")
 	return nil
 }
 
@@ -156,7 +156,7 @@ func present(o Options) (config.Config, error) {
 		return before, nil
 	case errors.Is(err, os.ErrNotExist):
 	default:
-		return c, fmt.Errorf("%w; or remove it, and enroll again", err)
+		return c, fmt.Errorf("%w; or remove that file, and enroll again", err)
 	}
 	if !filepath.IsAbs(c.StateDir) {
 		return c, errors.New("--state-dir must be an absolute path")
@@ -175,7 +175,7 @@ func (o Options) request() (enrolment.Request, error) {
 	}
 	computer, err := os.Hostname()
 	if err != nil {
-		return enrolment.Request{}, fmt.Errorf("finding out the host name: %w", err)
+		return enrolment.Request{}, fmt.Errorf("reading the host name: %w", err)
 	}
 	return enrolment.Request{Credential: o.Ticket.Credential, Host: o.Ticket.Host, Hostname: hostName(computer),
 		Machine: machine, Version: o.Version}, nil
@@ -194,7 +194,7 @@ func hostName(computer string) string {
 // write writes the configuration, which holds a token, so that only root can read it.
 func write(path string, c config.Config) error {
 	if err := c.Check(); err != nil {
-		return fmt.Errorf("the plane's answer can't be used: %w", err)
+		return fmt.Errorf("the plane's answer is invalid: %w", err)
 	}
 	data, err := yaml.Marshal(c)
 	if err != nil {

@@ -190,10 +190,10 @@ func TestTicket(t *testing.T) {
 			flags: flags, token: file("token", "secret", 0o400),
 			want: enrolment.Ticket{Server: flags.Server, CAHash: flags.CAHash, Credential: "secret"},
 		},
-		"neither":                    {flags: flags, fail: "say where the credential is"},
+		"neither":                    {flags: flags, fail: "give the file with the credential"},
 		"both":                       {from: full, token: "-", fail: "leave --token-file out"},
 		"a file that others read":    {from: file("open", "server: x", 0o644), fail: "chmod 0600"},
-		"a file that is none":        {from: "-", input: "secret: value\n", fail: "is not a file of"},
+		"a file that is none":        {from: "-", input: "secret: value\n", fail: "was not written by"},
 		"no server":                  {token: "-", input: "secret", fail: "--server and --ca-hash"},
 		"a file that does not exist": {from: filepath.Join(dir, "none"), fail: "reading the credential"},
 	} {
@@ -219,7 +219,7 @@ func TestMainArguments(t *testing.T) {
 		"help":                          {[]string{"--help"}, 0, "capstan host token create"},
 		"an unknown flag":               {[]string{"--token", "secret"}, 2, "not defined"},
 		"the credential as an argument": {[]string{"capstan1.secret"}, 2, "unknown argument"},
-		"nothing":                       {nil, 1, "say where the credential is"},
+		"nothing":                       {nil, 1, "give the file with the credential"},
 		"no credential": {
 			[]string{"--no-service", "--config", filepath.Join(t.TempDir(), "c"), "--server", "https://a:1",
 				"--ca-hash", "sha256:1", "--token-file", "-"},

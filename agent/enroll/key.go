@@ -44,7 +44,7 @@ func readKey(stateDir string) (crypto.Signer, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {
 		return nil, fmt.Errorf(
-			"the host's key %s is damaged: remove it, and the host is another one to the plane",
+			"the host's key %s is damaged: remove it; the plane then treats this computer as a new host",
 			path,
 		)
 	}
@@ -52,7 +52,7 @@ func readKey(stateDir string) (crypto.Signer, error) {
 	signer, ok := key.(*ecdsa.PrivateKey)
 	if err != nil || !ok {
 		return nil, fmt.Errorf(
-			"the host's key %s is damaged: remove it, and the host is another one to the plane",
+			"the host's key %s is damaged: remove it; the plane then treats this computer as a new host",
 			path,
 		)
 	}
@@ -62,15 +62,15 @@ func readKey(stateDir string) (crypto.Signer, error) {
 func makeKey(path string) (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the host's key: %w", err)
+		return nil, fmt.Errorf("creating the host's key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("making the host's key: %w", err)
+		return nil, fmt.Errorf("creating the host's key: %w", err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	if err := atomicfile.Write(path, text, 0o600); err != nil {
-		return nil, fmt.Errorf("keeping the host's key: %w", err)
+		return nil, fmt.Errorf("storing the host's key: %w", err)
 	}
 	return key, nil
 }

@@ -30,7 +30,7 @@ func machineID(root string) (string, error) {
 		return digest("installation", installed), nil
 	}
 	return "", errors.New(
-		"nothing says which computer this is: /etc/machine-id is missing; run: systemd-machine-id-setup",
+		"this computer has no identity: /etc/machine-id is missing; run: systemd-machine-id-setup",
 	)
 }
 

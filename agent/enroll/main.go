@@ -20,7 +20,7 @@ const ticketLimit = 64 << 10
 
 const usage = `capstan-agent enroll makes this computer a host of a plane.
 
-  capstan-agent enroll --from FILE                                    # of capstan host token create -o file
+  capstan-agent enroll --from FILE                                    # written by capstan host token create -o file
   capstan-agent enroll --server URL --ca-hash HASH --token-file FILE  # or - for the standard input
 
 Flags:
@@ -33,7 +33,7 @@ func Main(ctx context.Context, version string, args []string, in io.Reader, out,
 	from := flags.String(
 		"from",
 		"",
-		"`file` with everything, of capstan host token create -o file; - for the standard input",
+		"`file` with all settings, written by capstan host token create -o file; - for the standard input",
 	)
 	var t enrolment.Ticket
 	flags.StringVar(&t.Server, "server", "", "`URL` of the plane's enrolment server")
@@ -48,14 +48,14 @@ func Main(ctx context.Context, version string, args []string, in io.Reader, out,
 		&t.Host,
 		"name",
 		"",
-		"`name` of the host (default: the computer's, or the only one that the credential allows)",
+		"`name` of the host (default: the computer's name, or the only one that the credential allows)",
 	)
 	o := Options{Version: version, Out: errOut}
 	flags.StringVar(
 		&o.ConfigPath,
 		"config",
 		config.DefaultPath,
-		"path of the `file` with the agent's configuration, which is written",
+		"path of the `file` to which the agent's configuration is written",
 	)
 	flags.StringVar(
 		&o.StateDir,
@@ -64,10 +64,10 @@ func Main(ctx context.Context, version string, args []string, in io.Reader, out,
 		"`directory` of the agent's state (default: that of the configuration, else "+
 			config.DefaultStateDir+")",
 	)
-	flags.StringVar(&o.Bundles, "bundles", "", "where the programs of a node come from: plane, directory or packages "+
-		"(default: the host's own if it has kubeadm and kubelet, else the plane)")
-	flags.DurationVar(&o.Wait, "wait", 0, "how long to try while the plane can't be reached or asks for patience")
-	noService := flags.Bool("no-service", false, "install no unit of systemd: somebody else starts the agent")
+	flags.StringVar(&o.Bundles, "bundles", "", "source of a node's programs: plane, directory or packages (default: the "+
+		"host's own if it has kubeadm and kubelet, else the plane)")
+	flags.DurationVar(&o.Wait, "wait", 0, "how long to retry while the plane can't be reached or is busy")
+	noService := flags.Bool("no-service", false, "don't install a systemd unit; start the agent by other means")
 	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -107,11 +107,11 @@ func Main(ctx context.Context, version string, args []string, in io.Reader, out,
 func ticket(flags enrolment.Ticket, from, tokenFile string, in io.Reader) (t enrolment.Ticket, err error) {
 	switch {
 	case from != "" && tokenFile != "":
-		return t, errors.New("--from has the credential: leave --token-file out")
+		return t, errors.New("the file of --from has the credential: leave --token-file out")
 	case from == "" && tokenFile == "":
 		return t, errors.New(
-			"say where the credential is: --from FILE, or --token-file FILE; it is no argument, because" +
-				" everybody on this computer can read those",
+			"give the file with the credential: --from FILE, or --token-file FILE; it can't be an argument, because everybody " +
+				"on this computer can read arguments",
 		)
 	}
 	if from != "" {
@@ -122,7 +122,7 @@ func ticket(flags enrolment.Ticket, from, tokenFile string, in io.Reader) (t enr
 		decoder := yaml.NewDecoder(strings.NewReader(string(data)))
 		decoder.KnownFields(true)
 		if decoder.Decode(&t) != nil { // the parser's message may quote the credential
-			return t, fmt.Errorf("%s is not a file of capstan host token create -o file", from)
+			return t, fmt.Errorf("%s was not written by capstan host token create -o file", from)
 		}
 	} else {
 		data, err := secretFile(tokenFile, in)
@@ -139,7 +139,7 @@ func ticket(flags enrolment.Ticket, from, tokenFile string, in io.Reader) (t enr
 		}
 	}
 	if t.Server == "" || t.CAHash == "" {
-		return t, errors.New("--server and --ca-hash say which plane it is: capstan host token create prints both")
+		return t, errors.New("--server and --ca-hash are needed to identify the plane: capstan host token create prints both")
 	}
 	return t, nil
 }

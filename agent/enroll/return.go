@@ -33,10 +33,10 @@ func Return(ctx context.Context, c config.Config, last, version string) (token s
 	}
 	answer, err := server.ask(ctx, enrolment.ReturnPath, enrolment.Return{Token: last, Version: version})
 	if err != nil {
-		return "", fmt.Errorf("coming back to the plane: %w", err)
+		return "", fmt.Errorf("returning to the plane: %w", err)
 	}
 	if answer.Host != c.Host || answer.Namespace != c.Namespace || answer.Token == "" {
-		return "", errors.New("coming back to the plane: its answer is for another host")
+		return "", errors.New("returning to the plane: its answer is for another host")
 	}
 	return answer.Token, nil
 }

@@ -63,7 +63,7 @@ func (s Systemd) Start(ctx context.Context, configPath string) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path()), 0o755); err != nil {
-		return fmt.Errorf("making the directory of units: %w", err)
+		return fmt.Errorf("creating the directory of units: %w", err)
 	}
 	if err := atomicfile.Write(s.path(), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the unit: %w", err)
@@ -94,7 +94,7 @@ func unitText(program, configPath string) (string, error) {
 	for _, path := range []string{program, configPath} {
 		if !filepath.IsAbs(path) || strings.ContainsAny(path, " \t\n\"'\\%$;") {
 			return "", fmt.Errorf(
-				"the path %q can't be part of a unit: choose one without spaces and special characters",
+				"the path %q is not allowed in a unit: choose one without spaces and special characters",
 				path,
 			)
 		}

@@ -58,7 +58,7 @@ func bootID(local bool) (string, error) {
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("finding out the boot ID: %w", err)
+		return "", fmt.Errorf("reading the boot ID: %w", err)
 	}
 	return strings.TrimSpace(string(data)), nil
 }
@@ -77,8 +77,7 @@ func Address(server string) (string, error) {
 			}
 		}
 	}
-	return "", errors.New("finding out the host's address: it has neither a default route nor one to the management " +
-		"cluster")
+	return "", errors.New("finding the host's address: it has no default route and no route to the management cluster")
 }
 
 func hostPort(server string) string {

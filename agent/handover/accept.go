@@ -17,11 +17,11 @@ import (
 func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again time.Duration, err error) {
 	offer, err := f.Source.Offer(ctx)
 	if err == nil && offer.ID != host.Offer() {
-		err = fmt.Errorf("there is another offer in Secret %s than in the host's annotation",
+		err = fmt.Errorf("Secret %s and the host's annotation have different offers",
 			host.Name+v1beta2.OfferSecretSuffix)
 	}
 	if err == nil && !v1beta2.OfferLeadsTo(offer.ID, offer.Server, offer.CAData) {
-		err = fmt.Errorf("secret %s leads to another target than the offer was made with: make the offer again",
+		err = fmt.Errorf("secret %s names another target than its offer: repeat the offer",
 			host.Name+v1beta2.OfferSecretSuffix)
 	}
 	if err == nil {

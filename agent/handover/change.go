@@ -32,7 +32,7 @@ func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, agai
 	case leaving:
 		// If the source lacks that report, a marked host would block the mover's next run forever.
 		if !host.OfferAccepted() {
-			return false, 0, errors.Join(errors.New("the management cluster does not know that the agent goes along"), stale)
+			return false, 0, errors.Join(errors.New("the management cluster does not know that the agent follows"), stale)
 		}
 	}
 	there, err := f.look(ctx, next)
@@ -51,6 +51,6 @@ func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, agai
 		return false, 0, err
 	}
 	failpoint.Hit("changed sides")
-	f.Log.Info("the host has moved, and the agent with it", "to", next.Server, "claim", there.Spec.Claim.ProviderID)
+	f.Log.Info("the host and its agent have moved", "to", next.Server, "claim", there.Spec.Claim.ProviderID)
 	return true, 0, nil
 }

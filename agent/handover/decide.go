@@ -114,14 +114,14 @@ func ready(host *v1beta2.CapstanHost, all []carried) error {
 	case claim == nil:
 		return errors.New("no machine claims the host")
 	case claim.Released:
-		return errors.New("the machine on the host was deleted: it is cleaned where it is")
+		return errors.New("the machine on the host was deleted: the host is cleaned before it moves")
 	}
 	if err := carries(claim.ProviderID, all); err != nil {
 		return err
 	}
 	for _, c := range all {
 		if c.claim == claim.ProviderID && (!c.ended || c.cleaned) {
-			return errors.New("the bootstrap of the machine has not ended")
+			return errors.New("the bootstrap of the machine has not finished")
 		}
 	}
 	return nil
@@ -150,10 +150,10 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 func lapsed(err error, token string, now time.Time) error {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
-		return fmt.Errorf("the target does not accept the agent's token any more; capstan clusterctl move offers it anew: %w",
+		return fmt.Errorf("the target no longer accepts the agent's token; capstan clusterctl move renews the offer: %w",
 			err)
 	case expired(token, now):
-		return errors.New("the agent's token for the target has expired; capstan clusterctl move offers it anew")
+		return errors.New("the agent's token for the target has expired; capstan clusterctl move renews the offer")
 	}
 	return nil
 }
@@ -184,10 +184,10 @@ func mayChange(said answer, refused time.Duration, there *v1beta2.CapstanHost, a
 	case absent, leaving:
 	case refuses:
 		if refused < refusalPatience {
-			return errors.New("the management cluster refuses the agent, which may pass")
+			return errors.New("the management cluster refuses the agent; this may be temporary")
 		}
 	default:
-		return errors.New("the management cluster has not let the host go")
+		return errors.New("the management cluster has not released the host")
 	}
 	switch {
 	case there == nil:
@@ -202,7 +202,7 @@ func mayChange(said answer, refused time.Duration, there *v1beta2.CapstanHost, a
 	}
 	if said == refuses && there.Spec.Claim.Released {
 		return errors.New("the target has released the host, and the management cluster that refuses the agent has not " +
-			"said that it is gone")
+			"confirmed that the host moved")
 	}
 	return nil
 }

@@ -60,10 +60,10 @@ func (s Store) Prepare(e Enrolment) error {
 	e.InsteadOf = s.digest()
 	data, err := yaml.Marshal(e)
 	if err != nil {
-		return fmt.Errorf("keeping the next enrolment: %w", err)
+		return fmt.Errorf("storing the next enrolment: %w", err)
 	}
 	if err := errors.Join(atomicfile.Write(s.path(nextFile), data, 0o600), s.sync()); err != nil {
-		return fmt.Errorf("keeping the next enrolment: %w", err)
+		return fmt.Errorf("storing the next enrolment: %w", err)
 	}
 	return nil
 }
@@ -139,16 +139,16 @@ func (s Store) read(name string) (*Enrolment, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(e); err != nil {
 		// The parser's message may quote the file, which holds a credential.
-		return nil, fmt.Errorf("reading %s: it is damaged; remove it, and the agent works for the management cluster of "+
-			"its configuration", path)
+		return nil, fmt.Errorf("reading %s: it is damaged; remove it, so that the agent uses the management cluster in its "+
+			"configuration", path)
 	}
 	if e.InsteadOf != s.digest() {
 		return nil, nil
 	}
 	c := s.Config(e)
 	if err := c.Check(); err != nil || e.Token == "" || e.Offer == "" {
-		return nil, fmt.Errorf("reading %s: it is not an enrolment; remove it, and the agent works for the management "+
-			"cluster of its configuration", path)
+		return nil, fmt.Errorf("reading %s: it is not an enrolment; remove it, so that the agent uses the management "+
+			"cluster in its configuration", path)
 	}
 	return e, nil
 }

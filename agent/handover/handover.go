@@ -58,7 +58,7 @@ func New(o Options) *Follower {
 	if next, err := f.Store.Next(); err == nil && next != nil {
 		var why error
 		if token.RenewIn(next.Token, time.Now()) <= 0 {
-			why = errors.New("the agent's token for the target has to be renewed first")
+			why = errors.New("the agent's token for the target must be renewed first")
 		}
 		f.standing(next, why)
 	}

@@ -27,11 +27,11 @@ func TestATokenIsKeptFresh(t *testing.T) {
 		"due, the host is gone":               {day / 2, day / 2, absent, present, false, "", true},
 		"due, the target is silent":           {day / 2, day / 2, present, silent, false, "", false},
 		"due, both are silent":                {day / 2, day / 2, silent, silent, false, "", false},
-		"due, the target refuses":             {day / 2, day / 2, present, refuses, false, "does not accept", false},
-		"due, refused, the source is silent":  {day / 2, day / 2, silent, refuses, false, "does not accept", false},
-		"expired":                             {day, -time.Minute, present, refuses, false, "does not accept", false},
+		"due, the target refuses":             {day / 2, day / 2, present, refuses, false, "no longer accepts", false},
+		"due, refused, the source is silent":  {day / 2, day / 2, silent, refuses, false, "no longer accepts", false},
+		"expired":                             {day, -time.Minute, present, refuses, false, "no longer accepts", false},
 		"expired, the target is silent":       {day, -time.Minute, present, silent, false, "has expired", false},
-		"expired, the source is silent":       {day, -time.Minute, silent, refuses, false, "does not accept", false},
+		"expired, the source is silent":       {day, -time.Minute, silent, refuses, false, "no longer accepts", false},
 		"expired by the host's clock, not so": {day, -time.Minute, present, present, false, "", true},
 	}
 	for name, c := range cases {

@@ -118,7 +118,7 @@ func Open(base, claim string) (*Journal, error) {
 	}
 	if j.claim != claim {
 		j.Close()
-		return nil, fmt.Errorf("opening the journal %s: it is of another claim", dir)
+		return nil, fmt.Errorf("opening the journal %s: it belongs to another claim", dir)
 	}
 	return j, nil
 }

@@ -64,8 +64,8 @@ func newView(dir string) *View {
 // wraps ErrDamaged.
 func (v *View) read(f io.Reader) (lines [][]byte, size int64, err error) {
 	damaged := func(at int64, why string) error {
-		return fmt.Errorf("%w at byte %d%s: delete the machine; the host is cleaned by what can be read, and then somebody "+
-			"must look at it", ErrDamaged, at, why)
+		return fmt.Errorf("%w at byte %d%s: delete the machine; the agent cleans what the readable part lists, and then a "+
+			"person must inspect the host", ErrDamaged, at, why)
 	}
 	data, readErr := io.ReadAll(io.LimitReader(f, sizeLimit+reserve+1))
 	if readErr != nil {

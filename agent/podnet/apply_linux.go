@@ -79,7 +79,7 @@ func (d *Desired) Apply(own netlink.Link, pods netip.Prefix) error {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(ConfigPath), 0o755); err != nil {
-		return fmt.Errorf("writing the configuration of pods' network: %w", err)
+		return fmt.Errorf("writing the configuration of the pod network: %w", err)
 	}
 	return atomicfile.Write(ConfigPath, text, 0o644)
 }

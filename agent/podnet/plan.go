@@ -104,7 +104,7 @@ func (d *Desired) Config(mtu int) ([]byte, error) {
 		},
 	}, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("writing the configuration of pods' network: %w", err)
+		return nil, fmt.Errorf("writing the configuration of the pod network: %w", err)
 	}
 	return append(text, '\n'), nil
 }

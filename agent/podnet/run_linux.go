@@ -62,9 +62,9 @@ func Run(ctx context.Context, client kubernetes.Interface, o Options) error {
 		said, err := o.once(list)
 		if err != nil {
 			said = err.Error()
-			o.Log.Error("The network of pods is not complete", "error", err)
+			o.Log.Error("The pod network is incomplete", "error", err)
 		} else if said != last {
-			o.Log.Info("The network of pods is complete", "state", said)
+			o.Log.Info("The pod network is complete", "state", said)
 		}
 		last = said
 		select {
@@ -92,7 +92,7 @@ func (o Options) once(list []*corev1.Node) (string, error) {
 	}
 	d, ok := Plan(o.Name, nil, all)
 	if !ok {
-		return "this Node has no address or no range of pods yet", nil
+		return "this Node has no address or no pod range yet", nil
 	}
 	segments, own, err := Segments(d.Self.Address)
 	if err != nil {

@@ -112,7 +112,7 @@ func kubernetes(s *System, role Role) Finding {
 		return ok("come with a bundle of the plane")
 	case from.from == "":
 		return warning("none of its own: it takes a plane that has bundles, or one in "+bundlesDir,
-			"# where the plane is: capstan bundle list")
+			"# on the plane's computer: capstan bundle list")
 	case len(from.lacks) == 0:
 		return ok("kubeadm, kubelet")
 	}

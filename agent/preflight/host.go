@@ -26,7 +26,7 @@ var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 func user(s *System, _ Role) Finding {
 	if s.User != 0 {
 		return warning(
-			fmt.Sprintf("uid %d: not everything can be seen, and the agent runs as root", s.User),
+			fmt.Sprintf("uid %d: some checks need root, and so does the agent", s.User),
 			"sudo capstan-agent preflight",
 		)
 	}
@@ -35,7 +35,7 @@ func user(s *System, _ Role) Finding {
 
 func architecture(s *System, _ Role) Finding {
 	if s.Architecture != "amd64" && s.Architecture != "arm64" {
-		return missing(s.Architecture, "# use a computer with amd64 or arm64: there is no agent's release for others")
+		return missing(s.Architecture, "# use a computer with amd64 or arm64: the agent is released for these only")
 	}
 	return ok(s.Architecture)
 }
@@ -59,7 +59,7 @@ func memory(s *System, role Role) Finding {
 	found := fmt.Sprintf("%d MiB", mib)
 	switch {
 	case mib == 0:
-		return unknown("/proc/meminfo does not say it", "")
+		return unknown("/proc/meminfo does not show it", "")
 	case mib < workerMiB:
 		return missing(fmt.Sprintf("%s; a node needs %d", found, workerMiB), "# use a computer with more memory")
 	case mib < controlPlaneMiB && !role.Worker:
@@ -78,7 +78,7 @@ func disk(s *System, _ Role) Finding {
 	}
 	found := fmt.Sprintf("%d GiB free in %s", bytes>>30, dataDir)
 	if bytes>>30 < leastDiskGiB {
-		return warning(fmt.Sprintf("%s; images and logs want %d", found, leastDiskGiB),
+		return warning(fmt.Sprintf("%s; images and logs need %d", found, leastDiskGiB),
 			"du -xh -d 2 "+dataDir+" | sort -h | tail")
 	}
 	return ok(found)
@@ -88,13 +88,13 @@ func clock(s *System, _ Role) Finding {
 	right, err := s.Synchronized()
 	switch {
 	case err != nil:
-		return unknown("the kernel does not say it: "+err.Error(), "")
+		return unknown("the kernel does not report it: "+err.Error(), "")
 	case right:
 		return ok("kept right")
 	case s.program("timedatectl") && (s.exists("/lib/systemd/systemd-timesyncd") || s.program("chronyd")):
-		return missing("nothing keeps the clock right: certificates and leases need it", "timedatectl set-ntp true")
+		return missing("nothing synchronizes the clock; certificates and leases need it", "timedatectl set-ntp true")
 	}
-	return missing("nothing keeps the clock right: certificates and leases need it",
+	return missing("nothing synchronizes the clock; certificates and leases need it",
 		s.install("systemd-timesyncd", "chrony")+" && timedatectl set-ntp true")
 }
 
@@ -114,7 +114,7 @@ func systemd(s *System, _ Role) Finding {
 	if s.exists("/run/systemd/system") {
 		return ok("runs")
 	}
-	return missing("does not run: the agent and the kubelet are its services",
+	return missing("not running: the agent and the kubelet run as its services",
 		"# use a distribution with systemd; for the agent alone: capstan-agent enroll --no-service")
 }
 
@@ -128,7 +128,7 @@ func machineID(s *System, _ Role) Finding {
 func hostname(s *System, _ Role) Finding {
 	name := s.text("/proc/sys/kernel/hostname")
 	if strings.HasPrefix(name, "localhost") || !label.MatchString(name) {
-		return missing(fmt.Sprintf("%q can't be a node's name: lower case letters, digits, - and .", name),
+		return missing(fmt.Sprintf("%q can't be a node's name: use lower case letters, digits, - and .", name),
 			"hostnamectl set-hostname NAME")
 	}
 	return ok(name)
@@ -168,6 +168,6 @@ func leftovers(s *System, _ Role) Finding {
 	if len(left) == 0 {
 		return ok("none")
 	}
-	return warning("a node is on it, or was: "+strings.Join(left, ", "),
+	return warning("it is or was a node: "+strings.Join(left, ", "),
 		"# if no machine has the host: kubeadm reset --force && rm -rf /etc/kubernetes /var/lib/etcd /var/lib/kubelet/pki")
 }

@@ -22,7 +22,7 @@ var wantedModules = []struct {
 	{"br_netfilter", "Services between pods of one node", false},
 	{"nf_conntrack", "Services", false},
 	{"nf_tables", "Services", false},
-	{"vxlan", "pods on nodes of other networks", true},
+	{"vxlan", "pods on nodes in other networks", true},
 }
 
 // wantedSysctls are the kernel settings that a node needs.
@@ -39,7 +39,7 @@ func kernel(s *System, _ Role) Finding {
 	}
 	if major < oldestKernel[0] || major == oldestKernel[0] && minor < oldestKernel[1] {
 		return missing(
-			fmt.Sprintf("%s; kubeadm wants %d.%d or later", s.Release, oldestKernel[0], oldestKernel[1]),
+			fmt.Sprintf("%s; kubeadm needs %d.%d or later", s.Release, oldestKernel[0], oldestKernel[1]),
 			"# install a later kernel, or a later release of the distribution, and reboot",
 		)
 	}
@@ -50,7 +50,7 @@ func cgroups(s *System, _ Role) Finding {
 	const file = "/sys/fs/cgroup/cgroup.controllers"
 	if !s.exists(file) {
 		return missing(
-			"version 1; the kubelet wants version 2",
+			"version 1; the kubelet needs version 2",
 			s.kernelArgument("systemd.unified_cgroup_hierarchy=1"),
 		)
 	}
@@ -95,7 +95,7 @@ func modules(s *System, _ Role) Finding {
 	mend := `printf '%s\n' ` + list + ` > /etc/modules-load.d/capstan.conf && modprobe -a ` + list
 	switch {
 	case len(absent) > 0 && !s.exists("/lib/modules/"+s.Release):
-		return unknown("the kernel is without loadable modules, and does not show "+strings.Join(absent, ", "), "")
+		return unknown("the kernel has no loadable modules, and does not show "+strings.Join(absent, ", "), "")
 	case len(absent) > 0:
 		kernels := "linux-image-" + s.Architecture
 		if s.like("ubuntu") {

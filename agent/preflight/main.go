@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-const usage = `capstan-agent preflight says what this computer would miss as a node, and the command that mends it.
+const usage = `capstan-agent preflight reports what this computer lacks as a node, and the command that provides it.
 
 It changes nothing. The exit code is 1 if something is missing, and 0 if there are warnings only.
 
@@ -22,9 +22,9 @@ func Main(s *System, args []string, out, errOut io.Writer) int {
 	flags := flag.NewFlagSet("capstan-agent preflight", flag.ContinueOnError)
 	flags.SetOutput(errOut)
 	var role Role
-	flags.BoolVar(&role.Worker, "worker", false, "leave out what only a control plane needs")
-	flags.StringVar(&role.Bundles, "bundles", "", "where the programs of a node shall come from: plane, directory or "+
-		"packages (default: what /etc/capstan/agent.yaml says, else the host's own if it has kubeadm and kubelet)")
+	flags.BoolVar(&role.Worker, "worker", false, "skip what only a control plane needs")
+	flags.StringVar(&role.Bundles, "bundles", "", "source of a node's programs: plane, directory or packages (default: "+
+		"the one in /etc/capstan/agent.yaml, else the host's own if it has kubeadm and kubelet)")
 	format := flags.String("output", "table", "`format`: table, or json for programs")
 	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }
 	if err := flags.Parse(args); err != nil {

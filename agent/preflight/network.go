@@ -56,7 +56,7 @@ func route(s *System, _ Role) Finding {
 			return ok("default by " + f[9] + ", IPv6 only")
 		}
 	}
-	return missing("no default route: a node has the address of its own", "ip route add default via GATEWAY")
+	return missing("no default route: a node takes its address from it", "ip route add default via GATEWAY")
 }
 
 // ports checks whether anything already listens on a node's ports.
@@ -158,11 +158,11 @@ func firewall(s *System, role Role) Finding {
 			"nft insert rule "+chain+" udp dport "+vxlanPort+" accept")
 	}
 	if len(drop) > 0 {
-		return warning("drops what no rule accepts: "+strings.Join(drop, ", "),
-			strings.Join(mend, " && ")+"   # and write it into what loads the rules at boot")
+		return warning("drops packets that no rule accepts: "+strings.Join(drop, ", "),
+			strings.Join(mend, " && ")+"   # and add it to the rules that are loaded at boot")
 	}
 	if strings.Contains(s.text("/proc/net/ip_tables_names"), "filter") {
-		return warning("rules of iptables-legacy, which are not looked at",
+		return warning("rules of iptables-legacy, which are not checked",
 			"iptables-legacy -S   # INPUT must accept "+strings.Join(tcp, " ")+", FORWARD the pods")
 	}
 	return ok("none that drops")

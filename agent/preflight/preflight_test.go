@@ -73,7 +73,7 @@ var problems = map[string]problem{
 		files: map[string]string{"/proc/filesystems": "ext4\n", "/etc/os-release": "ID=ubuntu\nID_LIKE=debian\n"},
 		check: "modules", want: Missing, found: "no overlay", mend: "apt-get install -y linux-generic"},
 	"a module of some networks": {files: map[string]string{"/lib/modules/6.12.0-amd64/modules.builtin": gone},
-		check: "modules", want: Warning, found: "no vxlan (pods on nodes of other networks)", mend: "linux-image-amd64"},
+		check: "modules", want: Warning, found: "no vxlan (pods on nodes in other networks)", mend: "linux-image-amd64"},
 	"no forwarding": {files: map[string]string{"/proc/sys/net/ipv4/ip_forward": "0\n"}, check: "sysctls",
 		want: Missing, found: "net.ipv4.ip_forward is 0", mend: "sysctl --system"},
 	"no bridges seen": {files: map[string]string{"/proc/sys/net/bridge/bridge-nf-call-iptables": gone},
@@ -148,7 +148,7 @@ var problems = map[string]problem{
 		files: map[string]string{"/usr/bin/kubelet": gone, "/etc/capstan/agent.yaml": "bundles: packages\n"},
 		check: "kubernetes", want: Missing, found: "kubelet", mend: "#"},
 	"no kubelet, and perhaps a bundle": {files: map[string]string{"/usr/bin/kubelet": gone}, check: "kubernetes",
-		want: Warning, found: "none of its own", mend: "# where the plane is"},
+		want: Warning, found: "none of its own", mend: "# on the plane's computer"},
 	"a package's runtime beside a bundle": {
 		files: map[string]string{"/usr/lib/systemd/system/containerd.service": "",
 			"/opt/capstan/bundles/v1.36.3-linux-amd64.tar.gz": ""},

@@ -124,7 +124,7 @@ func (r *Reporter) Run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			r.log.Warn("the report was not taken", "error", err)
+			r.log.Warn("the report was not accepted", "error", err)
 			r.mu.Lock()
 			r.set(true)
 			r.mu.Unlock()

@@ -44,7 +44,7 @@ func Open(path string, configured func() (string, error)) (*Keeper, error) {
 		refused: make(chan struct{}, 1)}
 	k.choose()
 	if k.used.text == "" {
-		return nil, errors.New("there is no token: enroll the host again, which writes one to the configuration")
+		return nil, errors.New("there is no token: enroll the host again to write one to the configuration")
 	}
 	return k, nil
 }
@@ -93,7 +93,7 @@ func (k *Keeper) Keep(text string) error {
 	defer k.mu.Unlock()
 	k.used = parse(text, true)
 	if err := atomicfile.Write(k.path, []byte(text+"\n"), 0o600); err != nil {
-		return fmt.Errorf("keeping the token: %w", err)
+		return fmt.Errorf("storing the token: %w", err)
 	}
 	return nil
 }

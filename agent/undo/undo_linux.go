@@ -102,7 +102,7 @@ func (k *Keeper) MakeDir(path string) error {
 		}
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("creating a directory: %w", err)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (k *Keeper) Changed() ([]string, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading what was kept of %s: %w", o.Path, err)
+			return nil, fmt.Errorf("reading the saved copy of %s: %w", o.Path, err)
 		}
 		now, err := regular.Open(o.Path, os.O_RDONLY)
 		if err != nil || !same(before, now) {
@@ -265,7 +265,7 @@ func copyFile(from, to string) error {
 		return err
 	}
 	if n > sizeLimit {
-		return fmt.Errorf("it is larger than %d bytes, too large to be put back", sizeLimit)
+		return fmt.Errorf("it is larger than %d bytes, too large to be saved and restored", sizeLimit)
 	}
 	return errors.Join(out.Sync(), out.Close())
 }

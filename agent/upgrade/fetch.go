@@ -124,7 +124,7 @@ func (p *plane) fetch(ctx context.Context, path, checksum string) (err error) {
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != checksum {
-		return fmt.Errorf("the agent that was fetched has checksum %s, the plane says %s", got, checksum)
+		return fmt.Errorf("the fetched agent has checksum %s, but the plane reports %s", got, checksum)
 	}
 	return file.Sync()
 }

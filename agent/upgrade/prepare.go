@@ -99,7 +99,7 @@ func (u *Upgrader) prepare(ctx context.Context) (*Candidate, error) {
 		return nil, err
 	}
 	c := &Candidate{Path: u.Program + nextSuffix, Program: u.Program, checksum: checksum, stateDir: u.Config.StateDir}
-	u.Log.Info("the plane has a later agent: it is fetched", "version", offered)
+	u.Log.Info("fetching the later agent of the plane", "version", offered)
 	if err := p.fetch(ctx, c.Path, checksum); err != nil {
 		return nil, fmt.Errorf("fetching the agent: %w", err)
 	}
@@ -108,7 +108,7 @@ func (u *Upgrader) prepare(ctx context.Context) (*Candidate, error) {
 		return nil, err
 	}
 	if !newer(c.Version, u.Version) {
-		return nil, fmt.Errorf("the plane offers agent %s, and the program is %s: build the plane and the agent together",
+		return nil, fmt.Errorf("the plane offers agent %s, but the program is %s: build the plane and the agent together",
 			offered, c.Version)
 	}
 	if !u.May() {
@@ -126,7 +126,7 @@ func said(ctx context.Context, path string) (string, error) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("the fetched agent does not run: %w", err)
+		return "", fmt.Errorf("the fetched agent can't run: %w", err)
 	}
 	version, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "capstan-agent ")
 	if !ok || len(version) > 128 {

@@ -55,7 +55,7 @@ func readRecord(stateDir string) (record, error) {
 		return r, nil
 	}
 	if err != nil {
-		return r, fmt.Errorf("reading what was upgraded before: %w", err)
+		return r, fmt.Errorf("reading the record of upgrades: %w", err)
 	}
 	if json.Unmarshal(data, &r) != nil {
 		return record{}, nil
@@ -79,7 +79,7 @@ func begin(stateDir, checksum string, now time.Time) error {
 		return err
 	}
 	if err := atomicfile.Write(filepath.Join(stateDir, recordFile), data, 0o600); err != nil {
-		return fmt.Errorf("noting the upgrade: %w", err)
+		return fmt.Errorf("recording the upgrade: %w", err)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func await(ctx context.Context, pipe io.Reader, limit time.Duration) error {
 	go func() {
 		line, err := bufio.NewReader(io.LimitReader(pipe, 64)).ReadString('\n')
 		if err != nil || line != reported {
-			err = errors.New("it ended before it had reported to the management cluster")
+			err = errors.New("it exited before it had reported to the management cluster")
 		}
 		said <- err
 	}()
@@ -94,7 +94,7 @@ func await(ctx context.Context, pipe io.Reader, limit time.Duration) error {
 	case err := <-said:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("it did not report to the management cluster in %s", limit)
+		return fmt.Errorf("it did not report to the management cluster within %s", limit)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -85,10 +85,10 @@ func TestPrepare(t *testing.T) {
 			o.checksum = "-"
 		}, "checksum", false},
 		"another program":     {"v1.1.0", "#!/bin/sh\necho hello\n", nil, "is not an agent", false},
-		"one that crashes":    {"v1.1.0", "#!/bin/sh\nexit 3\n", nil, "does not run", false},
+		"one that crashes":    {"v1.1.0", "#!/bin/sh\nexit 3\n", nil, "can't run", false},
 		"one that lies":       {"v1.1.0", script("v1.0.0", ""), nil, "build the plane and the agent together", false},
-		"one of elsewhere":    {"v1.1.0", "\x7fELF of another architecture", nil, "does not run", false},
-		"one that is no file": {"v1.1.0", "", nil, "does not run", false},
+		"one of elsewhere":    {"v1.1.0", "\x7fELF of another architecture", nil, "can't run", false},
+		"one that is no file": {"v1.1.0", "", nil, "can't run", false},
 		"work begins while it is fetched": {"v1.1.0", script("v1.1.0", ""), func(_ *testing.T, o *offered) {
 			o.busy = true
 		}, "", false},

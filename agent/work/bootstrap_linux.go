@@ -104,7 +104,7 @@ func (w *Worker) provideBundle(
 		return ctx.Err()
 	case err != nil:
 		w.log.Warn("there is no bundle", "version", claim.KubernetesVersion, "error", err)
-		return j.Fail("bundle", fault.Text(err, "the bundle can't be had; the agent's log says why"))
+		return j.Fail("bundle", fault.Text(err, "the bundle is not available; see the agent's log"))
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (w *Worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.Boots
 			began = time.Now() // the limit counts only while the server answers
 		}
 		if time.Since(began) > dataLimit {
-			return nil, fmt.Errorf("there is no bootstrap data for this claim within %s; delete the machine to try again",
+			return nil, fmt.Errorf("no bootstrap data for this claim arrived within %s; delete the machine to try again",
 				dataLimit)
 		}
 		w.log.Warn("the bootstrap data can't be read", "error", err)

@@ -60,7 +60,7 @@ func (w *Worker) fence(ctx context.Context, claim string) error {
 	var asked []string
 	for _, h := range heldBy(&j.View) {
 		if h.Proof == v1beta2.ProofReimage {
-			asked = []string{"whatever a machine with root can leave: this host is to be installed anew after each machine"}
+			asked = []string{"anything that a machine with root can leave: this host must be reinstalled after each machine"}
 		}
 	}
 	left, err := w.cleanOne(ctx, j, asked, w.compareWith(last(&j.View, keyTaken), j))

@@ -113,7 +113,7 @@ func (w *Worker) next(host *v1beta2.CapstanHost) (task, error) {
 				return task{fencing, v.Claim()}, nil
 			}
 		case toForget:
-			w.log.Info("what a machine has left was accepted", "claim", v.Claim())
+			w.log.Info("the leftovers of a machine were accepted", "claim", v.Claim())
 			if err := v.Remove(); err != nil {
 				return t, err
 			}
@@ -135,7 +135,7 @@ func (w *Worker) showCarried(views []*journal.View, host *v1beta2.CapstanHost) {
 		}
 		r.Cleaning = &v1beta2.CleaningReport{
 			ProviderID: r.Carries, Done: true,
-			Leftovers: []string{"the machine itself: the management cluster does not say that its claim has ended"},
+			Leftovers: []string{"the machine itself: the management cluster does not confirm that its claim has ended"},
 		}
 	})
 }

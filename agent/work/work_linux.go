@@ -132,7 +132,7 @@ func (w *Worker) start(ctx context.Context, t task, host *v1beta2.CapstanHost) *
 			w.trouble(t, err)
 			return
 		}
-		w.log.Info("a task ended", "task", t.kind, "claim", t.claim)
+		w.log.Info("a task finished", "task", t.kind, "claim", t.claim)
 	}()
 	return j
 }
