@@ -66,7 +66,8 @@ func TestClaimWithoutAClusterIsMarked(t *testing.T) { // SG-05
 		},
 		"the Machine is gone": {
 			lose: func(w *world) { w.lose(get(w, "w1", &clusterv1.Machine{})) },
-			what: "no Machine owns CapstanMachine w1", wayOut: "delete CapstanMachine w1", before: "True InUse",
+			what: "CapstanMachine w1 claims the host, but no Machine owns it", wayOut: "delete CapstanMachine w1",
+			before: "True InUse",
 		},
 		"the CapstanMachine is gone": {
 			lose: func(w *world) { w.lose(w.machine("w1")) },
