@@ -17,7 +17,7 @@ import (
 func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again time.Duration, err error) {
 	offer, err := f.Source.Offer(ctx)
 	if err == nil && offer.ID != host.Offer() {
-		err = fmt.Errorf("Secret %s and the host's annotation have different offers",
+		err = fmt.Errorf("secret %s and the host's annotation have different offers",
 			host.Name+v1beta2.OfferSecretSuffix)
 	}
 	if err == nil && !v1beta2.OfferLeadsTo(offer.ID, offer.Server, offer.CAData) {
