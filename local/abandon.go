@@ -26,7 +26,7 @@ func Abandon(ctx context.Context, c client.Client, host client.ObjectKey) (machi
 	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AbandonAnnotation, h.Spec.Claim.ProviderID)
 	// The lock keeps a host that was claimed again in the meantime from being given up.
 	if err := c.Patch(ctx, h, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return "", hint.Errorf("try again: the host has changed meanwhile", "giving up host %s: %w", h.Name, err)
+		return "", hint.Errorf("try again: the host has changed meanwhile", "abandoning host %s: %w", h.Name, err)
 	}
 	return h.Spec.Claim.Machine, nil
 }
@@ -52,17 +52,17 @@ func abandonable(host *infrav1.CapstanHost) error {
 	switch {
 	case host.Spec.Supplier != "":
 		return hint.Errorf("see: capstan host list",
-			"host %s is a local one: it is destroyed and made again, and no machine waits for its agent", host.Name)
+			"host %s is a local host: the dock recreates it, so no machine waits for its agent", host.Name)
 	case claim == nil:
-		return hint.Errorf("see: capstan host list", "host %s is claimed by no machine: there is nothing to give up",
+		return hint.Errorf("see: capstan host list", "no machine claims host %s: there is nothing to abandon",
 			host.Name)
 	case !claim.Released:
 		find := "capstan kubectl get capstanmachine " + claim.Machine +
 			" -o jsonpath='{.metadata.ownerReferences[0].name}'"
 		return hint.Errorf("delete its machine first: "+find, "host %s is in use by machine %s", host.Name, claim.Machine)
 	case !meta.IsStatusConditionFalse(host.Status.Conditions, infrav1.HostOnlineCondition):
-		return hint.Errorf("see what it does: capstan host list",
-			"the agent of host %s is there, and cleans it after machine %s: wait for it", host.Name, claim.Machine)
+		return hint.Errorf("follow its progress: capstan host list",
+			"the agent of host %s is online, and is cleaning up after machine %s: wait for it", host.Name, claim.Machine)
 	}
 	return nil
 }

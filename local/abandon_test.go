@@ -25,7 +25,7 @@ func TestAbandonable(t *testing.T) {
 		want     string
 	}{
 		"a dead host that a machine waits for": {claim: released, online: metav1.ConditionFalse},
-		"a host that nothing is known of":      {claim: released, want: "is there"},
+		"a host that nothing is known of":      {claim: released, want: "is online"},
 		"a host whose agent cleans it":         {claim: released, online: metav1.ConditionTrue, want: "wait for it"},
 		"a dead host that is in use":           {claim: held, online: metav1.ConditionFalse, want: "in use by machine m"},
 		"a dead host that is free":             {online: metav1.ConditionFalse, want: "no machine"},

@@ -40,7 +40,7 @@ func Accept(ctx context.Context, c client.Client, r Remains) error {
 	h := r.host.DeepCopy()
 	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AcceptAnnotation, r.claim)
 	if err := c.Patch(ctx, h, client.MergeFromWithOptions(r.host, client.MergeFromWithOptimisticLock{})); err != nil {
-		return hint.Errorf("look again: the host has changed meanwhile", "accepting host %s: %w", h.Name, err)
+		return hint.Errorf("run it again: the host has changed meanwhile", "accepting host %s: %w", h.Name, err)
 	}
 	return nil
 }
@@ -66,11 +66,11 @@ func remains(host *infrav1.CapstanHost) (Remains, error) {
 	c := host.Spec.Claim
 	switch {
 	case host.Spec.Supplier != "":
-		return Remains{}, hint.Errorf(list, "host %s is a local one: it is destroyed and made again", host.Name)
+		return Remains{}, hint.Errorf(list, "host %s is a local host: the dock recreates it", host.Name)
 	case claim.Carried(host) != "":
 		return carried(host)
 	case c == nil:
-		return Remains{}, hint.Errorf(list, "host %s is claimed by no machine: there is nothing to accept", host.Name)
+		return Remains{}, hint.Errorf(list, "no machine claims host %s: there is nothing to accept", host.Name)
 	case !c.Released:
 		return Remains{}, hint.Errorf(
 			"delete its machine first: capstan kubectl get machines -A",
@@ -87,13 +87,13 @@ func remains(host *infrav1.CapstanHost) (Remains, error) {
 		r.Leftovers = claim.Cleaning(host).Leftovers
 		r.Why = "it is not as it was before the machine"
 	case claim.NotCompared:
-		r.Why = "its agent has not compared it with what it was before the machine, so nobody knows what the machine left"
+		r.Why = "its agent did not compare it with its state before the machine, so what the machine left is unknown"
 	case claim.ToReimage:
-		r.Why = "it has to be installed anew after each machine, as its policy says"
+		r.Why = "its policy requires a new installation after each machine"
 	default:
 		return Remains{}, hint.Errorf(
 			list,
-			"the agent of host %s has not said yet what is left: wait for it",
+			"the agent of host %s has not reported yet what is left: wait for it",
 			host.Name,
 		)
 	}
@@ -107,10 +107,10 @@ func carried(host *infrav1.CapstanHost) (Remains, error) {
 	case host.Annotations[infrav1.AcceptAnnotation] == id:
 		return Remains{}, hint.Errorf("see: capstan host list", "host %s is accepted already", host.Name)
 	case report == nil || report.ProviderID != id || !report.Done || len(report.Leftovers) == 0:
-		return Remains{}, hint.Errorf("see: capstan host list", "the agent of host %s cleans it: wait for it", host.Name)
+		return Remains{}, hint.Errorf("see: capstan host list", "the agent of host %s is cleaning it: wait for it", host.Name)
 	}
 	return Remains{
 		Host: host.Name, Machine: id, Leftovers: report.Leftovers, host: host, claim: id,
-		Why: "its agent has come back with a machine that has no claim here; it is cleaned when you accept",
+		Why: "its agent came back with a machine that has no claim here; accepting starts the cleaning",
 	}, nil
 }

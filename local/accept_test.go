@@ -57,19 +57,19 @@ func TestRemains(t *testing.T) {
 			why:  "not as it was", left: []string{"user evil"},
 		},
 		"nothing was compared": {
-			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{Done: true}), why: "not compared",
+			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{Done: true}), why: "did not compare",
 		},
 		"it is to be installed anew": {
-			host: after(released(infrav1.ProofReimage), &infrav1.CleaningReport{Done: true}), why: "installed anew",
+			host: after(released(infrav1.ProofReimage), &infrav1.CleaningReport{Done: true}), why: "new installation",
 		},
 		"it is being cleaned": {
 			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{}), fail: "wait for it",
 		},
-		"its agent is silent": {host: after(released(infrav1.ProofCompare), nil), fail: "wait for it"},
+		"its agent does not report": {host: after(released(infrav1.ProofCompare), nil), fail: "wait for it"},
 		"a machine is on it": {
 			host: after(&infrav1.HostClaim{Machine: "m"}, nil), fail: "machine m is on host rack1",
 		},
-		"its agent has come back with a machine": {
+		"its agent came back with a machine": {
 			host: carries(&infrav1.CleaningReport{ProviderID: "p", Done: true, Leftovers: []string{"mount /x"}}),
 			why:  "no claim here", left: []string{"mount /x"}, machine: "p",
 		},

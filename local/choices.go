@@ -38,7 +38,7 @@ func readChoices(dir home.Dir) (kept choices, err error) {
 		return choices{}, nil
 	}
 	if err != nil {
-		return choices{}, fmt.Errorf("reading what was chosen the last time: %w", err)
+		return choices{}, fmt.Errorf("reading the choices of the previous start: %w", err)
 	}
 	if err := json.Unmarshal(data, &kept); err != nil {
 		return choices{}, hint.Errorf("remove that file and try again", "reading %s: %w", path, err)
@@ -66,7 +66,7 @@ func choose(dir home.Dir, wanted choices) (choices, error) {
 	if _, err := gates.Plane().With(wanted.FeatureGates); err != nil {
 		if fromFile {
 			return choices{}, hint.Errorf("choose others: capstan up --feature-gates NAME=true,NAME=false",
-				"the feature gates of the last time: %w", err)
+				"the feature gates of the previous start: %w", err)
 		}
 		return choices{}, err
 	}
@@ -78,7 +78,7 @@ func choose(dir home.Dir, wanted choices) (choices, error) {
 	}
 	data, err := json.Marshal(wanted)
 	if err != nil {
-		return choices{}, fmt.Errorf("encoding what was chosen: %w", err)
+		return choices{}, fmt.Errorf("encoding the choices: %w", err)
 	}
 	return wanted, atomicfile.Write(filepath.Join(string(dir), choicesFile), data, 0o600)
 }

@@ -41,6 +41,6 @@ func TestStatusWithoutADock(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err := Status(t.Context(), Place{}); err == nil {
-		t.Error("no home directory is given, and it has a status")
+		t.Error("the home directory is missing, and it has a status")
 	}
 }

@@ -19,13 +19,13 @@ func diskWarning(dir home.Dir) string {
 
 // fullDisk returns a warning if too few bytes are free on the disk of a home directory. Pure.
 func fullDisk(path string, free uint64) string {
-	const advice = "free some space; the plane goes on by itself"
+	const advice = "free some space; the plane then continues by itself"
 	switch {
 	case free < dock.LeastDisk/64:
-		return "the disk of " + path + " is full, and the plane can't keep changes: " + advice
+		return "the disk of " + path + " is full, and the plane can't store changes: " + advice
 	case free < dock.LeastDisk:
-		return fmt.Sprintf("the disk of %s has %d MiB left, a start needs %d MiB, and a plane whose disk is full "+
-			"can't keep changes: %s", path, free>>20, dock.LeastDisk>>20, advice)
+		return fmt.Sprintf("the disk of %s has %d MiB left, but a start needs %d MiB, and a plane with a full disk can't "+
+			"store changes: %s", path, free>>20, dock.LeastDisk>>20, advice)
 	}
 	return ""
 }

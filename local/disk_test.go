@@ -9,7 +9,7 @@ import (
 
 func TestFullDisk(t *testing.T) {
 	for free, want := range map[uint64]string{
-		0: "is full", 15 << 20: "is full", 16 << 20: "has 16 MiB left, a start needs 1024 MiB",
+		0: "is full", 15 << 20: "is full", 16 << 20: "has 16 MiB left, but a start needs 1024 MiB",
 		dock.LeastDisk - 1: "has 1023 MiB left", dock.LeastDisk: "", 1 << 40: "",
 	} {
 		got := fullDisk("/home/x/.capstan", free)

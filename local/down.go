@@ -49,7 +49,7 @@ func Down(ctx context.Context, o DownOptions) error {
 		return err
 	}
 	defer unlock()
-	if err := o.Progress.step("plane and hosts ended", func(func(string)) error {
+	if err := o.Progress.step("plane and hosts stopped", func(func(string)) error {
 		return stopDock(ctx, dir)
 	}); err != nil {
 		return err
@@ -92,7 +92,7 @@ func removeHome(dir home.Dir) error {
 	}
 	for _, e := range entries {
 		if !isOurs(e.Name()) {
-			return hint.Errorf("remove it by hand if nothing in it is needed",
+			return hint.Errorf("remove it by hand if you need nothing in it",
 				"%s holds %q, which is not Capstan's: nothing was removed", dir, e.Name())
 		}
 	}

@@ -20,15 +20,15 @@ func explainDock(err error) error {
 	var other *dock.BinDirError
 	if errors.As(err, &other) {
 		return hint.Errorf(
-			"install these binaries in "+other.Has+", and its hosts go on; or run capstan down, then capstan up,\n"+
-				"      which starts clusters again from their disks",
+			"install these binaries in "+other.Has+", and its hosts keep running; or run capstan down, then capstan up,\n"+
+				"      which restarts clusters from their disks",
 			"%w",
 			err,
 		)
 	}
 	switch dock.CodeOf(err) {
 	case dock.CodePortTaken:
-		return hint.Errorf("end the other process, or remove everything with capstan down --delete", "%w", err)
+		return hint.Errorf("stop the other process, or remove everything with capstan down --delete", "%w", err)
 	case dock.CodeNoSpace:
 		return hint.Errorf("free some space, or choose another disk with --home or CAPSTAN_HOME", "%w", err)
 	}

@@ -31,8 +31,8 @@ func BootstrapLog(homePath, host string) (io.ReadCloser, error) {
 	}
 	file, err := openBelow(dir.HostRoot(host), filepath.Join("var", "log", "capstan", "bootstrap.log"))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Errorf("see which hosts there are and what they do: capstan host list",
-			"host %s has no bootstrap output: it is not a local host, or it has not run its bootstrap data", host)
+		return nil, hint.Errorf("list the hosts and their states: capstan host list",
+			"host %s has no bootstrap output: it is not a local host, or has not run bootstrap data yet", host)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the output of host %s: %w", host, err)
@@ -78,7 +78,7 @@ func RebootHost(ctx context.Context, homePath, host string) error {
 		return hint.Errorf("run: capstan up", "rebooting host %s: %w", host, &reworded{"no local hosts run", err})
 	case dock.CodeOf(err) == dock.CodeNotFound:
 		return hint.Errorf("see: capstan host list (hosts that are Off have nothing to reboot)",
-			"%w", &reworded{fmt.Sprintf("there is no local host %q that is on", host), err})
+			"%w", &reworded{fmt.Sprintf("no local host %q is running", host), err})
 	case err != nil:
 		return fmt.Errorf("rebooting host %s: %w", host, err)
 	}

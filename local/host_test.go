@@ -116,7 +116,7 @@ func TestHostsOfADock(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := RebootHost(limit(t), w.Home, "host-09")
-	if err == nil || err.Error() != `there is no local host "host-09" that is on` || hint.Of(err) == "" {
+	if err == nil || err.Error() != `no local host "host-09" is running` || hint.Of(err) == "" {
 		t.Errorf("error %v, with the hint %q", err, hint.Of(err))
 	}
 	if names, err := RunningHosts(limit(t), w.Home); err != nil || len(names) != 0 {

@@ -32,7 +32,7 @@ func TestDescribeHost(t *testing.T) {
 		Virtualization: "none", AgentVersion: "v1",
 	}
 	if d.Facts != facts || d.Machine != "m" || d.Labels["disk"] != "ssd" || d.Work != "maintenance: new disks" ||
-		d.Epoch != 3 || d.Model != "PowerEdge" || len(d.Disks) != 2 || d.WaitsFor != "the manager to look at it" ||
+		d.Epoch != 3 || d.Model != "PowerEdge" || len(d.Disks) != 2 || d.WaitsFor != "the manager to reconcile it" ||
 		!reflect.DeepEqual(d.Addresses, []string{"10.0.0.1", "fd00::1", "a.example.com (ExternalDNS)"}) {
 		t.Errorf("got %+v", d)
 	}

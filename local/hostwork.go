@@ -49,7 +49,7 @@ func MaintainHost(ctx context.Context, c client.Client, host client.ObjectKey, w
 ) {
 	if n := len([]rune(why)); n == 0 || n > maintenanceLength {
 		return nil, hint.Errorf("for example: --reason 'new disks'",
-			"say in 1 to %d characters why the host is out of use", maintenanceLength)
+			"give a reason of 1 to %d characters", maintenanceLength)
 	}
 	return setWork(ctx, c, host, func(w *work) { w.cordon, w.maintenance = true, why })
 }
@@ -65,13 +65,13 @@ func setWork(ctx context.Context, c client.Client, key client.ObjectKey, change 
 	w := work{cordon: h.Spec.Unschedulable, drain: h.Spec.Drain, maintenance: h.Spec.Maintenance}
 	change(&w)
 	if w == (work{}) && !h.DeletionTimestamp.IsZero() {
-		return nil, hint.Errorf("see what that waits for: capstan host describe "+h.Name,
-			"host %s is being removed, which can't be taken back", h.Name)
+		return nil, hint.Errorf("follow its progress: capstan host describe "+h.Name,
+			"host %s is being removed, which can't be undone", h.Name)
 	}
 	before := h.DeepCopy()
 	h.Spec.Unschedulable, h.Spec.Drain, h.Spec.Maintenance = w.cordon, w.drain, w.maintenance
 	if err := c.Patch(ctx, h, client.MergeFrom(before)); err != nil {
-		return nil, hint.Errorf("to drain a host takes ClusterRole capstan-inventory in its namespace",
+		return nil, hint.Errorf("draining a host requires ClusterRole capstan-inventory in its namespace",
 			"changing host %s: %w", h.Name, err)
 	}
 	return h, nil
@@ -85,8 +85,8 @@ func RemoveHost(ctx context.Context, c client.Client, key client.ObjectKey) (*in
 		return nil, err
 	}
 	if h.Spec.Supplier != "" {
-		return nil, hint.Errorf("choose how many there are: capstan up --hosts N",
-			"host %s is a local one: another one would be made for it", h.Name)
+		return nil, hint.Errorf("change the number of local hosts: capstan up --hosts N",
+			"host %s is a local host: the plane would replace it", h.Name)
 	}
 	if h.Spec.Claim != nil { // a host without a claim gets none while it is being deleted
 		if h, err = DrainHost(ctx, c, key); err != nil {
@@ -94,7 +94,7 @@ func RemoveHost(ctx context.Context, c client.Client, key client.ObjectKey) (*in
 		}
 	}
 	if err := c.Delete(ctx, h, client.Preconditions{UID: &h.UID}); client.IgnoreNotFound(err) != nil {
-		return nil, hint.Errorf("that takes ClusterRole capstan-inventory in its namespace",
+		return nil, hint.Errorf("this requires ClusterRole capstan-inventory in its namespace",
 			"removing host %s: %w", h.Name, err)
 	}
 	return h, nil
@@ -117,7 +117,7 @@ func WaitRemoved(ctx context.Context, c client.Reader, key client.ObjectKey, wai
 }
 
 // errHostGone says that the host was deleted while a call waited for it.
-var errHostGone = errors.New("the host is gone")
+var errHostGone = errors.New("the host no longer exists")
 
 func waitForHost(
 	ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string),
@@ -137,7 +137,7 @@ func waitForHost(
 		return done(h), nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return hint.Errorf("it goes on by itself; see: capstan host describe "+key.Name,
+		return hint.Errorf("it continues by itself; follow its progress: capstan host describe "+key.Name,
 			"host %s still waits: %s", key.Name, last)
 	}
 	return err
@@ -157,33 +157,33 @@ func WaitsFor(h *infrav1.CapstanHost) string {
 	released := h.Spec.Claim != nil && h.Spec.Claim.Released
 	switch {
 	case released && silent(h):
-		return fmt.Sprintf("its agent, which is silent, to clean it after machine %s; if the computer is gone for good: "+
-			"capstan host abandon %s", h.Spec.Claim.Machine, h.Name)
+		return fmt.Sprintf("its agent, which does not report, to clean up after machine %s; if the computer is gone for "+
+			"good: capstan host abandon %s", h.Spec.Claim.Machine, h.Name)
 	case released && clean != nil && undecided[clean.Reason]:
-		return fmt.Sprintf("somebody to decide about what is left after machine %s: capstan host accept %s",
+		return fmt.Sprintf("your decision about the leftovers of machine %s: capstan host accept %s",
 			h.Spec.Claim.Machine, h.Name)
 	case released && h.Spec.Supplier != "":
 		return fmt.Sprintf("its supplier to destroy it after machine %s", h.Spec.Claim.Machine)
 	case released:
-		return fmt.Sprintf("its agent to clean it after machine %s", h.Spec.Claim.Machine)
+		return fmt.Sprintf("its agent to clean up after machine %s", h.Spec.Claim.Machine)
 	case h.Spec.Drains() && drained == nil:
-		return "the manager to look at it"
+		return "the manager to reconcile it"
 	case drained != nil && drained.Status != metav1.ConditionTrue:
 		return drained.Message
 	case !h.DeletionTimestamp.IsZero() && h.Spec.Claim != nil:
-		return fmt.Sprintf("machine %s to go: capstan host drain %s", h.Spec.Claim.Machine, h.Name)
+		return fmt.Sprintf("the deletion of machine %s: capstan host drain %s", h.Spec.Claim.Machine, h.Name)
 	case !h.DeletionTimestamp.IsZero():
 		return "the manager to remove its account"
 	case h.Spec.Maintenance != "":
 		return "the end of its maintenance: capstan host uncordon " + h.Name
 	case ready == nil:
-		return "the manager to look at it"
+		return "the manager to reconcile it"
 	case ready.Status != metav1.ConditionTrue:
 		return ready.Message
 	case h.Spec.Closed():
-		return "somebody to take it into use again: capstan host uncordon " + h.Name
+		return "you to put it back into use: capstan host uncordon " + h.Name
 	case h.Spec.Claim == nil:
-		return "a machine that claims it"
+		return "a machine to claim it"
 	default:
 		return ""
 	}

@@ -46,24 +46,24 @@ func TestWaitsFor(t *testing.T) {
 		host *infrav1.CapstanHost
 		want string
 	}{
-		"it is new":        {host(nil, nil), "the manager to look at it"},
+		"it is new":        {host(nil, nil), "the manager to reconcile it"},
 		"it enrolls":       {host(nil, nil, "Ready False HostStarting no heartbeat yet"), "no heartbeat yet"},
-		"it is free":       {host(nil, nil, ready), "a machine that claims it"},
+		"it is free":       {host(nil, nil, ready), "a machine to claim it"},
 		"it is in use":     {host(held, nil, "Ready True InUse in use"), ""},
 		"it is cordoned":   {host(nil, cordon, ready), "capstan host uncordon rack1"},
 		"in use, cordoned": {host(held, cordon, "Ready True InUse in use"), "capstan host uncordon rack1"},
 		"it is off":        {host(nil, nil, "Ready False HostOffline no heartbeat"), "no heartbeat"},
-		"a drain is new":   {host(held, drain, "Ready True InUse in use"), "the manager to look at it"},
+		"a drain is new":   {host(held, drain, "Ready True InUse in use"), "the manager to reconcile it"},
 		"it is drained":    {host(nil, drain, ready, "Drained True Drained x"), "uncordon rack1"},
 		"it drains":        {host(held, drain, "Drained False WaitingForMachine Machine w: Pod a/b"), "Machine w: Pod a/b"},
-		"it is cleaned":    {host(released, drain, online, "Clean False Cleaning x"), "its agent to clean it after"},
-		"it was released":  {host(released, drain, online, "Clean False InUse x"), "its agent to clean it after"},
+		"it is cleaned":    {host(released, drain, online, "Clean False Cleaning x"), "its agent to clean up after"},
+		"it was released":  {host(released, drain, online, "Clean False InUse x"), "its agent to clean up after"},
 		"it was released, and is a local one": {
 			host(released, func(h *infrav1.CapstanHost) { h.Spec.Supplier = "dock" }, online, "Clean False InUse x"),
 			"its supplier to destroy it after machine m",
 		},
 		"something is left": {host(released, nil, online, "Clean False LeftoversFound x"), "host accept rack1"},
-		"its agent is silent, and it is not clean": {
+		"its agent does not report, and it is not clean": {
 			host(released, deleting, "HostOnline False HostOffline x", "Clean False Cleaning x"),
 			"capstan host abandon rack1",
 		},
@@ -71,7 +71,7 @@ func TestWaitsFor(t *testing.T) {
 		"it is deleted in use":    {host(held, deleting, "Ready True InUse in use"), "capstan host drain rack1"},
 		"it is deleted and free":  {host(nil, deleting, ready), "the manager to remove its account"},
 		"it is deleted, drains":   {host(held, both, "Drained False X y"), "y"},
-		"its manager is not here": {host(nil, drain), "the manager to look at it"},
+		"its manager is not here": {host(nil, drain), "the manager to reconcile it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := WaitsFor(c.host)
@@ -119,7 +119,7 @@ func TestHostWork(t *testing.T) {
 		"another reason":           {calls: []call{maintain("a"), maintain("b")}, want: work{cordon: true, maintenance: "b"}},
 		"end everything":           {calls: []call{drain, maintain("a"), uncordon}},
 		"end nothing":              {calls: []call{uncordon}},
-		"maintenance for nothing":  {calls: []call{maintain("")}, fail: "why the host is out of use"},
+		"maintenance for nothing":  {calls: []call{maintain("")}, fail: "a reason of 1 to 256"},
 		"maintenance with a novel": {calls: []call{maintain(strings.Repeat("x", 257))}, fail: "1 to 256"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestHostWork(t *testing.T) {
 	if err := api.Delete(t.Context(), going); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := UncordonHost(t.Context(), api, key); err == nil || !strings.Contains(err.Error(), "can't be taken back") {
+	if _, err := UncordonHost(t.Context(), api, key); err == nil || !strings.Contains(err.Error(), "can't be undone") {
 		t.Errorf("a host that is being removed: %v", err)
 	}
 	if _, err := CordonHost(t.Context(), api, client.ObjectKey{Name: "none"}); err == nil || hint.Of(err) == "" {
@@ -172,7 +172,7 @@ func TestRemoveHost(t *testing.T) {
 		"one that is cleaned": {edit: func(h *infrav1.CapstanHost) {
 			h.Spec.Claim = &infrav1.HostClaim{Machine: "m", Released: true}
 		}, drain: true},
-		"a local one": {edit: func(h *infrav1.CapstanHost) { h.Spec.Supplier = "dock" }, fail: "is a local one"},
+		"a local one": {edit: func(h *infrav1.CapstanHost) { h.Spec.Supplier = "dock" }, fail: "is a local host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := after(nil, nil)

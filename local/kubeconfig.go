@@ -36,7 +36,7 @@ func ClusterKubeconfig(
 	secret := &corev1.Secret{}
 	err = c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name + "-kubeconfig"}, secret)
 	if apierrors.IsNotFound(err) || (err == nil && endpoint.IsZero()) {
-		return "", hint.Errorf("see how far it is: capstan cluster describe "+name,
+		return "", hint.Errorf("follow its progress: capstan cluster describe "+name,
 			"cluster %s has no kubeconfig yet", name)
 	}
 	if err != nil {
@@ -47,11 +47,11 @@ func ClusterKubeconfig(
 	case dock.IsBalancer(endpoint.Host) || dock.IsHost(endpoint.Host):
 		relay, err = dock.Connect(string(dir)).EnsureRelay(ctx, RelayName(cluster.Namespace, name), relay)
 		if err != nil {
-			return "", hint.Errorf("run: capstan up", "opening a way to cluster %s: %w", name, err)
+			return "", hint.Errorf("run: capstan up", "opening a relay to cluster %s: %w", name, err)
 		}
 	case !otherComputer(endpoint.Host):
 		return "", hint.Errorf("read it with: capstan kubectl get secret "+name+"-kubeconfig",
-			"the endpoint of cluster %s, %s port %d, is not in the dock, and not the address of another computer",
+			"the endpoint of cluster %s, %s port %d, is neither in the dock nor on another computer",
 			name, endpoint.Host, endpoint.Port)
 	}
 	data, err := throughRelay(secret.Data["value"], relay, endpoint.Host)

@@ -66,7 +66,7 @@ func TestClusterKubeconfigLeadsToClustersOnly(t *testing.T) {
 		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: host, Port: 2379}
 		c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(secret).Build()
 		_, err := ClusterKubeconfig(t.Context(), t.TempDir(), c, cluster)
-		if err == nil || !strings.Contains(err.Error(), "is not in the dock") {
+		if err == nil || !strings.Contains(err.Error(), "is neither in the dock") {
 			t.Errorf("to %s: %v", host, err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestClusterKubeconfigNeedsACluster(t *testing.T) {
 	}{
 		"no Secret yet":   {ready, false, "cluster blue has no kubeconfig yet", "capstan cluster describe blue"},
 		"no endpoint yet": {cluster, true, "cluster blue has no kubeconfig yet", "capstan cluster describe blue"},
-		"no dock":         {ready, true, "opening a way to cluster blue", "run: capstan up"},
+		"no dock":         {ready, true, "opening a relay to cluster blue", "run: capstan up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder().WithScheme(NewScheme())

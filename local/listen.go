@@ -73,7 +73,7 @@ func (l Listen) CertificateHosts() []string {
 // ParseListen parses ADDRESS or ADDRESS:PORT. An empty text or a loopback address means nowhere. The default port is
 // the one that the plane uses inside the dock.
 func ParseListen(text string, names []string) (Listen, error) {
-	const advice = "name an address of this machine, as: capstan up --listen 192.0.2.1"
+	const advice = "name an address of this machine, for example: capstan up --listen 192.0.2.1"
 	if text == "" || text == "localhost" {
 		return Listen{}, nil
 	}
@@ -93,16 +93,16 @@ func ParseListen(text string, names []string) (Listen, error) {
 		return Listen{}, hint.Errorf(advice, "hosts can't use the address %s", at.Addr())
 	case at.Port() == 0 || at.Port() == 65535:
 		return Listen{}, hint.Errorf("hosts enroll at the port after it: choose one between 1 and 65534",
-			"port %d does not work", at.Port())
+			"the port can't be %d", at.Port())
 	case at.Addr().IsUnspecified() && len(names) == 0:
-		return Listen{}, hint.Errorf("say what hosts call it: --tls-san plane.example.com, or name one address",
-			"%s is all addresses of this machine, and none that a host can be told", at.Addr())
+		return Listen{}, hint.Errorf("name what hosts connect to: --tls-san plane.example.com, or listen on one address",
+			"%s means all addresses of this machine: hosts need a specific one", at.Addr())
 	case len(names) > maxNames:
-		return Listen{}, hint.Errorf("leave some out", "%d names are too many: there can be %d", len(names), maxNames)
+		return Listen{}, hint.Errorf("leave some out", "%d names are too many: at most %d", len(names), maxNames)
 	}
 	for _, name := range names {
 		if _, err := netip.ParseAddr(name); err != nil && len(validation.IsDNS1123Subdomain(name)) > 0 {
-			return Listen{}, hint.Errorf("name them as: --tls-san plane.example.com,198.51.100.7",
+			return Listen{}, hint.Errorf("for example: --tls-san plane.example.com,198.51.100.7",
 				"%q is neither a DNS name nor an address", name)
 		}
 	}
@@ -126,7 +126,7 @@ func (o UpOptions) wantedListen(kept Listen) (Listen, error) {
 		err = l.here()
 	}
 	if err == nil && !l.Everybody() && len(o.Names) > 0 {
-		return l, hint.Errorf("add --listen ADDRESS", "names are of no use while only this machine reaches the plane")
+		return l, hint.Errorf("add --listen ADDRESS", "--tls-san has no effect while only this machine reaches the plane")
 	}
 	return l, err
 }
@@ -140,7 +140,7 @@ func (l Listen) here() error {
 	}
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return fmt.Errorf("finding out the addresses of this machine: %w", err)
+		return fmt.Errorf("listing the addresses of this machine: %w", err)
 	}
 	var have []string
 	for _, one := range all {
@@ -181,8 +181,8 @@ func publish(ctx context.Context, docked *dock.Client, l Listen, fresh bool, p P
 		relay, err := docked.Publish(ctx, name, what)
 		if dock.CodeOf(err) == dock.CodeNotFound {
 			return hint.Errorf(
-				"start it anew: capstan down, then capstan up",
-				"the dock that runs is of an earlier version",
+				"restart it: capstan down, then capstan up",
+				"the running dock is of an earlier version",
 			)
 		}
 		if err != nil {
@@ -192,9 +192,9 @@ func publish(ctx context.Context, docked *dock.Client, l Listen, fresh bool, p P
 			continue
 		}
 		if fresh {
-			return hint.Errorf("choose another address, or take it back: capstan up --listen ''", "%s", relay.Error)
+			return hint.Errorf("choose another address, or remove it: capstan up --listen ''", "%s", relay.Error)
 		}
-		p.note("Other computers can't reach the plane: " + relay.Error + "; it is tried again.")
+		p.note("Other computers can't reach the plane: " + relay.Error + "; Capstan keeps retrying.")
 	}
 	return nil
 }

@@ -74,9 +74,9 @@ func TestParseListenRefuses(t *testing.T) {
 		want  string
 	}{
 		"a name":                       {"plane.example", nil, "not an address"},
-		"all addresses without a name": {"0.0.0.0", nil, "none that a host can be told"},
-		"no port for the enrolment":    {"192.0.2.1:65535", nil, "port 65535"},
-		"port 0":                       {"192.0.2.1:0", nil, "port 0"},
+		"all addresses without a name": {"0.0.0.0", nil, "hosts need a specific one"},
+		"no port for the enrolment":    {"192.0.2.1:65535", nil, "the port can't be 65535"},
+		"port 0":                       {"192.0.2.1:0", nil, "the port can't be 0"},
 		"an address of one link":       {"fe80::1%eth0", nil, "can't use"},
 		"multicast":                    {"224.0.0.1", nil, "can't use"},
 		"a name that is none":          {"192.0.2.1", []string{"a b"}, "neither a DNS name"},
@@ -109,8 +109,8 @@ func TestWantedListen(t *testing.T) {
 		"other names keep the address": {UpOptions{Names: []string{"b.example"}}, kept,
 			Listen{Address: kept.Address, Names: []string{"b.example"}}, false},
 		"no names":                      {UpOptions{Names: []string{}}, kept, Listen{Address: kept.Address}, false},
-		"taken back":                    {UpOptions{Listen: text("")}, kept, Listen{}, false},
-		"taken back by loopback":        {UpOptions{Listen: text("127.0.0.1")}, kept, Listen{}, false},
+		"removed":                       {UpOptions{Listen: text("")}, kept, Listen{}, false},
+		"removed by loopback":           {UpOptions{Listen: text("127.0.0.1")}, kept, Listen{}, false},
 		"an address of another machine": {UpOptions{Listen: text("203.0.113.77")}, kept, Listen{}, true},
 		"names without an address":      {UpOptions{Names: []string{"b.example"}}, Listen{}, Listen{}, true},
 	} {

@@ -53,7 +53,7 @@ func LockFile(ctx context.Context, path, others string, progress Progress) (unlo
 	}
 	file.Close()
 	if ctx.Err() != nil {
-		return nil, hint.Errorf("try again when it has ended", "another %s %w in %s", others, ErrBusy, filepath.Dir(path))
+		return nil, hint.Errorf("try again when it has finished", "another %s %w in %s", others, ErrBusy, filepath.Dir(path))
 	}
 	return nil, fmt.Errorf("locking %s: %w", path, err)
 }

@@ -13,8 +13,8 @@ var mendings = []struct {
 }{
 	{regexp.MustCompile(`^process (\d+) `), "kill $1"},
 	{regexp.MustCompile(`^process (/\S+) of uid`), "pgrep -af $1, then kill what does not belong there"},
-	{regexp.MustCompile(`^socket tcp6? (\d+)`), "ss -ltnp 'sport = :$1', then end the program"},
-	{regexp.MustCompile(`^socket udp6? (\d+)`), "ss -lunp 'sport = :$1', then end the program"},
+	{regexp.MustCompile(`^socket tcp6? (\d+)`), "ss -ltnp 'sport = :$1', then stop the program"},
+	{regexp.MustCompile(`^socket udp6? (\d+)`), "ss -lunp 'sport = :$1', then stop the program"},
 	{regexp.MustCompile(`^mount (/\S+)`), "umount $1"},
 	{regexp.MustCompile(`^interface ([\w.-]+)`), "ip link delete $1"},
 	{regexp.MustCompile(`^address ([0-9a-f.:/]+) on ([\w.-]+)$`), "ip address delete $1 dev $2"},
@@ -29,7 +29,7 @@ var mendings = []struct {
 	{regexp.MustCompile(`^path (/\S+), whose mode was (\d+) `), "chmod $2 $1"},
 	{regexp.MustCompile(`^path (/\S+), whose owner was (\d+:\d+) `), "chown -h $2 $1"},
 	{regexp.MustCompile(`^path (/\S+), a program with rights of its own`), "ls -l $1, then rm $1 if it is new"},
-	{regexp.MustCompile(`^path (/\S+), which is (?:not as it was before|gone)$`), "put $1 back, or install the host anew"},
+	{regexp.MustCompile(`^path (/\S+), which is (?:not as it was before|gone)$`), "restore $1, or reinstall the host"},
 	{regexp.MustCompile(`^path (/\S+)$`), "rm -r $1"},
 }
 

@@ -15,7 +15,7 @@ func TestMend(t *testing.T) {
 		},
 		{
 			"socket tcp 4444 of uid 0",
-			"ss -ltnp 'sport = :4444', then end the program",
+			"ss -ltnp 'sport = :4444', then stop the program",
 		},
 		{
 			"mount /mnt/x (tmpfs of none)",
@@ -63,7 +63,7 @@ func TestMend(t *testing.T) {
 		},
 		{
 			"path /etc/passwd, which is not as it was before",
-			"put /etc/passwd back, or install the host anew",
+			"restore /etc/passwd, or reinstall the host",
 		},
 		{
 			"path /tmp/sh, a program with rights of its own (mode 04755, uid 0)",
@@ -82,7 +82,7 @@ func TestMend(t *testing.T) {
 			"",
 		},
 		{
-			"unknown: the baseline of the host is gone, /x",
+			"unknown: the baseline of the host is missing, /x",
 			"",
 		},
 		{

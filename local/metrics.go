@@ -27,7 +27,7 @@ func wantedMetrics(chosen *string, kept string) (string, error) {
 	}
 	at, err := netip.ParseAddrPort(*chosen)
 	if err != nil || at.Port() == 0 {
-		return "", hint.Errorf("give one of this machine: --metrics 127.0.0.1:9464",
+		return "", hint.Errorf("for example: --metrics 127.0.0.1:9464",
 			"--metrics %q is not an address with a port", *chosen)
 	}
 	return at.String(), nil
@@ -44,10 +44,10 @@ func publishMetrics(ctx context.Context, docked *dock.Client, address string, fr
 		return explainDock(err)
 	}
 	if relay.Error != "" && fresh {
-		return hint.Errorf("choose another address, or take it back: capstan up --metrics ''", "%s", relay.Error)
+		return hint.Errorf("choose another address, or remove it: capstan up --metrics ''", "%s", relay.Error)
 	}
 	if relay.Error != "" {
-		p.note(fmt.Sprintf("Metrics are not served: %s; it is tried again.", relay.Error))
+		p.note(fmt.Sprintf("Metrics are not served: %s; Capstan keeps retrying.", relay.Error))
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (p Place) find() (dir home.Dir, bin home.Binaries, err error) {
 	}
 	abs, err := filepath.Abs(p.Binaries)
 	if err != nil {
-		return "", "", fmt.Errorf("finding the directory with the binaries: %w", err)
+		return "", "", fmt.Errorf("locating the directory of the binaries: %w", err)
 	}
 	return dir, home.Binaries(abs), nil
 }
@@ -44,14 +44,14 @@ func (p Place) find() (dir home.Dir, bin home.Binaries, err error) {
 // homeDir returns the home directory at path.
 func homeDir(path string) (home.Dir, error) {
 	if path == "" {
-		return "", hint.Errorf("name the directory that holds everything of the plane", "no home directory is given")
+		return "", hint.Errorf("name the plane's home directory", "the home directory is missing")
 	}
 	return home.Find(path, func(string) string { return "" })
 }
 
 // errNoBinaries says that a call needs binaries but was not told where they are.
-var errNoBinaries = hint.Errorf("name the directory in which make build left them",
-	"no directory with Capstan's binaries is given")
+var errNoBinaries = hint.Errorf("name the directory into which make build puts them",
+	"the directory with Capstan's binaries is missing")
 
 // NewestBundle returns the newest Kubernetes version for which a directory of binaries has a bundle.
 func NewestBundle(binaries string) (string, error) {
@@ -91,7 +91,7 @@ func Kubeconfig(homePath string) (string, error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return "", &NoPlaneError{Home: string(dir)}
 	} else if err != nil {
-		return "", fmt.Errorf("looking for the kubeconfig: %w", err)
+		return "", fmt.Errorf("locating the kubeconfig: %w", err)
 	}
 	return path, nil
 }

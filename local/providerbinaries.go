@@ -37,8 +37,8 @@ func AllowBinaries(
 			unlock()
 			return nil, err
 		}
-		progress.note(fmt.Sprintf("Provider %s runs as a process of the plane, %s. It is no container: "+
-			"it has your rights on this machine.", name, binaries[name]))
+		progress.note(fmt.Sprintf("Provider %s runs as a process of the plane, %s. It is not a container, and has your "+
+			"rights on this machine.", name, binaries[name]))
 	}
 	return unlock, nil
 }

@@ -19,7 +19,7 @@ func (s *starter) rotateKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.progress.step("plane stopped for its new key", func(func(string)) error {
+	return s.progress.step("plane stopped to use its new key", func(func(string)) error {
 		docked := dock.Connect(string(s.home))
 		defer docked.Close()
 		if err := docked.StopUnit(ctx, planeUnit); !errors.Is(err, dock.ErrNotRunning) {

@@ -16,7 +16,7 @@ func TestUpRotatesKeys(t *testing.T) {
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)
 	ctx := limit(t)
-	stopped := "Done plane stopped for its new key"
+	stopped := "Done plane stopped to use its new key"
 	if _, err := w.up(ctx, UpOptions{Hosts: 1, RotateKeys: true}); err != nil || slices.Contains(w.events(), stopped) {
 		t.Fatalf("a first start with a rotation: %v, %q", err, w.events())
 	}

@@ -32,7 +32,7 @@ func Shares(ctx context.Context, c client.Reader) ([]Share, error) {
 		demands, err = inventory.Look(ctx, c, list.Items)
 	}
 	if err != nil {
-		return nil, hint.Errorf("run: capstan status", "looking at the shares of local hosts: %w", err)
+		return nil, hint.Errorf("run: capstan status", "reading the shares of local hosts: %w", err)
 	}
 	return sharesOf(list.Items, demands), nil
 }

@@ -37,8 +37,8 @@ func Admit(
 		return Admission{}, hint.Errorf("run: capstan up", "the management plane is not ready")
 	}
 	if status.Enrolment == "" {
-		return Admission{}, hint.Errorf("make it reachable: capstan up --listen ADDRESS",
-			"only this machine reaches the plane, so no other computer can become a host")
+		return Admission{}, hint.Errorf("make the plane reachable: capstan up --listen ADDRESS",
+			"only this machine reaches the plane, so other computers can't become hosts")
 	}
 	path, err := Kubeconfig(place.Home)
 	if err != nil {

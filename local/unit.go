@@ -56,7 +56,7 @@ func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server st
 		return err == nil, nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return hint.Errorf("the whole log is "+planeLog(s.home), "the management plane is not ready in time\n%s",
+		return hint.Errorf("the whole log is "+planeLog(s.home), "the management plane did not become ready in time\n%s",
 			lastLines(planeLog(s.home), shownLines))
 	}
 	return err
@@ -118,7 +118,7 @@ func (s *starter) settled(status PlaneStatus, restarts int) (ready bool, err err
 		return false, ErrDockEnded
 	case status.Restarts-restarts >= maxCrashes:
 		log := planeLog(s.home)
-		return false, hint.Errorf("the whole log is "+log, "the management plane ends again and again: %s\n%s",
+		return false, hint.Errorf("the whole log is "+log, "the management plane keeps crashing: %s\n%s",
 			status.Error, lastLines(log, shownLines))
 	}
 	return false, nil

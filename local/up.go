@@ -62,7 +62,7 @@ type Plane struct {
 }
 
 // ErrDockEnded is wrapped by the error of a wait that can't succeed because the dock has stopped in the meantime.
-var ErrDockEnded = hint.Errorf("try again: capstan up", "the dock has ended")
+var ErrDockEnded = hint.Errorf("try again: capstan up", "the dock has stopped")
 
 const (
 	defaultUpTimeout = 3 * time.Minute
@@ -76,7 +76,8 @@ const (
 // fails. If ctx ends first, what Up has started keeps running; [Down] stops it.
 func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if o.Hosts < 0 || o.Hosts > MaxHosts {
-		return Plane{}, hint.Errorf("choose 1 to 200, or 0 for what the machine can hold", "%d hosts do not work",
+		return Plane{}, hint.Errorf("choose 1 to 200, or 0 for as many as the machine can hold",
+			"the number of hosts can't be %d",
 			o.Hosts)
 	}
 	if _, err := gates.Plane().With(o.FeatureGates); err != nil {
@@ -140,7 +141,7 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 		if attempt == maxStarts || ctx.Err() != nil || !dockIsGone(err) {
 			return Plane{}, err
 		}
-		o.Progress.note("The dock has ended meanwhile; starting it again.")
+		o.Progress.note("The dock has stopped meanwhile; restarting it.")
 	}
 }
 
@@ -212,7 +213,7 @@ func (s *starter) start(ctx context.Context) error {
 	}
 	defer docked.Close()
 	var server string
-	if err := s.progress.step("way to the API server", func(func(string)) (err error) {
+	if err := s.progress.step("API server relay", func(func(string)) (err error) {
 		server, err = docked.EnsureRelay(ctx, planeUnit, "127.0.0.1:"+strconv.Itoa(PlanePort))
 		return explainDock(err)
 	}); err != nil {
@@ -255,7 +256,7 @@ func (s *starter) forgetEarlierPlane(ctx context.Context) error {
 		return nil
 	}
 	if err := os.Remove(s.home.Ready()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("removing the sign of an earlier plane: %w", err)
+		return fmt.Errorf("removing the ready file of an earlier plane: %w", err)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func TestUpAndDown(t *testing.T) {
 		t.Fatalf("got %+v, %v, want %+v", plane, err, want)
 	}
 	if events := w.events(); !slices.Equal(slices.DeleteFunc(events, isWait), []string{
-		"Started dock started", "Done dock started", "Started way to the API server", "Done way to the API server",
+		"Started dock started", "Done dock started", "Started API server relay", "Done API server relay",
 		"Started management plane ready", "Done management plane ready", "Started inventory registered",
 		"Done inventory registered",
 	}) {
@@ -71,7 +71,7 @@ func isWait(event string) bool { return strings.HasPrefix(event, string(StepWait
 func TestUpReportsAPlaneThatCrashes(t *testing.T) {
 	w := newWorld(t, "echo the disk is on fire; exit 1")
 	_, err := w.up(limit(t), UpOptions{Hosts: 1})
-	if err == nil || !strings.Contains(err.Error(), "ends again and again") ||
+	if err == nil || !strings.Contains(err.Error(), "keeps crashing") ||
 		!strings.Contains(err.Error(), "the disk is on fire") {
 		t.Errorf("error %v, want one that shows the log", err)
 	}
@@ -87,7 +87,8 @@ func TestUpReportsAPlaneThatCrashes(t *testing.T) {
 func TestUpReportsAPlaneThatHangs(t *testing.T) {
 	w := newWorld(t, "echo thinking; exec sleep 600")
 	_, err := w.up(limit(t), UpOptions{Hosts: 1, Timeout: 3 * time.Second})
-	if err == nil || !strings.Contains(err.Error(), "not ready in time") || !strings.Contains(err.Error(), "thinking") ||
+	if err == nil || !strings.Contains(err.Error(), "not become ready in time") ||
+		!strings.Contains(err.Error(), "thinking") ||
 		hint.Of(err) == "" {
 		t.Errorf("error %v with the hint %q", err, hint.Of(err))
 	}
@@ -123,11 +124,11 @@ func TestUpRefuses(t *testing.T) {
 		options UpOptions
 		want    string
 	}{
-		"no home directory":        {UpOptions{Place: Place{Binaries: good.Binaries}}, "no home directory"},
-		"no binaries":              {UpOptions{Place: Place{Home: good.Home}}, "no directory with Capstan's binaries"},
+		"no home directory":        {UpOptions{Place: Place{Binaries: good.Binaries}}, "the home directory is missing"},
+		"no binaries":              {UpOptions{Place: Place{Home: good.Home}}, "with Capstan's binaries is missing"},
 		"a directory without them": {UpOptions{Place: Place{Home: good.Home, Binaries: empty}}, "capstan is missing"},
-		"a negative number":        {UpOptions{Place: good.Place, Hosts: -1}, "-1 hosts do not work"},
-		"too many hosts":           {UpOptions{Place: good.Place, Hosts: MaxHosts + 1}, "201 hosts do not work"},
+		"a negative number":        {UpOptions{Place: good.Place, Hosts: -1}, "the number of hosts can't be -1"},
+		"too many hosts":           {UpOptions{Place: good.Place, Hosts: MaxHosts + 1}, "the number of hosts can't be 201"},
 		"a feature gate that does not exist": {UpOptions{Place: good.Place, FeatureGates: map[string]bool{"Nonsense": true}},
 			`there is no feature gate "Nonsense"`},
 		"feature gates that contradict each other": {UpOptions{Place: good.Place,

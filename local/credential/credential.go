@@ -138,32 +138,33 @@ func (l Limits) Check(now time.Time) error {
 	case len(validation.IsDNS1123Label(l.Namespace)) > 0:
 		return hint.Errorf("name one with -n", "%q is not a namespace", l.Namespace)
 	case l.Name != "" && len(validation.IsDNS1123Label(strings.ReplaceAll(l.Name, "*", "x"))) > 0:
-		return hint.Errorf("name hosts as rack1-07, or many as 'rack1-*'", "%q is not the name of a host", l.Name)
+		return hint.Errorf("use a name such as rack1-07, or a pattern such as 'rack1-*'",
+			"%q is not the name of a host", l.Name)
 	case l.Name != "" && l.OnlyName() != "" && l.Uses > 1:
-		return hint.Errorf("use a pattern as 'rack1-*'", "%d hosts can't all be called %s", l.Uses, l.Name)
+		return hint.Errorf("use a pattern such as 'rack1-*'", "%d hosts can't share the name %s", l.Uses, l.Name)
 	case l.Zone != "" && (len(validation.IsValidLabelValue(l.Zone)) > 0):
 		return hint.Errorf("use letters, digits, -, _ and .", "%q is not a zone", l.Zone)
 	case l.Uses < 1 || l.Uses > MaxUses:
-		return hint.Errorf(fmt.Sprintf("choose between 1 and %d", MaxUses), "%d uses do not work", l.Uses)
+		return hint.Errorf(fmt.Sprintf("choose 1 to %d", MaxUses), "the number of uses can't be %d", l.Uses)
 	case !l.Expires.After(now):
-		return hint.Errorf("choose a duration such as 1h", "it would have expired already")
+		return hint.Errorf("choose a duration such as 1h", "the credential would already have expired")
 	case l.Expires.Sub(now) > MaxLife:
 		return hint.Errorf(
-			"make another one when it has ended",
-			"it would live for more than %d days",
+			"choose a shorter duration, and create another one when it has expired",
+			"the credential would live for more than %d days",
 			int(MaxLife.Hours()/24),
 		)
 	case len(l.Labels) > maxLabels:
-		return hint.Errorf("leave some out", "%d labels are too many: there can be %d", len(l.Labels), maxLabels)
+		return hint.Errorf("leave some out", "%d labels are too many: at most %d", len(l.Labels), maxLabels)
 	}
 	for _, key := range slices.Sorted(maps.Keys(l.Labels)) {
 		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(l.Labels[key])) > 0 {
-			return hint.Errorf("write labels as KEY=VALUE", "%q can't be a label", key+"="+l.Labels[key])
+			return hint.Errorf("write labels as KEY=VALUE", "%q is not a label", key+"="+l.Labels[key])
 		}
 		if reserved.MatchString(key) {
 			return hint.Errorf(
 				"choose a key of your own",
-				"label %s means something to programs: no credential sets it",
+				"label %s is reserved for programs: credentials can't set it",
 				key,
 			)
 		}

@@ -30,12 +30,12 @@ func Create(ctx context.Context, c client.Client, l Limits, now time.Time) (text
 	namespace := &corev1.Namespace{}
 	if err := c.Get(ctx, client.ObjectKey{Name: l.Namespace}, namespace); apierrors.IsNotFound(err) {
 		return "", nil, hint.Errorf(
-			"make it: capstan kubectl create namespace "+l.Namespace,
+			"create it: capstan kubectl create namespace "+l.Namespace,
 			"there is no namespace %s",
 			l.Namespace,
 		)
 	} else if err != nil {
-		return "", nil, fmt.Errorf("looking for namespace %s: %w", l.Namespace, err)
+		return "", nil, fmt.Errorf("looking up namespace %s: %w", l.Namespace, err)
 	}
 	if err := sweep(ctx, c, now); err != nil {
 		return "", nil, err
@@ -51,7 +51,7 @@ func Create(ctx context.Context, c client.Client, l Limits, now time.Time) (text
 		return "", nil, err
 	}
 	if err := c.Create(ctx, secret); err != nil {
-		return "", nil, fmt.Errorf("keeping the credential: %w", err)
+		return "", nil, fmt.Errorf("storing the credential: %w", err)
 	}
 	return text, &Credential{ID: id, Limits: l, Created: secret.CreationTimestamp.Time, State: Valid}, nil
 }
@@ -103,7 +103,7 @@ func sweep(ctx context.Context, c client.Client, now time.Time) error {
 		}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: secretPrefix + one.ID}}
 		if err := c.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing credential %s, which has ended: %w", one.ID, err)
+			return fmt.Errorf("removing the expired credential %s: %w", one.ID, err)
 		}
 	}
 	return nil
@@ -111,8 +111,8 @@ func sweep(ctx context.Context, c client.Client, now time.Time) error {
 
 // ErrUnknown is returned for a malformed, unknown, wrong or revoked credential. It does not say which, so guessing
 // teaches nothing.
-var ErrUnknown = errors.New("the credential is not valid: it is wrong, or was revoked; make another one with" +
-	" capstan host token create")
+var ErrUnknown = errors.New("the credential is not valid: it is wrong, or was revoked; create another one with " +
+	"capstan host token create")
 
 // Find returns the credential for a text. The reader must not be a cache, so that a credential that was revoked or used
 // a moment ago is seen as such.
@@ -127,7 +127,7 @@ func Find(ctx context.Context, reader client.Reader, text string) (*Credential, 
 		return nil, ErrUnknown
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for a credential: %w", err)
+		return nil, fmt.Errorf("looking up a credential: %w", err)
 	}
 	c, ok := decode(secret)
 	if !ok || subtle.ConstantTimeCompare([]byte(c.hash), []byte(hash)) != 1 || secret.DeletionTimestamp != nil {
@@ -154,7 +154,7 @@ func (c *Credential) Spend(ctx context.Context, writer client.Writer, use Use) e
 		return ErrUnknown
 	}
 	if err != nil {
-		return fmt.Errorf("noting the use of credential %s: %w", c.ID, err)
+		return fmt.Errorf("recording the use of credential %s: %w", c.ID, err)
 	}
 	return nil
 }

@@ -94,28 +94,28 @@ func readHeader(conn net.Conn) (string, error) {
 	var line []byte
 	for one := make([]byte, 1); len(line) < headerLimit; {
 		if _, err := conn.Read(one); err != nil {
-			return "", fmt.Errorf("reading from where a connection comes: %w", err)
+			return "", fmt.Errorf("reading the origin of a connection: %w", err)
 		}
 		if line = append(line, one[0]); one[0] == '\n' {
 			return string(line), conn.SetReadDeadline(time.Time{})
 		}
 	}
-	return "", errors.New("reading from where a connection comes: the header does not end")
+	return "", errors.New("reading the origin of a connection: the header does not end")
 }
 
 // parseHeader returns the source address in a header. Pure.
 func parseHeader(line string) (netip.AddrPort, error) {
 	words := strings.Split(strings.TrimSuffix(line, "\r\n"), " ")
 	if len(words) != 6 || words[0] != "PROXY" || words[1] != "TCP4" && words[1] != "TCP6" {
-		return netip.AddrPort{}, fmt.Errorf("a connection does not say from where it comes: %q", line)
+		return netip.AddrPort{}, fmt.Errorf("a connection has no header with its origin: %q", line)
 	}
 	address, err := netip.ParseAddr(words[2])
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("a connection comes from nowhere: %w", err)
+		return netip.AddrPort{}, fmt.Errorf("a connection has an invalid origin: %w", err)
 	}
 	at, err := netip.ParseAddrPort(net.JoinHostPort(words[2], words[4]))
 	if err != nil || address.Zone() != "" {
-		return netip.AddrPort{}, fmt.Errorf("a connection comes from nowhere: %q", line)
+		return netip.AddrPort{}, fmt.Errorf("a connection has an invalid origin: %q", line)
 	}
 	return at, nil
 }

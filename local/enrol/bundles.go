@@ -22,7 +22,7 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request, which string, fr
 		var err error
 		if known, err = s.Known(r.Context(), enrolment.Pin(r.TLS.PeerCertificates[0])); err != nil {
 			s.Log.Error("A bundle was not served", "error", err, "from", from)
-			plane := refuse(enrolment.ReasonPlane, "the plane could not look the host up: try again")
+			plane := refuse(enrolment.ReasonPlane, "the plane could not look up the host: try again")
 			plane.Retry = true
 			answer(w, http.StatusServiceUnavailable, plane)
 			return

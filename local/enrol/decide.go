@@ -46,19 +46,17 @@ func nameOf(c *credential.Credential, r enrolment.Request) (string, *enrolment.R
 	got := cmp.Or(r.Host, c.OnlyName(), r.Hostname)
 	switch {
 	case got == "":
-		return "", refuse(enrolment.ReasonName, "say which name the host shall have: capstan-agent enroll --name NAME")
+		return "", refuse(enrolment.ReasonName, "choose a name for the host: capstan-agent enroll --name NAME")
 	case len(validation.IsDNS1123Label(got)) > 0:
 		return "", refuse(
 			enrolment.ReasonName,
-			"%q can't be the name of a host: use small letters, digits and -, 63 at most;"+
-				" choose one with --name",
+			"%q can't be the name of a host: use at most 63 lower case letters, digits and dashes; choose one with --name",
 			got,
 		)
 	case !c.Matches(got):
 		return "", refuse(
 			enrolment.ReasonName,
-			"the credential is not for a host called %s: choose another name with --name,"+
-				" or make another credential",
+			"the credential does not allow the name %s: choose another one with --name, or create another credential",
 			got,
 		)
 	}
@@ -75,14 +73,14 @@ func decide(
 	case state == credential.Expired:
 		return 0, refuse(
 			enrolment.ReasonExpired,
-			"the credential has expired: make another one with capstan host token create",
+			"the credential has expired: create another one with capstan host token create",
 		)
 	case state == credential.UsedUp && !known:
 		return 0, refuse(enrolment.ReasonUsedUp,
-			"the credential is used up: make another one with capstan host token create, with --uses for several hosts")
+			"the credential is used up: create another one with capstan host token create, with --uses for several hosts")
 	case same != "" && same != who.host:
 		return 0, refuse(enrolment.ReasonTaken,
-			"this computer is host %s already: delete that CapstanHost first, or enroll with --name %s", same, same)
+			"this computer already is host %s: delete that CapstanHost first, or enroll with --name %s", same, same)
 	case there == nil:
 		return register, nil
 	}
@@ -103,7 +101,7 @@ func onto(c *credential.Credential, who claimant, there *infrav1.CapstanHost) (v
 		return 0, &enrolment.Refusal{Reason: enrolment.ReasonTaken, Retry: true,
 			Message: "host " + who.host + " is being deleted: try again when it is gone"}
 	case c.Zone != "" && c.Zone != there.Spec.Zone:
-		return 0, refuse(enrolment.ReasonZone, "host %s is in zone %s, and the credential is for zone %s", who.host,
+		return 0, refuse(enrolment.ReasonZone, "host %s is in zone %s, but the credential is for zone %s", who.host,
 			there.Spec.Zone, c.Zone)
 	case key == who.key:
 		return again, nil
@@ -112,19 +110,19 @@ func onto(c *credential.Credential, who claimant, there *infrav1.CapstanHost) (v
 	case key == "":
 		return 0, refuse(
 			enrolment.ReasonTaken,
-			"host %s was enrolled without a credential, so nothing says whether it is"+
-				" this computer: delete the CapstanHost, or choose another name with --name",
+			"host %s enrolled without a credential, so nothing proves that it is this computer: delete the CapstanHost, or "+
+				"choose another name with --name",
 			who.host,
 		)
 	case there.Annotations[MachineAnnotation] != who.machine:
 		return 0, refuse(enrolment.ReasonTaken,
 			"host %s is another computer: choose another name with --name, or delete that CapstanHost", who.host)
 	case !c.Reenroll:
-		return 0, refuse(enrolment.ReasonTaken, "host %s has lost its key, as after a new installation: delete the"+
-			" CapstanHost, or make a credential with --reenroll", who.host)
+		return 0, refuse(enrolment.ReasonTaken, "host %s has lost its key, as after a new installation: delete the "+
+			"CapstanHost, or create a credential with --reenroll", who.host)
 	case claim != nil && !claim.Released:
 		return 0, &enrolment.Refusal{Reason: enrolment.ReasonInUse, Retry: true, Message: fmt.Sprintf(
-			"machine %s is on host %s: delete its Machine, then the host can have another identity",
+			"machine %s is on host %s: delete its Machine before the host gets another identity",
 			claim.Machine,
 			who.host,
 		)}

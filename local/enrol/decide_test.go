@@ -56,14 +56,14 @@ func TestName(t *testing.T) {
 			only, enrolment.Request{Host: "rack1", Hostname: "debian"}, "rack1", "",
 		},
 		"another one": {
-			only, enrolment.Request{Host: "rack2", Hostname: "debian"}, "", "not for a host called rack2",
+			only, enrolment.Request{Host: "rack2", Hostname: "debian"}, "", "does not allow the name rack2",
 		},
 		"one of a pattern": {many, enrolment.Request{Hostname: "rack1-07"}, "rack1-07", ""},
 		"none of a pattern": {
-			many, enrolment.Request{Hostname: "rack2-07"}, "", "not for a host called rack2-07",
+			many, enrolment.Request{Hostname: "rack2-07"}, "", "does not allow the name rack2-07",
 		},
-		"one that begins like the pattern": {many, enrolment.Request{Hostname: "xrack1-07"}, "", "not for a host"},
-		"none":                             {limited(nil), enrolment.Request{}, "", "say which name"},
+		"one that begins like the pattern": {many, enrolment.Request{Hostname: "xrack1-07"}, "", "does not allow the name"},
+		"none":                             {limited(nil), enrolment.Request{}, "", "choose a name for the host"},
 		"one with a dot":                   {limited(nil), enrolment.Request{Host: "a.b"}, "", "can't be the name"},
 		"a path": {
 			limited(nil), enrolment.Request{Host: "../kube-system/x"}, "", "can't be the name",

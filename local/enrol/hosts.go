@@ -45,7 +45,7 @@ var machineText = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // *enrolment.Refusal. Enroll is idempotent.
 func (h *Hosts) Enroll(ctx context.Context, r enrolment.Request, key string) (*enrolment.Answer, error) {
 	if !machineText.MatchString(r.Machine) {
-		return nil, refuse(enrolment.ReasonRequest, "the request does not say which machine it is from")
+		return nil, refuse(enrolment.ReasonRequest, "the request does not name the computer that sent it")
 	}
 	var answer *enrolment.Answer
 	made := false
@@ -123,7 +123,7 @@ func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infr
 		return nil, same, nil
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("looking for host %s: %w", who.host, err)
+		return nil, "", fmt.Errorf("looking up host %s: %w", who.host, err)
 	}
 	return there, same, nil
 }
@@ -199,7 +199,7 @@ func (h *Hosts) settle(
 // token creates what the agent of a host needs, as the controller does, and returns a token for the agent.
 func (h *Hosts) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
 	if err := identity.Ensure(ctx, h.Reader, h.Client, host, identity.Objects(host)); err != nil {
-		return "", fmt.Errorf("making the account of host %s: %w", host.Name, err)
+		return "", fmt.Errorf("creating the account of host %s: %w", host.Name, err)
 	}
 	if err := epoch.Begin(ctx, h.Reader, h.Client, host); err != nil {
 		return "", fmt.Errorf("beginning the epoch of host %s: %w", host.Name, err)

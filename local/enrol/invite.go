@@ -65,7 +65,7 @@ func Invite(ctx context.Context, server string, ca []byte) (Invitation, error) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, scriptLimit))
 	if err != nil {
-		return Invitation{}, fmt.Errorf("reading what the enrolment server offers: %w", err)
+		return Invitation{}, fmt.Errorf("reading the offer of the enrolment server: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return Invitation{}, fmt.Errorf("the enrolment server at %s answers %s", server, response.Status)
@@ -88,7 +88,7 @@ func (i Invitation) Command(args ...string) string {
 		"fi",
 		`echo "` + i.ScriptHash + `  $f" | sha256sum -c >/dev/null 2>&1 ||` +
 			` { echo "capstan: what ` + i.Server + ` sent is not the script of your plane, so nothing was run:` +
-			` make another line with capstan host token create" >&2`,
+			` create another line with capstan host token create" >&2`,
 		"exit 1",
 		"}",
 		strings.Join(append([]string{"sh $f"}, args...), " "),
@@ -110,7 +110,7 @@ func (i Invitation) File(credential, host string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the file: %w", err)
 	}
-	return append([]byte("# For: capstan-agent enroll --from FILE. It holds a credential: keep it to yourself.\n"),
+	return append([]byte("# For: capstan-agent enroll --from FILE. Keep this file secret: it holds a credential.\n"),
 		data...), nil
 }
 

@@ -26,7 +26,7 @@ type lastToken struct {
 }
 
 // errToken is the only error about a token that this plane did not issue to a host; it gives no details.
-var errToken = errors.New("the token is not one that this plane gave to a host")
+var errToken = errors.New("this plane has not issued this token to a host")
 
 // readToken verifies the signature of a token and reads its claims. It does not check expiry. The key determines the
 // algorithm; the one that the token names is ignored. Pure.

@@ -50,7 +50,7 @@ func (h *Returns) Return(ctx context.Context, r enrolment.Return, key string) (*
 	if err := h.Reader.Get(ctx, name, host); apierrors.IsNotFound(err) {
 		host = nil
 	} else if err != nil {
-		return nil, fmt.Errorf("looking for host %s: %w", name.Name, err)
+		return nil, fmt.Errorf("looking up host %s: %w", name.Name, err)
 	}
 	if refusal := mayReturn(last, key, host, h.Clock.Now()); refusal != nil {
 		return nil, refusal
@@ -77,9 +77,9 @@ func mayReturn(last lastToken, key string, host *infrav1.CapstanHost, now time.T
 	case host.Spec.Supplier != "" || host.Annotations[KeyAnnotation] == "" || host.Annotations[KeyAnnotation] != key:
 		return refuse(enrolment.ReasonGone, "host %s is not this computer"+what, last.host)
 	case claim.Abandoned(host):
-		return refuse(enrolment.ReasonGone, "host %s was given up while it was away"+what, last.host)
+		return refuse(enrolment.ReasonGone, "host %s was abandoned while it was away"+what, last.host)
 	case last.secret != infrav1.EpochSecret(host.Name, host.Spec.Epoch):
-		return refuse(enrolment.ReasonGone, "the claim that host %s had has ended while it was away"+what, last.host)
+		return refuse(enrolment.ReasonGone, "the claim of host %s ended while it was away"+what, last.host)
 	case now.After(last.ends.Add(awayLimit)):
 		return refuse(enrolment.ReasonGone, "host %s was away for more than %d days"+what, last.host,
 			awayLimit/(24*time.Hour))
@@ -97,7 +97,7 @@ func (h *Returns) anotherToken(ctx context.Context, host *infrav1.CapstanHost, l
 	err := h.Client.SubResource("token").Create(ctx, account, request)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return "", refuse(enrolment.ReasonGone,
-			"the identity that host %s had was ended: enroll it again with a credential", host.Name)
+			"the identity of host %s was revoked: enroll it again with a credential", host.Name)
 	}
 	if err != nil {
 		return "", fmt.Errorf("getting a token for host %s: %w", host.Name, err)

@@ -153,7 +153,7 @@ func (s *Server) handler() http.Handler {
 			answer(
 				w,
 				http.StatusForbidden,
-				refuse(enrolment.ReasonRequest, "there is nothing here for callers without identity"),
+				refuse(enrolment.ReasonRequest, "callers without an identity have no access to this"),
 			)
 		}
 	})
@@ -232,13 +232,13 @@ func serve[R any](
 // read reads a request and returns the hash of the client's key.
 func read(w http.ResponseWriter, r *http.Request, request any) (key string, refusal *enrolment.Refusal) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return "", refuse(enrolment.ReasonRequest, "the host shows no certificate: enroll with capstan-agent")
+		return "", refuse(enrolment.ReasonRequest, "the host sent no certificate: enroll with capstan-agent")
 	}
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, enrolment.BodyLimit))
 	decoder.DisallowUnknownFields()
 	if decoder.Decode(request) != nil || decoder.Decode(&struct{}{}) != io.EOF {
-		return "", refuse(enrolment.ReasonRequest, "the request is not what capstan-agent sends:"+
-			" use the one that this plane offers")
+		return "", refuse(enrolment.ReasonRequest, "the request is not from a matching capstan-agent: use the agent that "+
+			"this plane offers")
 	}
 	return enrolment.Pin(r.TLS.PeerCertificates[0]), nil
 }

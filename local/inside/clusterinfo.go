@@ -21,7 +21,7 @@ func clusterInfo(server string, authority []byte) ([]byte, error) {
 	} // as kubeadm names it
 	text, err := clientcmd.Write(*config)
 	if err != nil {
-		return nil, fmt.Errorf("encoding where the API server is: %w", err)
+		return nil, fmt.Errorf("encoding the address of the API server: %w", err)
 	}
 	document, err := yaml.Marshal(&corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

@@ -22,7 +22,7 @@ func wayOut(ctx context.Context, dir home.Dir) error {
 	// the dock's loopback interface, which neither hosts nor pods reach.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("the way out of the dock: %w", err)
+		return fmt.Errorf("the relay out of the dock: %w", err)
 	}
 	context.AfterFunc(ctx, func() { l.Close() })
 	socket := filepath.Join(dir.Dock(), "out.sock")

@@ -38,7 +38,7 @@ func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error)
 	}
 	scratch, err := os.MkdirTemp(filepath.Dir(out), ".capstan-bundle-")
 	if err != nil {
-		return nil, fmt.Errorf("making a bundle: %w", err)
+		return nil, fmt.Errorf("building a bundle: %w", err)
 	}
 	defer os.RemoveAll(scratch)
 	images = append(images, rooted{name: NetImage, path: net})
@@ -51,7 +51,7 @@ func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error)
 	say("packing")
 	file, err := os.Create(filepath.Join(scratch, "bundle"))
 	if err != nil {
-		return nil, fmt.Errorf("making a bundle: %w", err)
+		return nil, fmt.Errorf("building a bundle: %w", err)
 	}
 	defer file.Close()
 	err = bundlefile.Write(file, m, func(path string) string {
@@ -67,7 +67,7 @@ func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error)
 		err = os.Rename(file.Name(), out)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making a bundle: %w", err)
+		return nil, fmt.Errorf("building a bundle: %w", err)
 	}
 	return m, nil
 }
@@ -86,7 +86,7 @@ func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
 		o.Entrypoint = []string{i.entrypoint}
 	}
 	if err := build.Build(o, file); err != nil {
-		return fmt.Errorf("making image %s: %w", i.name, err)
+		return fmt.Errorf("building image %s: %w", i.name, err)
 	}
 	m.Files = append(m.Files, bundlefile.File{Path: "images/" + name})
 	m.Images = append(m.Images, bundlefile.Image{Name: i.name, Path: "images/" + name})
@@ -95,14 +95,14 @@ func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
 
 // plan returns the manifest of a directory's contents, and its images, which have no files yet.
 func plan(dir string) (*bundlefile.Manifest, []rooted, error) {
-	const advice = "make the directory first: kube/stock VERSION DIRECTORY"
+	const advice = "create the directory first: kube/stock VERSION DIRECTORY"
 	text, err := regular.Read(filepath.Join(dir, "version"), textLimit)
 	if err != nil {
-		return nil, nil, hint.Errorf(advice, "%s is not a directory of kube/stock: %w", dir, err)
+		return nil, nil, hint.Errorf(advice, "%s was not written by kube/stock: %w", dir, err)
 	}
 	version, arch, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 	if !bundlefile.ValidVersion(version) || !bundlefile.ValidArchitecture(arch) {
-		return nil, nil, hint.Errorf(advice, "%s does not say which version of Kubernetes it has", dir)
+		return nil, nil, hint.Errorf(advice, "%s does not record its version of Kubernetes", dir)
 	}
 	m := &bundlefile.Manifest{Kubernetes: version, Architecture: arch}
 	for _, part := range []string{"bin", "cni"} {
@@ -121,7 +121,7 @@ func plan(dir string) (*bundlefile.Manifest, []rooted, error) {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 || len(fields) > 3 || !fs.ValidPath(fields[1]) {
-			return nil, nil, hint.Errorf(advice, "%s has an image that can't be made: %q", dir, strings.TrimSpace(line))
+			return nil, nil, hint.Errorf(advice, "%s has an image that can't be built: %q", dir, strings.TrimSpace(line))
 		}
 		images = append(images, rooted{name: fields[0], path: filepath.Join(dir, "images", fields[1]),
 			entrypoint: strings.Join(fields[2:], "")})

@@ -127,7 +127,7 @@ func TestADamagedBundleIsNotImported(t *testing.T) {
 
 func TestBuildSaysWhatADirectoryLacks(t *testing.T) {
 	for missing, want := range map[string]string{
-		"version": "not a directory of kube/stock", "bin": "no programs", "image-list": "no list of images",
+		"version": "was not written by kube/stock", "bin": "no programs", "image-list": "no list of images",
 	} {
 		dir := stock(t)
 		if err := os.RemoveAll(filepath.Join(dir, missing)); err != nil {

@@ -39,7 +39,7 @@ func (f *File) measure() error {
 // or not at all.
 func write(path string, m Manifest) (err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return hint.Errorf("name another file", "%s exists already", path)
+		return hint.Errorf("name another file", "%s already exists", path)
 	}
 	part, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
@@ -113,7 +113,7 @@ func readManifest(in *tar.Reader) (m Manifest, err error) {
 		return m, err
 	}
 	if m.Format != format {
-		return m, fmt.Errorf("its format is %d, and this version of Capstan knows %d", m.Format, format)
+		return m, fmt.Errorf("its format is %d, but this version of Capstan reads %d", m.Format, format)
 	}
 	return m, m.check()
 }
@@ -159,18 +159,18 @@ func extract(path, into string) (m Manifest, err error) {
 			return m, damaged(path, "after %d of %d files: %v", i, len(m.Files), err)
 		}
 		if head.Name != f.Name || head.Size != f.Size || head.Typeflag != tar.TypeReg {
-			return m, damaged(path, "%.60q is where %s should be", head.Name, f.Name)
+			return m, damaged(path, "it contains %.60q instead of %s", head.Name, f.Name)
 		}
 		f.path = filepath.Join(into, f.Name)
 		sum := sha256.New()
 		switch err := save(in, f.path, sum); {
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return m, damaged(path, "it ends within %s", f.Name)
+			return m, damaged(path, "it is cut off within %s", f.Name)
 		case err != nil:
 			return m, fmt.Errorf("reading %s of the backup: %w", f.Name, err)
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
-			return m, damaged(path, "%s is not what it was", f.Name)
+			return m, damaged(path, "%s was changed", f.Name)
 		}
 	}
 	return m, nil

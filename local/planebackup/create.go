@@ -61,11 +61,11 @@ func Create(ctx context.Context, o Options) (m Manifest, err error) {
 		return m, err
 	}
 	if status.Plane != local.PhaseReady {
-		return m, hint.Errorf("run: capstan up", "the plane is %s: a backup is made while it runs", status.Plane)
+		return m, hint.Errorf("run: capstan up", "the plane is %s: a backup needs a running plane", status.Plane)
 	}
 	scratch, err := os.MkdirTemp(filepath.Dir(o.Path), ".plane-backup-*")
 	if err != nil {
-		return m, fmt.Errorf("making a directory for the snapshot: %w", err)
+		return m, fmt.Errorf("creating a directory for the snapshot: %w", err)
 	}
 	defer os.RemoveAll(scratch)
 	m = Manifest{
@@ -100,7 +100,7 @@ func (o Options) save(ctx context.Context, path string) error {
 	defer docked.Close()
 	relay, err := docked.EnsureRelay(ctx, relayName, net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Etcd)))
 	if err != nil {
-		return fmt.Errorf("opening the way to the plane's etcd: %w", err)
+		return fmt.Errorf("opening a relay to the plane's etcd: %w", err)
 	}
 	defer docked.DeleteRelay(context.WithoutCancel(ctx), relayName)
 	pair := func(name string) (p pki.Pair, err error) {

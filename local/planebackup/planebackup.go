@@ -54,6 +54,6 @@ type File struct {
 
 // damaged returns the error for a backup that can't be used.
 func damaged(path, format string, args ...any) error {
-	return hint.Errorf("take another backup: nothing was changed", "%s is no whole backup of a plane: %s", path,
+	return hint.Errorf("use another backup; nothing was changed", "%s is not a complete backup of a plane: %s", path,
 		fmt.Sprintf(format, args...))
 }

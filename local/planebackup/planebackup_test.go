@@ -164,7 +164,7 @@ func TestARestoreThatFailsChangesNothing(t *testing.T) {
 	if err := os.Mkdir(dir.Plane(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), o); err == nil || !strings.Contains(err.Error(), "has a plane already") {
+	if _, err := Restore(t.Context(), o); err == nil || !strings.Contains(err.Error(), "already has a plane") {
 		t.Errorf("into a home with a plane: %v", err)
 	}
 }

@@ -37,8 +37,9 @@ func Restore(ctx context.Context, o Options) (m Manifest, err error) {
 	}
 	defer unlock()
 	if exists(o.Home.Plane()) {
-		return m, hint.Errorf("choose another one with --home; or remove it with all that it has: capstan down --delete",
-			"%s has a plane already", o.Home)
+		return m, hint.Errorf("choose another directory with --home, or remove the plane and all its data: "+
+			"capstan down --delete",
+			"%s already has a plane", o.Home)
 	}
 	fresh := filepath.Join(string(o.Home), newName)
 	if err := os.RemoveAll(fresh); err != nil {
@@ -51,7 +52,7 @@ func Restore(ctx context.Context, o Options) (m Manifest, err error) {
 		return m, errors.Join(err, os.RemoveAll(fresh))
 	}
 	failpoint.Hit("plane backup unpacked")
-	if err := o.step("etcd's data made of the snapshot", func() error { return o.fill(ctx, fresh) }); err != nil {
+	if err := o.step("etcd restored from the snapshot", func() error { return o.fill(ctx, fresh) }); err != nil {
 		return m, errors.Join(err, os.RemoveAll(fresh))
 	}
 	failpoint.Hit("plane data made")
@@ -59,7 +60,7 @@ func Restore(ctx context.Context, o Options) (m Manifest, err error) {
 		return m, err
 	}
 	if err := os.Rename(fresh, o.Home.Plane()); err != nil {
-		return m, fmt.Errorf("putting the plane into its place: %w", err)
+		return m, fmt.Errorf("putting the plane into place: %w", err)
 	}
 	return m, nil
 }
@@ -86,7 +87,7 @@ func (o Options) takeChoices(fresh string) error {
 	}
 	var chosen map[string]any
 	if err := json.Unmarshal(data, &chosen); err != nil {
-		return fmt.Errorf("reading what was chosen for the plane: %w", err)
+		return fmt.Errorf("reading the plane's choices: %w", err)
 	}
 	if listen, ok := chosen["listen"].(map[string]any); ok {
 		delete(listen, "address")

@@ -37,7 +37,7 @@ func TestADiskThatFillsUp(t *testing.T) {
 	out, err := o.run(t.Context(), "cluster", "create", "late", "--workers", "0", "--wait=false")
 	t.Logf("cluster create on a full disk: %v\n%s", err, out)
 	if status := o.must(t, "status", "-o", "json"); !strings.Contains(status,
-		"is full, and the plane can't keep changes") {
+		"is full, and the plane can't store changes") {
 		t.Errorf("the status does not say that the disk is full:\n%s", status)
 	}
 

@@ -338,7 +338,7 @@ func TestUpOutlivesItsDock(t *testing.T) {
 	if err := kill("dock run", "", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := start.Wait(); err != nil || !strings.Contains(out.String(), "starting it again") {
+	if err := start.Wait(); err != nil || !strings.Contains(out.String(), "restarting it") {
 		t.Fatalf("up: %v\n%s", err, out.String())
 	}
 	must(t, "kubectl", "get", "clusters")

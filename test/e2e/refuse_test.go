@@ -50,7 +50,7 @@ func TestATakenPort(t *testing.T) {
 	}
 	defer thief.Close()
 	_, port, _ := net.SplitHostPort(server)
-	o.refused(t, []string{port, fmt.Sprintf("process %d", os.Getpid()), "end the other process"}, "up")
+	o.refused(t, []string{port, fmt.Sprintf("process %d", os.Getpid()), "stop the other process"}, "up")
 	thief.Close()
 	o.must(t, "up")
 	if now := o.server(t); now != server {
