@@ -36,7 +36,7 @@ func Create(ctx context.Context, c client.Client, r Request) error {
 		return r.exists()
 	}
 	if apierrors.IsNotFound(err) {
-		return hint.Errorf("make it: capstan kubectl create namespace "+r.Namespace, "there is no namespace %q",
+		return hint.Errorf("create it: capstan kubectl create namespace "+r.Namespace, "there is no namespace %q",
 			r.Namespace)
 	}
 	if err != nil {

@@ -29,8 +29,8 @@ func init() { runtime.LockOSThread() }
 
 const usage = `usage:
   capstan-dock run --home HOME --bin-dir DIR    run a dock in the foreground
-  capstan-dock check [--home HOME] [--json]     say what keeps a dock from working on this machine
-Called as systemctl, journalctl, hostnamectl, poweroff, reboot or shutdown it is that command of a local host.
+  capstan-dock check [--home HOME] [--json]     report what keeps a dock from working on this machine
+Inside a local host it also runs as systemctl, journalctl, hostnamectl, poweroff, reboot and shutdown.
 `
 
 // Commands that only this program itself calls.
@@ -91,9 +91,9 @@ func flags(name string, errOut io.Writer) *flag.FlagSet {
 
 func runDock(args []string, errOut io.Writer) int {
 	f := flags("run", errOut)
-	home := f.String("home", "", "home directory of Capstan, absolute")
-	binDir := f.String("bin-dir", "", "folder with Capstan's binaries, absolute")
-	instance := f.String("instance", "", "a name for this run, which the dock's status tells")
+	home := f.String("home", "", "absolute path of Capstan's home directory")
+	binDir := f.String("bin-dir", "", "absolute path of the directory with Capstan's binaries")
+	instance := f.String("instance", "", "name of this run, which the dock's status shows")
 	if f.Parse(args) != nil {
 		return 2
 	}
@@ -134,7 +134,7 @@ func exists(path string) bool {
 func runInside(args []string, errOut io.Writer) int {
 	logger := log.New(errOut, "dock: ", log.LstdFlags|log.Lmsgprefix)
 	if len(args) != 4 {
-		logger.Print("this command is started by `capstan-dock run` only")
+		logger.Print("only `capstan-dock run` starts this command")
 		return 2
 	}
 	if err := inside.Run(inside.Config{
@@ -149,7 +149,7 @@ func runInside(args []string, errOut io.Writer) int {
 func runCheck(args []string, out, errOut io.Writer) int {
 	f := flags("check", errOut)
 	home := f.String("home", "/", "home directory of Capstan; it need not exist")
-	minFree := f.Uint64("min-free", 1<<30, "bytes that must be free on its disk")
+	minFree := f.Uint64("min-free", 1<<30, "bytes that must be free on the disk of the home directory")
 	inotify := f.Int("inotify", 48, "inotify instances that must be free for this user")
 	asJSON := f.Bool("json", false, "print problems as JSON")
 	if f.Parse(args) != nil {
@@ -171,6 +171,6 @@ func runCheck(args []string, out, errOut io.Writer) int {
 	if len(problems) > 0 {
 		return 1
 	}
-	fmt.Fprintln(out, "nothing keeps a dock from working on this machine")
+	fmt.Fprintln(out, "a dock can run on this machine")
 	return 0
 }

@@ -59,27 +59,27 @@ func (f *flags) parse(args []string, stderr io.Writer) error {
 	set.StringVar(&f.kubeconfig, "kubeconfig", "",
 		"kubeconfig `file` for the management cluster; default: the service account of the pod")
 	set.StringVar(&f.listen, "listen", "127.0.0.1:9443",
-		"`address` to serve hooks on; port 0 takes a free one, which the log names")
+		"`address` to serve hooks on; with port 0 the system picks a port, which the log shows")
 	set.StringVar(&f.certFile, "cert-file", "",
-		"`file` with the server's certificate in PEM form; read again when it changes")
+		"`file` with the server's certificate in PEM form; reloaded when it changes")
 	set.StringVar(&f.keyFile, "key-file", "",
-		"`file` with the key of the certificate in PEM form; read again when it changes")
+		"`file` with the key of the certificate in PEM form; reloaded when it changes")
 	set.StringVar(&f.certDir, "cert-dir", "",
 		"`directory` with tls.crt and tls.key, instead of --cert-file and --key-file")
 	set.StringVar(&f.certSecret, "cert-secret", "",
-		"`namespace/name` of a Secret in which the process keeps a certificate that it makes and renews itself, instead of "+
-			"files")
+		"`namespace/name` of a Secret in which the process keeps a certificate that it creates and renews itself, instead "+
+			"of files")
 	set.StringVar(&f.certHosts, "cert-hosts", "",
 		"`names` by which callers call the server, separated by commas, for --cert-secret")
 	set.StringVar(&f.clientCAFile, "client-ca-file", "",
-		"`file` with CAs in PEM form; callers then need a certificate of one of them")
+		"`file` with CAs in PEM form; callers then need a certificate that one of them signed")
 	set.StringVar(&f.healthz, "healthz", "",
 		"`address` to serve /healthz, /readyz and /metrics on over plain HTTP; default: not served")
 	set.StringVar(&f.bundle, "bundle", "",
 		"capstan-kube `file` of a Kubernetes bundle, whose etcd verifies backups; default: no backups are taken")
 	set.StringVar(&f.backups, "backups", "", "`directory` to keep backups of clusters in; default: none are kept on disk")
 	set.StringVar(&f.leases, "lease-namespace", "",
-		"`namespace` of the Leases by which replicas agree on who takes a backup; default: there is one replica only")
+		"`namespace` of the Leases by which replicas agree on who takes a backup; default: a single replica")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -101,11 +101,11 @@ func (f *flags) complete() error {
 		return f.completeSecret()
 	}
 	if f.certHosts != "" {
-		return errors.New("--cert-hosts are the names in a certificate that is made here: give --cert-secret, too")
+		return errors.New("--cert-hosts names the hosts of a certificate that this process creates: also give --cert-secret")
 	}
 	if f.certDir != "" {
 		if f.certFile != "" || f.keyFile != "" {
-			return errors.New("--cert-dir does not go with --cert-file and --key-file: give one or the other")
+			return errors.New("--cert-dir excludes --cert-file and --key-file: give one or the other")
 		}
 		f.certFile, f.keyFile = filepath.Join(f.certDir, "tls.crt"), filepath.Join(f.certDir, "tls.key")
 	}
@@ -121,7 +121,7 @@ func (f *flags) checkBackups() error {
 		return fmt.Errorf("--backups is %q: give an absolute path", f.backups)
 	}
 	if f.backups != "" && f.bundle == "" {
-		return errors.New("--backups keeps what was verified by an etcd: give --bundle, too")
+		return errors.New("--backups needs an etcd that verifies each backup: also give --bundle")
 	}
 	if f.bundle == "" {
 		return nil
@@ -134,7 +134,7 @@ func (f *flags) checkBackups() error {
 
 func (f *flags) completeSecret() error {
 	if f.certDir != "" || f.certFile != "" || f.keyFile != "" {
-		return errors.New("--cert-secret does not go with files: give one or the other")
+		return errors.New("--cert-secret excludes certificate files: give one or the other")
 	}
 	if namespace, name, ok := strings.Cut(f.certSecret, "/"); !ok || namespace == "" || name == "" {
 		return fmt.Errorf("--cert-secret is %q: write it as namespace/name", f.certSecret)
@@ -160,7 +160,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	logger := slog.New(slog.NewJSONHandler(stderr, nil))
 	if err := serve(ctx, f, logger); err != nil {
-		logger.Error("The extension ends", "error", err)
+		logger.Error("The extension stops", "error", err)
 		return 1
 	}
 	return 0
@@ -177,7 +177,7 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 	}
 	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: extension.Mapper()})
 	if err != nil {
-		return fmt.Errorf("making a client of the management cluster: %w", err)
+		return fmt.Errorf("creating a client of the management cluster: %w", err)
 	}
 	metrics := prometheus.NewRegistry()
 	options := extension.Options{
@@ -186,7 +186,7 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 	if f.leases != "" {
 		leases, err := coordinationv1.NewForConfig(config)
 		if err != nil {
-			return fmt.Errorf("making a client for Leases: %w", err)
+			return fmt.Errorf("creating a client for Leases: %w", err)
 		}
 		options.Replicas = &backup.Replicas{Leases: leases, Namespace: f.leases}
 	}

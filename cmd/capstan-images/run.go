@@ -25,7 +25,7 @@ import (
 
 const usage = `usage:
   capstan-images serve --dir HOME/images [--once]    serve the image store in a directory
-With --once it ends when its standard input does; else with SIGTERM.
+With --once it exits when its standard input closes, otherwise on SIGTERM.
 `
 
 // exitLocked is the exit code if another process has the store open.
@@ -37,8 +37,8 @@ const idleAfter = 20 * time.Second
 func run(args []string, in io.Reader, errOut io.Writer) int {
 	f := flag.NewFlagSet("capstan-images serve", flag.ContinueOnError)
 	f.SetOutput(errOut)
-	dir := f.String("dir", "", "the store's directory, absolute")
-	once := f.Bool("once", false, "end when the standard input does")
+	dir := f.String("dir", "", "absolute path of the store's directory")
+	once := f.Bool("once", false, "exit when the standard input closes")
 	if len(args) == 0 || args[0] != "serve" || f.Parse(args[1:]) != nil || f.NArg() > 0 || !filepath.IsAbs(*dir) {
 		fmt.Fprint(errOut, usage)
 		return 2

@@ -51,7 +51,7 @@ func ownCertificates(ctx context.Context, config *rest.Config, scheme *runtime.S
 	namespace string) (*certificates, error) {
 	direct, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("making a client for certificates: %w", err)
+		return nil, fmt.Errorf("creating a client for certificates: %w", err)
 	}
 	keeper, err := certificate.New(ctx, certificate.InSecret(direct,
 		types.NamespacedName{Namespace: namespace, Name: webhookSecret}), certificate.Options{
@@ -59,7 +59,7 @@ func ownCertificates(ctx context.Context, config *rest.Config, scheme *runtime.S
 		Log: slog.New(logr.ToSlogHandler(ctrl.Log.WithName("certificates"))),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the certificate of the webhooks: %w", err)
+		return nil, fmt.Errorf("creating the certificate of the webhooks: %w", err)
 	}
 	c := &certificates{Keeper: keeper, client: direct}
 	for object := range migration.Kinds() {
@@ -85,7 +85,7 @@ func (c *certificates) Start(ctx context.Context) error {
 	go func() { renewed <- c.Run(ctx) }()
 	for backoff.Sleep(ctx, injectPeriod) == nil {
 		if err := c.inject(ctx); err != nil && ctx.Err() == nil {
-			ctrl.Log.WithName("certificates").Error(err, "The API server may not trust the webhooks; trying again in a minute")
+			ctrl.Log.WithName("certificates").Error(err, "The API server may not trust the webhooks; retrying in a minute")
 		}
 	}
 	return <-renewed
@@ -123,7 +123,7 @@ func (c *certificates) patchOnce(ctx context.Context, object client.Object, chan
 	}
 	if err := c.client.Patch(ctx, object, client.MergeFromWithOptions(before,
 		client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("letting the API server trust the webhooks in %s: %w", object.GetName(), err)
+		return fmt.Errorf("making the API server trust the webhooks in %s: %w", object.GetName(), err)
 	}
 	return nil
 }

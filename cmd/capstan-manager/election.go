@@ -26,14 +26,14 @@ type election struct {
 }
 
 func (e *election) addFlags(flags *flag.FlagSet) {
-	flags.BoolVar(&e.enabled, "leader-elect", false, "let one of several replicas work at a time")
+	flags.BoolVar(&e.enabled, "leader-elect", false, "let only one of several replicas work at a time")
 	flags.StringVar(&e.namespace, "leader-elect-namespace", "",
-		"namespace of the Lease by which the replicas agree; empty: that of the manager's Pod")
+		"namespace of the Lease that elects the leader; empty: the namespace of the manager's Pod")
 	flags.DurationVar(&e.lease, "leader-elect-lease-duration", 15*time.Second,
-		"how long the others wait for a leader that is silent")
+		"how long the other replicas wait for a silent leader")
 	flags.DurationVar(&e.renew, "leader-elect-renew-deadline", 10*time.Second,
-		"how long a leader that can't reach the API server goes on")
-	flags.DurationVar(&e.retry, "leader-elect-retry-period", 2*time.Second, "pause between two tries")
+		"how long a leader keeps working without the API server")
+	flags.DurationVar(&e.retry, "leader-elect-retry-period", 2*time.Second, "pause between two attempts")
 }
 
 // apply sets the options of a manager that handles a namespace and a label; empty means all.

@@ -85,40 +85,39 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	flags.SetOutput(stderr)
 	flags.StringVar(&s.namespace, "namespace", "", "namespace to work in; empty: all")
 	flags.StringVar(&s.watchFilter, "watch-filter", "",
-		"value of label cluster.x-k8s.io/watch-filter to work on; empty: all objects")
+		"value of label cluster.x-k8s.io/watch-filter on the objects to reconcile; empty: all objects")
 	s.election.addFlags(flags)
 	flags.StringVar(&s.healthAddr, "health-addr", ":9440", "address of /healthz and /readyz")
 	flags.StringVar(&s.metrics, "metrics-bind", "127.0.0.1:8080", "address of /metrics; 0: none")
 	flags.IntVar(&s.concurrency, "concurrency", provider.DefaultConcurrency,
-		"objects of each kind but CapstanMachine to work on at once")
+		"number of objects of each kind other than CapstanMachine to reconcile at once")
 	flags.IntVar(&s.machineConcurrency, "machine-concurrency", provider.DefaultMachineConcurrency,
-		"CapstanMachines to work on at once")
+		"number of CapstanMachines to reconcile at once")
 	s.addLimits(flags)
 	flags.DurationVar(&s.unlinkedTimeout, "unlinked-timeout", host.DefaultUnlinkedTimeout,
-		"how long a host may be claimed for a Machine or Cluster that doesn't exist before it is marked as left behind")
+		"how long the Machine or Cluster of a claimed host may be missing before the host is marked as left behind")
 	flags.IntVar(&s.webhookPort, "webhook-port", webhook.DefaultPort, "port of the conversion and admission webhooks")
 	flags.StringVar(&s.webhookCertDir, "webhook-cert-dir", "",
-		"folder with the webhooks' tls.crt and tls.key, read again when they change; empty: "+
-			"no webhooks are served, which is good for definitions without conversion only")
+		"directory with the webhooks' tls.crt and tls.key, reloaded when they change; empty: serve no webhooks, which "+
+			"works only for definitions without conversion")
 	flags.StringVar(&s.ownCertificates, "webhook-own-certificates", "",
-		"namespace of Service "+webhookService+"; the webhooks are served with a certificate that the "+
-			"manager makes itself and lets the API server trust, for management clusters without cert-manager; instead of "+
-			"--webhook-cert-dir")
+		"namespace of Service "+webhookService+"; for management clusters without cert-manager: the manager creates the "+
+			"webhooks' certificate itself and makes the API server trust it; replaces --webhook-cert-dir")
 	flags.StringVar(&s.featureGates, "feature-gates", "", "feature gates of Cluster API that differ from "+
 		gates.Manager().String()+", as NAME=true,NAME=false. ClusterTopology=false refuses CapstanClusterTemplates, "+
-		"PriorityQueue=true lets urgent work come first; the others change nothing here")
+		"PriorityQueue=true puts urgent work first; the others have no effect here")
 	flags.StringVar(&s.proof, "cleaning-proof", string(infrav1.ProofCompare), "what proves that an owned host is clean "+
-		"after a machine, where spec.cleaning of the host does not say it: Trust, Compare or Reimage")
+		"after a machine, unless spec.cleaning of the host overrides it: Trust, Compare or Reimage")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	logging.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return s, nil, err
 	}
 	if flags.NArg() > 0 {
-		return s, nil, fmt.Errorf("unexpected argument %q: this command has flags only, see --help", flags.Arg(0))
+		return s, nil, fmt.Errorf("unexpected argument %q: this command takes only flags, see --help", flags.Arg(0))
 	}
 	if s.webhookCertDir != "" && s.ownCertificates != "" {
-		return s, nil, errors.New("--webhook-own-certificates does not go with --webhook-cert-dir: give one or the other")
+		return s, nil, errors.New("--webhook-own-certificates excludes --webhook-cert-dir: give one or the other")
 	}
 	switch infrav1.CleaningProof(s.proof) {
 	case infrav1.ProofTrust, infrav1.ProofCompare, infrav1.ProofReimage:
@@ -138,8 +137,8 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 // addLimits adds the flags that limit operations on hosts.
 func (s *settings) addLimits(flags *flag.FlagSet) {
 	flags.Float64Var(&s.limits.All.PerSecond, "host-rate", pace.DefaultAll.PerSecond,
-		"how often in a second hosts are claimed, given bootstrap data, released, powered on or destroyed: each of "+
-			"these, on all hosts together")
+		"how many hosts per second are claimed, given bootstrap data, released, powered on or destroyed: a limit for each "+
+			"of these operations")
 	flags.IntVar(&s.limits.All.Burst, "host-burst", pace.DefaultAll.Burst, "how often at once")
 	flags.Float64Var(&s.limits.Each.PerSecond, "each-host-rate", pace.DefaultEach.PerSecond,
 		"the same for each single host")
@@ -184,7 +183,7 @@ func manage(ctx context.Context, s settings) error {
 	}
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
+		return fmt.Errorf("creating the manager: %w", err)
 	}
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
 		provider.Setup(ctx, mgr, provider.Options{

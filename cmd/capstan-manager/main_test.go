@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 			args: []string{"--webhook-cert-dir=/c", "--webhook-own-certificates=n"}, fails: "one or the other",
 		},
 		"an unknown flag": {args: []string{"--nonsense"}, fails: "nonsense"},
-		"an argument":     {args: []string{"nonsense"}, fails: "has flags only"},
+		"an argument":     {args: []string{"nonsense"}, fails: "takes only flags"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder

@@ -24,7 +24,7 @@ func main() { os.Exit(run(os.Args[1:], os.Getenv, os.Stderr)) }
 func run(args []string, getenv func(string) string, errOut io.Writer) int {
 	flags := flag.NewFlagSet("capstan-net", flag.ContinueOnError)
 	flags.SetOutput(errOut)
-	pods := flags.String("pods", "", "`range` of all pods of the cluster, as 10.244.0.0/16; IPv4")
+	pods := flags.String("pods", "", "IPv4 `range` of all pods of the cluster, such as 10.244.0.0/16")
 	name := flags.String("node", getenv("NODE_NAME"), "`name` of this Node (default: NODE_NAME of the environment)")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -34,7 +34,7 @@ func run(args []string, getenv func(string) string, errOut io.Writer) int {
 	}
 	prefix, err := netip.ParsePrefix(*pods)
 	if err != nil || !prefix.Addr().Is4() || *name == "" || flags.NArg() > 0 {
-		fmt.Fprintln(errOut, "capstan-net: say --pods RANGE, of IPv4, and --node NAME; see capstan-net --help")
+		fmt.Fprintln(errOut, "capstan-net: give --pods RANGE, an IPv4 range, and --node NAME; see capstan-net --help")
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -24,14 +24,14 @@ type backupPlace struct {
 
 func (p *backupPlace) flag(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.directory, "directory", "", "directory with the backups (default: backups in the home directory)")
+	f.StringVar(&p.directory, "directory", "", "directory with the backups (default: backups/ in the home directory)")
 	f.StringVar(&p.bucket.Bucket, "bucket", "",
 		"bucket of an S3-compatible store with the backups; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are its keys")
-	f.StringVar(&p.bucket.Endpoint, "endpoint", "https://s3.amazonaws.com", "where the store of the bucket is")
+	f.StringVar(&p.bucket.Endpoint, "endpoint", "https://s3.amazonaws.com", "URL of the store that has the bucket")
 	f.StringVar(&p.bucket.Region, "region", "us-east-1", "region of the bucket")
-	f.StringVar(&p.bucket.Prefix, "prefix", "", "what the names of all objects in the bucket begin with")
+	f.StringVar(&p.bucket.Prefix, "prefix", "", "prefix of the names of all objects in the bucket")
 	f.BoolVar(&p.bucket.Insecure, "insecure", false,
-		"allow an endpoint with http: all Secrets of a cluster are in a backup")
+		"allow an http endpoint, although a backup has all Secrets of its cluster")
 	cmd.MarkFlagsMutuallyExclusive("directory", "bucket")
 }
 
@@ -64,9 +64,9 @@ func (a *app) backupStore(p backupPlace) (backup.Store, error) {
 func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "backup", Short: "Backups of clusters, and of the plane itself", Aliases: []string{"backups"},
-		Long: `Take, list and restore backups of clusters. A backup is a snapshot of a cluster's etcd that was restored into
-another etcd to see that it works. "capstan backup plane" is about the management plane itself. docs/backup.md says what
-is in it, and what is not.`,
+		Long: `Take, list and restore backups of clusters. A backup is a snapshot of a cluster's etcd, verified by restoring
+it into another etcd. For the management plane itself there is "capstan backup plane". docs/backup.md lists what a
+backup contains.`,
 	}
 	cmd.AddCommand(a.backupListCommand(), a.backupCreateCommand(), a.backupRestoreCommand(), a.backupPlaneCommand())
 	return cmd
@@ -158,7 +158,7 @@ func (a *app) backupCreateCommand() *cobra.Command {
 				return err
 			})
 			if err != nil {
-				return hint("see how the cluster is: capstan cluster describe "+cluster.Name, "backing up cluster %s: %w",
+				return hint("check the cluster: capstan cluster describe "+cluster.Name, "backing up cluster %s: %w",
 					cluster.Name, err)
 			}
 			fmt.Fprintln(a.out, m.Name)
@@ -170,7 +170,7 @@ func (a *app) backupCreateCommand() *cobra.Command {
 	place.flag(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
 	cmd.Flags().IntVar(&keep, "keep", 20,
-		"how many backups of the cluster to keep, of those that were taken by this command")
+		"how many backups by this command to keep for the cluster")
 	return cmd
 }
 
@@ -182,8 +182,8 @@ func (a *app) backupAccess(ctx context.Context, cluster string) (*backup.Access,
 	}
 	access, err := backup.ReadAccess(ctx, c, a.namespace, cluster)
 	if err != nil {
-		return nil, hint("see how far it is: capstan cluster describe "+cluster,
-			"reading how to reach the etcd of cluster %s: %w", cluster, err)
+		return nil, hint("follow its progress: capstan cluster describe "+cluster,
+			"reading the address and keys of the etcd of cluster %s: %w", cluster, err)
 	}
 	path, err := a.clusterKubeconfig(ctx, cluster)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 func (a *app) backupPlaneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "plane", Short: "Backups of the management plane itself",
-		Long: `Make a backup of the management plane, and make a plane of it, on this computer or another one. It is one file,
-with all objects and all keys of the plane: whoever has it is the plane. Local hosts and what is on them are not in it.
-docs/backup.md says what is, and how hosts find a plane that has moved.`,
+		Long: `Back up the management plane, and restore it on this computer or another one. The backup is one file with all
+objects and all keys of the plane: whoever has it can act as the plane. Local hosts and their contents are not in it.
+docs/backup.md lists what is in it, and explains how hosts find a plane that has moved.`,
 	}
 	cmd.AddCommand(a.backupPlaneCreateCommand(), a.backupPlaneRestoreCommand())
 	return cmd
@@ -43,9 +43,8 @@ func (a *app) backupPlaneCreateCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "create FILE", Short: "Write a backup of the plane to a file that does not exist yet",
-		Long: `Write a backup of the plane, which runs and goes on, to a file that only you can read. The snapshot in it is
-restored into another etcd to see that it works. Keep the file as safe as the plane: it has all keys, and is not
-encrypted.`,
+		Long: `Write a backup of the running plane to a file that only you can read; the plane keeps running. The snapshot in
+it is verified by restoring it into another etcd. Keep the file as safe as the plane: it has all keys, unencrypted.`,
 		Example: "  capstan backup plane create plane.tar",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -71,9 +70,9 @@ encrypted.`,
 func (a *app) backupPlaneRestoreCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Make a plane of a backup, in a home directory that has none",
-		Long: `Make a plane of a backup, in a home directory that has none, and don't start it. The plane of before must not
-run any more, or hosts obey both. docs/backup.md says how hosts find this one.`,
+		Use: "restore FILE", Short: "Restore a plane from a backup into a home directory without a plane",
+		Long: `Restore a plane from a backup into a home directory without a plane. This does not start it. The original plane
+must not run any more, or hosts obey both. docs/backup.md explains how hosts find the restored plane.`,
 		Example: "  capstan backup plane restore plane.tar",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -86,7 +85,7 @@ run any more, or hosts obey both. docs/backup.md says how hosts find this one.`,
 			if err != nil {
 				return fmt.Errorf("restoring the plane: %w", err)
 			}
-			fmt.Fprintf(a.err, "The plane is as it was at %s. All that happened since is not in it.\n",
+			fmt.Fprintf(a.err, "The plane is as it was at %s. Later changes are lost.\n",
 				m.Time.Local().Format(time.DateTime))
 			if m.Listen == "" {
 				a.next("capstan up")
@@ -94,7 +93,7 @@ run any more, or hosts obey both. docs/backup.md says how hosts find this one.`,
 			}
 			a.next(
 				"capstan up --listen ADDRESS   # of this computer; hosts know "+m.Listen,
-				"capstan host token create --uses 20   # only if hosts can't reach it by that name; then the line on each host",
+				"capstan host token create --uses 20   # only if hosts can't reach it by that name; then run the line on each host",
 			)
 			return nil
 		},

@@ -18,10 +18,10 @@ func (a *app) backupRestoreCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "restore CLUSTER [BACKUP]",
-		Short: "Put a backup (the newest, if none is named) back into a cluster on local hosts",
-		Long: `Put a backup back into a running cluster on local hosts. All that has changed in the cluster since then is
-lost; the API server is away for a while. One control plane host gets the data, and keeps the old beside it. Other
-control plane machines are deleted, and made again by their owner. docs/backup.md says how it is done on owned hosts.`,
+		Short: "Restore a backup (by default the newest) into a cluster on local hosts",
+		Long: `Restore a backup into a running cluster on local hosts. Changes since the backup are lost, and the API server
+is unavailable for a while. One control plane host gets the data, and keeps its old data beside it. The other control
+plane machines are deleted, and their owner replaces them. docs/backup.md explains how to restore on owned hosts.`,
 		Example:           "  capstan backup restore demo --yes",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,8 +36,8 @@ control plane machines are deleted, and made again by their owner. docs/backup.m
 				return err
 			}
 			if !yes {
-				return hint("to do it, add --yes",
-					"cluster %s would go back to %s (%s): all that was changed since is lost",
+				return hint("to restore it, add --yes",
+					"cluster %s would return to backup %s (%s): all later changes would be lost",
 					args[0], r.Manifest.Name, r.Manifest.Time.Local().Format(time.DateTime))
 			}
 			return a.restore(ctx, args[0], r)
@@ -45,7 +45,7 @@ control plane machines are deleted, and made again by their owner. docs/backup.m
 	}
 	place.flag(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it, and lose what was changed since")
+	cmd.Flags().BoolVar(&yes, "yes", false, "restore, and lose all later changes")
 	return cmd
 }
 

@@ -10,14 +10,14 @@ import (
 
 func (a *app) bundleCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bundle", Aliases: []string{"bundles"},
-		Short: "Keep what owned hosts become nodes with: build, import, list",
-		Long: `Works with bundles: archives with the programs and images by which a computer becomes a node of one Kubernetes
-version, so that a cluster on owned hosts starts without a registry. Hosts get them from the plane.
+		Short: "Build, import and list bundles, from which owned hosts become nodes",
+		Long: `A bundle is an archive with the programs and images that make a computer a node of one Kubernetes version, so
+that a cluster on owned hosts starts without a registry. Hosts get bundles from the plane.
 
-The plane need not run.`,
+The plane need not be running.`,
 		Example: `  kube/stock v1.36.3 stock                           # builds programs and images
   capstan bundle build stock -o v1.36.3.tar.gz       # makes one archive of them
-  capstan bundle import v1.36.3.tar.gz               # gives it to the plane`,
+  capstan bundle import v1.36.3.tar.gz               # hands it to the plane`,
 	}
 	cmd.AddCommand(a.bundleBuildCommand(), a.bundleImportCommand(), a.bundleListCommand())
 	return cmd

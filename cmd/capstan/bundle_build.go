@@ -12,13 +12,13 @@ import (
 func (a *app) bundleBuildCommand() *cobra.Command {
 	var out, net string
 	cmd := &cobra.Command{
-		Use: "build DIRECTORY -o FILE", Short: "Make a bundle of what kube/stock has built",
-		Long: `Makes one archive of DIRECTORY, where kube/stock has built programs and images of a Kubernetes version: with a
-manifest that lists the digests of all files, and the image of the program that connects pods.`,
+		Use: "build DIRECTORY -o FILE", Short: "Pack what kube/stock has built into a bundle",
+		Long: `Packs DIRECTORY, where kube/stock has built the programs and images of a Kubernetes version, into one archive.
+It adds a manifest with the digests of all files, and the image of the program that connects pods.`,
 		Example: `  capstan bundle build stock -o v1.36.3.tar.gz   # stock is made by: kube/stock v1.36.3 stock`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if out == "" {
-				return hint("name it: -o v1.36.3.tar.gz", "the file of the bundle has no name")
+				return hint("name it: -o v1.36.3.tar.gz", "-o is missing: the bundle needs a file name")
 			}
 			if net == "" {
 				var err error
@@ -41,7 +41,7 @@ manifest that lists the digests of all files, and the image of the program that 
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write (required)")
-	cmd.Flags().StringVar(&net, "net", "", "`program` that connects pods, for another architecture "+
-		"(default: the capstan-net beside this program)")
+	cmd.Flags().StringVar(&net, "net", "", "`program` that connects pods, to build for another architecture (default: "+
+		"the capstan-net beside this program)")
 	return cmd
 }

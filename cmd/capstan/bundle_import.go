@@ -13,12 +13,12 @@ import (
 func (a *app) bundleImportCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Verify a bundle and give it to the plane",
-		Long: `Verifies a bundle, FILE or - for the input, and puts it where the plane gives it to hosts that become nodes of
-its version. One of the same version and architecture is replaced.
+		Use: "import FILE", Short: "Verify a bundle and hand it to the plane",
+		Long: `Verifies a bundle (FILE, or - for the standard input) and stores it where the plane serves it to hosts that
+become nodes of its version. It replaces a bundle of the same version and architecture.
 
-A bundle says itself which digests its files have: whoever can change it can change these, too. Take bundles from where
-you would take programs that run as root.`,
+A bundle carries its own digests: whoever can change its files can change these, too. Get bundles only from sources
+whose programs you would run as root.`,
 		Example: `  capstan bundle import v1.36.3.tar.gz`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := local.NodeBundles(a.place(), true)

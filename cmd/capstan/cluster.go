@@ -11,7 +11,7 @@ import (
 
 func (a *app) clusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cluster", Short: "Make, see, scale, upgrade and delete clusters", Aliases: []string{"clusters"},
+		Use: "cluster", Short: "Create, show, scale, upgrade and delete clusters", Aliases: []string{"clusters"},
 	}
 	cmd.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterDescribeCommand(), a.clusterScaleCommand(),
 		a.clusterUpgradeCommand(), a.clusterDeleteCommand(), a.clusterKubeconfigCommand())

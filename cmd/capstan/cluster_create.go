@@ -18,7 +18,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 	var wait waiting
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a cluster and wait until all its Nodes are Ready",
+		Short: "Create a cluster and wait until all its Nodes are Ready",
 		Example: `  capstan cluster create demo
   capstan cluster create ha --control-plane 3 --workers 2
   capstan cluster create rack --control-plane-host rack1-01
@@ -46,7 +46,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 				}
 			}
 			if dryRun && r.ControlPlaneHost != "" {
-				return hint("leave --dry-run out", "the address of a host is known only when the cluster is made")
+				return hint("leave --dry-run out", "a host's address is known only when the cluster is created")
 			}
 			if dryRun {
 				if r.Class == templates.LocalClass && r.ClassNamespace == "" {
@@ -61,9 +61,9 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 	cmd.Flags().Int32Var(&r.Workers, "workers", 2, "number of workers")
 	cmd.Flags().StringVar(&r.Version, "kubernetes-version", "", "Kubernetes version (default: the newest bundle)")
 	cmd.Flags().StringVar(&r.Class, "class", templates.LocalClass,
-		"ClusterClass in the namespace, else in default; NAMESPACE/NAME: there")
+		"ClusterClass in the namespace, else in namespace default; or NAMESPACE/NAME")
 	cmd.Flags().StringVar(&r.ControlPlaneHost, "control-plane-host", "",
-		"owned `host` for the control plane, whose address is the endpoint; the class is capstan-owned then")
+		"owned `host` for the control plane, whose address becomes the endpoint; selects class capstan-owned")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the Cluster and create nothing")
 	cmd.Flags().BoolVar(&hollow, "hollow", false,
 		"pods are reported as running, but have no processes: for hundreds of Nodes on a laptop")

@@ -40,7 +40,8 @@ func (a *app) clusterDescribeCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until it is gone or ctrl-c")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
+		"show it again after each change, until it is deleted or you press ctrl-c")
 	outputFlag(cmd, &format)
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 
 func (a *app) clusterKubeconfigCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "kubeconfig NAME", Short: "Print a kubeconfig with which this machine reaches a cluster",
+		Use: "kubeconfig NAME", Short: "Print a kubeconfig that reaches a cluster from this machine",
 		Example:           "  capstan cluster kubeconfig demo > demo.kubeconfig",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

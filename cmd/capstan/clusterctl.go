@@ -27,10 +27,10 @@ func (a *app) clusterctlCommand() *cobra.Command {
 		Short: "clusterctl, built in: providers, cluster templates, and moving clusters",
 		Long: `clusterctl, built in, with its commands and flags.
 
-It works on the management plane, and needs no network for what is a part of that; with --kubeconfig it works on any
-other management cluster, in the namespace of the context unless -n names another. Providers that need Pods are refused
-on the plane, which runs no containers, unless their program is given (--provider-binary): then it is a process of the
-plane.`,
+By default it works on the management plane, whose own providers need no network. With --kubeconfig it works on any
+other management cluster, in the namespace of the context unless -n names another. The plane runs no containers, so it
+refuses providers that need Pods, unless --provider-binary gives the provider's program: the plane then runs that as a
+process.`,
 		Example: `  capstan clusterctl generate cluster blue --flavor topology --kubernetes-version v1.36.3
   capstan clusterctl upgrade plan
   capstan clusterctl move --to-kubeconfig other.kubeconfig`,
@@ -41,7 +41,7 @@ plane.`,
 	f.StringVar(&t.context, "kubeconfig-context", "", "context of the kubeconfig (default: the current one)")
 	f.StringVar(&t.config, "config", "",
 		"clusterctl's configuration file (default: ~/.config/cluster-api/clusterctl.yaml, if it exists)")
-	f.IntVarP(&t.verbosity, "verbosity", "v", 0, "how much clusterctl tells about what it does")
+	f.IntVarP(&t.verbosity, "verbosity", "v", 0, "verbosity of clusterctl's log")
 	describe := &cobra.Command{Use: "describe", Short: "Show a cluster"}
 	describe.AddCommand(a.clusterctlDescribeCommand(t))
 	cmd.AddCommand(a.clusterctlInitCommand(t), a.clusterctlGenerateCommand(t), describe, a.clusterctlGetCommand(t),
@@ -107,7 +107,7 @@ func (a *app) settleNamespace(cmd *cobra.Command, t *target, kubeconfig string) 
 }
 
 func (a *app) clusterctlAlphaCommand(t *target) *cobra.Command {
-	alpha := &cobra.Command{Use: "alpha", Short: "What may still change in clusterctl"}
+	alpha := &cobra.Command{Use: "alpha", Short: "Commands that may still change in clusterctl"}
 	rollout := &cobra.Command{Use: "rollout", Short: "Roll out machines anew"}
 	alpha.AddCommand(rollout)
 	for _, verb := range clusterctl.Rollouts {
@@ -123,9 +123,9 @@ func (a *app) clusterctlAlphaCommand(t *target) *cobra.Command {
 }
 
 func (a *app) clusterctlGetCommand(t *target) *cobra.Command {
-	get := &cobra.Command{Use: "get", Short: "Get what belongs to a cluster"}
+	get := &cobra.Command{Use: "get", Short: "Get information about a cluster"}
 	get.AddCommand(&cobra.Command{
-		Use: "kubeconfig NAME", Short: "Print a kubeconfig of a cluster",
+		Use: "kubeconfig NAME", Short: "Print the kubeconfig of a cluster",
 		ValidArgsFunction: a.completeCluster,
 		Example:           "  capstan clusterctl get kubeconfig demo > demo.kubeconfig",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,7 +12,7 @@ import (
 func (a *app) clusterctlConfigCommand(t *target) *cobra.Command {
 	var format string
 	repositories := &cobra.Command{
-		Use: "repositories", Short: "List the providers that are known, and where they come from",
+		Use: "repositories", Short: "List the known providers and their sources",
 		RunE: a.onCluster(t, true, func(_ context.Context, c *clusterctl.Client, _ []string) error {
 			known, err := c.Known()
 			if err != nil {

@@ -9,14 +9,14 @@ import (
 func (a *app) clusterctlDeleteCommand(t *target) *cobra.Command {
 	var r clusterctl.Removal
 	cmd := &cobra.Command{
-		Use: "delete", Short: "Remove providers, and with --include-crd their definitions and all objects of them",
+		Use: "delete", Short: "Remove providers; with --include-crd also their definitions and all objects of these kinds",
 	}
 	providers := addProviderFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&r.All, "all", false, "remove all providers")
-	f.BoolVar(&r.Namespaces, "include-namespace", false, "remove the providers' namespaces, too")
+	f.BoolVar(&r.Namespaces, "include-namespace", false, "also remove the providers' namespaces")
 	f.BoolVar(&r.Definitions, "include-crd", false,
-		"remove the providers' definitions, too, and with them all objects of these kinds")
+		"also remove the providers' definitions, and with them all objects of these kinds")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if r.Request, err = providers(); err != nil {
 			return err

@@ -43,13 +43,12 @@ capstan cluster describe also shows hosts and lifecycle hooks.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.ShowOtherConditions, "show-conditions", "",
-		"kinds, or Kind/NAME, whose conditions are shown, comma separated, or all; a + behind one leaves out those that "+
-			"are as they should be")
+		"kinds (or KIND/NAME) whose conditions to show, separated by commas, or all; a + after one hides its good conditions")
 	f.BoolVar(&o.ShowMachineSets, "show-machinesets", false, "show MachineSets")
 	f.BoolVar(&o.ShowClusterResourceSets, "show-resourcesets", false, "show ClusterResourceSets")
 	f.BoolVar(&o.ShowTemplates, "show-templates", false, "show templates of machines and bootstrap data")
 	f.BoolVar(&o.Echo, "echo", false,
-		"show infrastructure machines and bootstrap data also where they only say what their machine says")
+		"show infrastructure machines and bootstrap data even if they only repeat the state of their machine")
 	f.BoolVar(&o.Grouping, "grouping", true, "show machines in the same state as one line")
 	return cmd
 }

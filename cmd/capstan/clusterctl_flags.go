@@ -79,8 +79,8 @@ func completeBinary(request clusterctl.Request, begun string) ([]string, cobra.S
 // useBinaries parses the given programs before any prompt.
 func (t *target) useBinaries(given []string, request clusterctl.Request) (err error) {
 	if len(given) > 0 && t.kubeconfig != "" {
-		return hint("leave out --provider-binary", "with --kubeconfig the management cluster runs the provider's "+
-			"Pods: a program on this machine is of no use there")
+		return hint("leave out --provider-binary", "with --kubeconfig the management cluster runs the provider's Pods, so "+
+			"it can't use a program on this machine")
 	}
 	t.binaries, err = clusterctl.ParseBinaries(given, request)
 	return err
@@ -108,7 +108,7 @@ func (s *seconds) Set(text string) error {
 // waitFlags adds clusterctl's flags for waiting for providers.
 func waitFlags(cmd *cobra.Command, wait *bool, timeout *time.Duration) {
 	*timeout = 5 * time.Minute
-	cmd.Flags().BoolVar(wait, "wait-providers", false, "wait until they work")
+	cmd.Flags().BoolVar(wait, "wait-providers", false, "wait until the providers are ready")
 	cmd.Flags().Var((*seconds)(timeout), "wait-provider-timeout",
-		"how long to wait for each, in seconds or as a duration")
+		"how long to wait for each provider, in seconds or as a duration")
 }

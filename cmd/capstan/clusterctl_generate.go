@@ -47,9 +47,9 @@ func (a *app) clusterctlGenerateClusterCommand(t *target) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&source.Repository.InfrastructureProvider, "infrastructure", "i", "",
-		"infrastructure provider whose template is used (default: the one that is installed)")
+		"infrastructure provider whose template to use (default: the installed one)")
 	f.StringVarP(&source.Repository.Flavor, "flavor", "f", "",
-		"variant of the template (default: the one without a name)")
+		"variant of the template (default: the unnamed one)")
 	f.StringVar(&source.From, "from", "", "URL or file of a template, - for stdin, instead of the provider's")
 	f.StringVar(&source.ConfigMap.Name, "from-config-map", "", "ConfigMap with a template, instead of the provider's")
 	f.StringVar(&source.ConfigMap.Namespace, "from-config-map-namespace", "",

@@ -12,14 +12,14 @@ func (a *app) clusterctlInitCommand(t *target) *cobra.Command {
 	var i clusterctl.Installation
 	var binaries []string
 	cmd := &cobra.Command{
-		Use: "init", Short: "Install providers; what is a part of the management plane is there already",
+		Use: "init", Short: "Install providers that are not part of the management plane",
 		Example: `  capstan clusterctl init --infrastructure capstan
   capstan clusterctl init --infrastructure docker --provider-binary docker=/opt/capd --wait-providers
   capstan clusterctl init --kubeconfig other.kubeconfig --config clusterctl.yaml --infrastructure capstan`,
 	}
 	providers := addProviderFlags(cmd)
 	cmd.Flags().StringVar(&i.TargetNamespace, "target-namespace", "",
-		"namespace of the providers (default: --namespace if it is given, else each has its own)")
+		"namespace of the providers (default: --namespace if set, else each provider's own)")
 	binaryFlag(cmd, &binaries, providers)
 	waitFlags(cmd, &i.Wait, &i.WaitTimeout)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {

@@ -40,11 +40,11 @@ func (a *app) clusterctlMoveCommand(t *target) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "move", Short: "Move the clusters of a namespace to another management cluster",
-		Long: `Move the clusters of a namespace, with all that belongs to them, to another management cluster that has the
-same providers.
+		Long: `Move the clusters of a namespace, with all their objects, to another management cluster that has the same
+providers.
 
-The agents of the hosts are handed over first, and go along; the machines on the hosts don't notice. Local hosts can't
-move: they are processes of this plane.`,
+It first hands over the agents of the hosts, which then work for the target; machines on the hosts are not disturbed.
+Local hosts can't move: they are processes of this plane.`,
 		Example: `  capstan clusterctl move --to-kubeconfig other.kubeconfig --dry-run -v 1
   capstan clusterctl move --to-kubeconfig other.kubeconfig
   capstan clusterctl move --to-directory saved`,
@@ -61,7 +61,7 @@ move: they are processes of this plane.`,
 				if err := c.SaveClusters(ctx, a.namespace, save); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.err, "Saved to %s; the files have credentials of the clusters in them.\n", save)
+				fmt.Fprintf(a.err, "Saved to %s. The files contain credentials of the clusters.\n", save)
 				return nil
 			case restore != "":
 				return c.RestoreClusters(ctx, a.namespace, restore, d.To)
@@ -70,18 +70,18 @@ move: they are processes of this plane.`,
 		},
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&d.To.Path, "to-kubeconfig", "", "kubeconfig of the management cluster that they go to")
+	flags.StringVar(&d.To.Path, "to-kubeconfig", "", "kubeconfig of the target management cluster")
 	flags.StringVar(&d.To.Context, "to-kubeconfig-context", "",
 		"context of that kubeconfig (default: the current one)")
 	flags.StringVar(&d.Server, "agent-server", "",
-		"URL by which the hosts reach that management cluster (default: as in its kubeconfig)")
+		"URL at which the hosts reach the target (default: as in its kubeconfig)")
 	flags.StringVar(&d.ca, "agent-ca", "",
-		"file with the certificates, in PEM, that sign that server's (default: as in its kubeconfig)")
+		"file with the authorities of that server's certificate, in PEM form (default: as in its kubeconfig)")
 	flags.DurationVar(&d.Timeout, "agent-timeout", 2*time.Minute, "how long to wait for the agents of the hosts")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "find out what would move, and move nothing; -v 1 shows it")
-	cmd.Flags().StringVar(&save, "to-directory", "", "save the objects there, and leave them where they are")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check what would move, and move nothing; -v 1 lists it")
+	cmd.Flags().StringVar(&save, "to-directory", "", "save the objects to this directory, and leave them in place")
 	cmd.Flags().StringVar(&restore, "from-directory", "",
-		"restore what was saved there, into --to-kubeconfig (default: the management plane)")
+		"restore the objects saved in this directory into --to-kubeconfig (default: the management plane)")
 	cmd.MarkFlagsMutuallyExclusive("to-directory", "from-directory", "dry-run")
 	cmd.MarkFlagsMutuallyExclusive("to-directory", "to-kubeconfig")
 	cmd.AddCommand(a.clusterctlMovePrepareCommand(t, &d), a.clusterctlMoveCallOffCommand(t, &d))
@@ -120,10 +120,10 @@ func (a *app) openMove(cmd *cobra.Command, t *target, d *destination) (*clusterc
 
 func (a *app) clusterctlMovePrepareCommand(t *target, d *destination) *cobra.Command {
 	return &cobra.Command{
-		Use: "prepare", Short: "Hand over the agents of the hosts, for a move by clusterctl itself",
-		Long: `Offer the management cluster that the clusters of a namespace are going to move to, to the agents of the
-claimed hosts, and wait until each has proved that it can work there. Nothing moves yet. "capstan clusterctl move" does
-this by itself; clusterctl doesn't.`,
+		Use: "prepare", Short: "Hand over the agents of the hosts before a move with upstream's clusterctl",
+		Long: `Offer the target management cluster to the agents of a namespace's claimed hosts, and wait until each agent has
+proved that it can work there. Nothing moves yet. "capstan clusterctl move" includes this step; upstream's clusterctl
+doesn't.`,
 		Example: `  capstan clusterctl move prepare --to-kubeconfig other.kubeconfig && clusterctl move --to-kubeconfig other.kubeconfig`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, h, err := a.openMove(cmd, t, d)
@@ -133,7 +133,7 @@ this by itself; clusterctl doesn't.`,
 			if err := c.PrepareMove(cmd.Context(), h); err != nil {
 				return err
 			}
-			a.next(c.MoveCommand(h), c.CallOffCommand(h)+"   # if they are to stay after all")
+			a.next(c.MoveCommand(h), c.CallOffCommand(h)+"   # if they stay after all")
 			return nil
 		},
 	}
@@ -142,8 +142,8 @@ this by itself; clusterctl doesn't.`,
 func (a *app) clusterctlMoveCallOffCommand(t *target, d *destination) *cobra.Command {
 	return &cobra.Command{
 		Use: "call-off", Short: "Call off the hand-over of the agents of the hosts",
-		Long: `Call off the offers to the agents of the hosts of a namespace, remove what was made for them in the target, and
-wait until they have forgotten it.`,
+		Long: `Withdraw the offers to the agents of a namespace's hosts, delete what was created for them in the target, and
+wait until the agents have dropped the offers.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, h, err := a.openMove(cmd, t, d)
 			if err != nil {
@@ -153,7 +153,7 @@ wait until they have forgotten it.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "Offers called off in namespace %s: %d.\n", a.namespace, offers)
+			fmt.Fprintf(a.err, "Offers withdrawn in namespace %s: %d.\n", a.namespace, offers)
 			return nil
 		},
 	}

@@ -17,9 +17,9 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
 	}
 	providers := addProviderFlags(cmd)
 	cmd.Flags().StringVar(&o.TargetNamespace, "target-namespace", "",
-		"namespace of the provider (default: --namespace if it is given, else the provider's own)")
-	cmd.Flags().BoolVar(&describe, "describe", false, "tell what the provider is, its images and variables, instead")
-	cmd.Flags().BoolVar(&raw, "raw", false, "leave variables as they are")
+		"namespace of the provider (default: --namespace if set, else the provider's own)")
+	cmd.Flags().BoolVar(&describe, "describe", false, "describe the provider instead: its type, images and variables")
+	cmd.Flags().BoolVar(&raw, "raw", false, "keep variables unreplaced")
 	writeToFlag(cmd, &path)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		request, err := providers()

@@ -13,7 +13,7 @@ import (
 func (a *app) clusterctlUpgradeCommand(t *target) *cobra.Command {
 	upgrade := &cobra.Command{Use: "upgrade", Short: "Upgrade providers"}
 	plan := &cobra.Command{
-		Use: "plan", Short: "Show which newer versions of providers there are",
+		Use: "plan", Short: "Show newer versions of providers",
 		RunE: a.onCluster(t, false, func(ctx context.Context, c *clusterctl.Client, _ []string) error {
 			plans, err := c.PlanUpgrade(ctx, upstream.PlanUpgradeOptions{Kubeconfig: c.Kubeconfig})
 			if err != nil {
@@ -49,7 +49,7 @@ func (a *app) clusterctlApplyCommand(t *target) *cobra.Command {
 	var u clusterctl.Upgrade
 	var binaries []string
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Upgrade providers to the versions that are named, or to the newest of a contract",
+		Use: "apply", Short: "Upgrade providers to the given versions, or to the newest of a contract",
 	}
 	providers := addProviderFlags(cmd)
 	cmd.Flags().StringVar(&u.Contract, "contract", "",

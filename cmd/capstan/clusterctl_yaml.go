@@ -78,7 +78,7 @@ func (a *app) clusterctlConvertCommand(t *target) *cobra.Command {
 			if len(args) > 0 {
 				file, err := os.Open(args[0])
 				if err != nil {
-					return fmt.Errorf("reading what to convert: %w", err)
+					return fmt.Errorf("reading the input: %w", err)
 				}
 				defer file.Close()
 				in = file
@@ -95,7 +95,7 @@ func (a *app) clusterctlConvertCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "%d converted to %s, %d are as they were\n", result.Converted, version, result.PassedThrough)
+			fmt.Fprintf(a.err, "%d converted to %s, %d unchanged\n", result.Converted, version, result.PassedThrough)
 			return a.writeYAML(func() ([]byte, error) { return result.Output, nil }, path)
 		},
 	}

@@ -11,7 +11,7 @@ import (
 
 func (a *app) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "hook", Short: "Runtime hooks: which were called, who handles them, tools for authors of extensions",
+		Use: "hook", Short: "Runtime hooks: their calls and handlers, and tools for authors of extensions",
 		Aliases: []string{"hooks"},
 	}
 	cmd.AddCommand(a.hookTimelineCommand(), a.hookUnblockCommand(), a.hookListCommand(), a.hookCallCommand(),

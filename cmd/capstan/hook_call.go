@@ -29,12 +29,12 @@ type hookCall struct {
 func (a *app) hookCallCommand() *cobra.Command {
 	var call hookCall
 	cmd := &cobra.Command{
-		Use: "call HOOK", Short: "Call a hook once and see who answers what, and how fast",
+		Use: "call HOOK", Short: "Call a hook once, and show each handler's answer and its duration",
 		Long: `Call the handlers of a hook with one request, as Cluster API would, and print their answers.
 
-The request is made from a Cluster of the management plane (--cluster), from one in a file (-f, - for the input), or
-from a sample. The handlers are those of the installed extensions, or of a server (--url). They are really called: what
-they do outside of their answer, they do.`,
+The request is built from a Cluster of the management plane (--cluster), from one in a file (-f, - for the standard
+input), or from a sample. The handlers are those of the installed extensions, or of a server (--url). The calls are
+real, and so are their side effects.`,
 		Example: `  capstan hook call BeforeClusterUpgrade --cluster demo
   capstan hook call GeneratePatches --url https://127.0.0.1:9443 --ca-file ca.crt -f cluster.yaml -o json`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -44,10 +44,10 @@ they do outside of their answer, they do.`,
 	}
 	call.server.flags(cmd)
 	cmd.Flags().StringVar(&call.server.url, "url", "", "call this server instead of the installed extensions")
-	cmd.Flags().StringVar(&call.cluster, "cluster", "", "make the request from this Cluster")
-	cmd.Flags().StringVarP(&call.file, "file", "f", "", "make the request from the Cluster in this file")
-	cmd.Flags().StringVar(&call.handler, "handler", "", "call this handler only, by the name that capstan hook list shows")
-	cmd.Flags().DurationVar(&call.timeout, "timeout", hookcall.DefaultTimeout, "how long all calls may take together")
+	cmd.Flags().StringVar(&call.cluster, "cluster", "", "build the request from this Cluster")
+	cmd.Flags().StringVarP(&call.file, "file", "f", "", "build the request from the Cluster in this file")
+	cmd.Flags().StringVar(&call.handler, "handler", "", "call only this handler, by the name that capstan hook list shows")
+	cmd.Flags().DurationVar(&call.timeout, "timeout", hookcall.DefaultTimeout, "time limit for all calls together")
 	outputFlag(cmd, &call.format)
 	cmd.MarkFlagsMutuallyExclusive("cluster", "file")
 	_ = cmd.RegisterFlagCompletionFunc("cluster", a.completeCluster)

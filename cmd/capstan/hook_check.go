@@ -21,17 +21,16 @@ func (a *app) hookTestCommand() *cobra.Command {
 	var only []string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "test URL", Short: "Check an extension, written in whatever language, against the contract",
-		Long: `Check a running extension: that discovery is valid, that handlers answer in time, the same for the same, and to
-many calls at once, and that they refuse what is malformed, too large, or of another version. The URL is the one that an
-ExtensionConfig would have.
+		Use: "test URL", Short: "Check an extension in any language against the contract",
+		Long: `Check a running extension: its discovery is valid; its handlers answer in time, answer equal requests equally,
+and serve many calls at once; and they refuse requests that are malformed, too large, or of another version. The URL is
+the one that an ExtensionConfig would have.
 
-The handlers are really called, for a Cluster "sample" in namespace "default": what they do outside of their answer,
-they do.
+The calls are real, and so are their side effects. They name a Cluster "sample" in namespace "default".
 
-The exit code is 0 if everything was checked and no check failed, 1 if one failed, and 2 if something could not be
-checked; with --strict warnings count too. What could not be checked within --timeout is named at the end of the report,
-which has the form of capstan verify: what failed has level MUST, a warning SHOULD.`,
+The exit code is 0 if all checks passed, 1 if one failed, and 2 if something could not be checked; with --strict,
+warnings count as failures. The report ends with the checks that did not finish within --timeout. It has the format of
+capstan verify: a failure has level MUST, a warning SHOULD.`,
 		Example: `  capstan hook test https://127.0.0.1:9443 --ca-file ca.crt
   capstan hook test https://127.0.0.1:9443 --ca-file ca.crt -o junit > report.xml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,10 +54,10 @@ which has the form of capstan verify: what failed has level MUST, a warning SHOU
 	for _, c := range conformance.Checks() {
 		names = append(names, c.Name)
 	}
-	cmd.Flags().StringSliceVar(&only, "only", nil, "make these checks only: "+strings.Join(names, ", "))
-	cmd.Flags().BoolVar(&strict, "strict", false, "warnings fail, too")
-	cmd.Flags().DurationVar(&timeout, "timeout", conformance.DefaultTimeout, "how long all checks may take together")
-	cmd.Flags().StringToStringVar(&settings, "setting", nil, "settings that go into every request, key=value")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "run only these checks: "+strings.Join(names, ", "))
+	cmd.Flags().BoolVar(&strict, "strict", false, "treat warnings as failures")
+	cmd.Flags().DurationVar(&timeout, "timeout", conformance.DefaultTimeout, "time limit for all checks together")
+	cmd.Flags().StringToStringVar(&settings, "setting", nil, "settings to send with every request, key=value")
 	return judging(cmd)
 }
 
@@ -69,7 +68,7 @@ func (a *app) testExtension(ctx context.Context, target conformance.Target, form
 	}
 	url := strings.TrimSuffix(target.URL, "/")
 	if target.Timeout <= 0 {
-		return hint("leave it out for the default", "--timeout must be more than nothing")
+		return hint("leave it out for the default", "--timeout must be positive")
 	}
 	found, err := conformance.Run(ctx, target)
 	if found == nil {
@@ -80,19 +79,19 @@ func (a *app) testExtension(ctx context.Context, target conformance.Target, form
 		return err
 	}
 	if found.OK(strict) {
-		fmt.Fprintf(a.err, "The extension at %s conforms: %d checks, %d warned\n", url, judged.Checks,
+		fmt.Fprintf(a.err, "The extension at %s conforms: %d checks, %d warnings\n", url, judged.Checks,
 			found.Count(conformance.Warned))
 		return nil
 	}
-	failed := fmt.Errorf("the extension at %s does not conform: %d checks failed, %d warned, in %s", url,
+	failed := fmt.Errorf("the extension at %s does not conform: %d checks failed, %d warnings, in %s", url,
 		found.Count(conformance.Failed), found.Count(conformance.Warned), found.Took.Round(time.Millisecond))
 	switch {
 	case found.Left != nil:
-		return hint("repair what failed; with --timeout there is more time, with --only less to do",
+		return hint("repair what failed; raise --timeout for more time, or use --only for fewer checks",
 			"%w; not everything was checked: %s", failed, found.Left)
 	case len(judged.Failures) > 0:
-		return hint("report it to Capstan, with the text above", "%w; %d checks failed themselves", failed,
+		return hint("report it to Capstan, with the text above", "%w; %d checks crashed", failed,
 			len(judged.Failures))
 	}
-	return findings{hint("each check names its rules; run it again when they hold", "%w", failed)}
+	return findings{hint("each check names its rules; fix them and run it again", "%w", failed)}
 }

@@ -20,9 +20,9 @@ type hookServer struct {
 
 func (s *hookServer) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.caFile, "ca-file", "",
-		"certificates that the server's must be of, in PEM form (default: those that this machine trusts)")
+		"authorities of the server's certificate, in PEM form (default: those that this machine trusts)")
 	cmd.Flags().StringVar(&s.certFile, "client-cert-file", "",
-		"certificate to show to a server that asks for one, in PEM form")
+		"client certificate for a server that asks for one, in PEM form")
 	cmd.Flags().StringVar(&s.keyFile, "client-key-file", "", "key of that certificate, in PEM form")
 	cmd.MarkFlagsRequiredTogether("client-cert-file", "client-key-file")
 }

@@ -28,20 +28,19 @@ func (a *app) hookLintCommand() *cobra.Command {
 	var flags hookLint
 	cmd := &cobra.Command{
 		Use: "lint [MODULE[@VERSION]] PACKAGE", Short: "Check that a change of hooks breaks no extension",
-		Long: `Compare the hooks that a Go package declares with a lock file in git, or with another release, and say what
-breaks the rules of the Runtime SDK: a hook, a field or a value of an enumeration that was removed, a type that changed,
-also inside embedded types, a required field that is new, a hook that blocks now or no longer, a deprecated version that
-goes too early.
+		Long: `Compare the hooks that a Go package declares with a lock file in git, or with another release, and report what
+breaks the rules of the Runtime SDK: a removed hook, field or enumeration value; a changed type, also inside embedded
+types; a new required field; a hook that starts or stops blocking; a deprecated version that is removed too early.
 
 MODULE is the directory of a module (default: the current one) or a published one with its version; PACKAGE is the
-import path of the package, or its path within the module. The source is read, nothing is compiled; the go command must
-be installed, it fetches modules that are missing.
+import path of the package, or its path within the module. The command reads the source and compiles nothing. It needs
+the go command, which fetches missing modules.
 
-The first run with --update writes the lock file. Later runs fail on a break; --update takes over changes that are
-none. Put the lock file into git.
+The first run with --update writes the lock file. Later runs fail if something breaks; with --update, other changes go
+into the lock file. Commit the lock file to git.
 
-The report has the form of capstan verify: a break has level MUST, a warning SHOULD. The exit code is 0 without a break,
-1 with one, and 2 if something could not be compared; with --strict warnings count too.`,
+The report has the format of capstan verify: a break has level MUST, a warning SHOULD. The exit code is 0 without
+breaks, 1 with breaks, and 2 if something could not be compared; with --strict, warnings count as breaks.`,
 		Example: `  capstan hook lint ./api/hooks/v1 --lock hooks.lock.json --update
   capstan hook lint ./api/hooks/v1 --lock hooks.lock.json
   capstan hook lint sigs.k8s.io/cluster-api@v1.13.4 api/runtime/hooks/v1alpha1 --against sigs.k8s.io/cluster-api@v1.12.0`,
@@ -55,13 +54,13 @@ The report has the form of capstan verify: a break has level MUST, a warning SHO
 	}
 	cmd.Flags().StringVar(&flags.lock, "lock", "hooks.lock.json", "lock file to compare with")
 	cmd.Flags().StringVar(&flags.against, "against", "",
-		"compare with this release instead, MODULE@VERSION or MODULE@VERSION/PACKAGE if the package was elsewhere")
+		"compare with this release instead: MODULE@VERSION, or MODULE@VERSION/PACKAGE if the package was elsewhere")
 	cmd.Flags().StringVar(&flags.release, "release", "",
-		"release that is being made, like v1.14, for deprecation periods")
+		"release under preparation, such as v1.14, for deprecation periods")
 	cmd.Flags().StringVar(&flags.day, "day", "",
-		"day of the release, like 2026-11-21, for deprecation periods (default: today)")
+		"day of the release, such as 2026-11-21, for deprecation periods (default: today)")
 	cmd.Flags().BoolVar(&flags.update, "update", false, "write the lock file if nothing breaks")
-	cmd.Flags().BoolVar(&flags.strict, "strict", false, "warnings fail, too")
+	cmd.Flags().BoolVar(&flags.strict, "strict", false, "treat warnings as failures")
 	reportFlag(cmd, &flags.format)
 	return judging(cmd)
 }
@@ -86,12 +85,12 @@ func (a *app) lintHooks(ctx context.Context, module, pkg string, flags hookLint)
 	}
 	a.warnMissing(found.Missing)
 	if rules.Breaks(found.Findings) {
-		return findings{hint("make a new version of the hook, or take the change back",
+		return findings{hint("add a new version of the hook, or revert the change",
 			"this breaks extensions that work with %s", found.Before)}
 	}
 	if flags.strict && len(found.Findings) > 0 {
-		return findings{hint("take the change back, or leave --strict out",
-			"extensions that work with %s should be looked at", found.Before)}
+		return findings{hint("revert the change, or leave --strict out",
+			"check the extensions that work with %s", found.Before)}
 	}
 	if flags.update && flags.against == "" {
 		if err := found.WriteLock(flags.lock, flags.release); err != nil {
@@ -100,14 +99,14 @@ func (a *app) lintHooks(ctx context.Context, module, pkg string, flags hookLint)
 		fmt.Fprintf(a.err, "Wrote %s: %d hooks\n", flags.lock, found.Hooks())
 		return nil
 	}
-	fmt.Fprintf(a.err, "No break: %d hooks\n", found.Hooks())
+	fmt.Fprintf(a.err, "Nothing breaks: %d hooks\n", found.Hooks())
 	return nil
 }
 
 // warnMissing prints a warning with the packages that could not be read.
 func (a *app) warnMissing(packages []string) {
 	for _, m := range packages {
-		fmt.Fprintf(a.err, "Warning: changes in types of this package are not seen: %s\n", m)
+		fmt.Fprintf(a.err, "Warning: changes in types of this package go undetected: %s\n", m)
 	}
 }
 

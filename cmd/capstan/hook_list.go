@@ -16,10 +16,9 @@ import (
 func (a *app) hookListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the hooks that exist, and who handles them",
-		Long: `List the hooks of Cluster API: their version, whether an extension can hold back what they are about, since
-which release they exist, and which handlers of installed extensions they call. Without a management plane the handlers
-are left out.`,
+		Use: "list", Short: "List all hooks and their handlers",
+		Long: `List the hooks of Cluster API: version, whether an extension can block them, the release that introduced them,
+and the handlers of installed extensions. Without a management plane, the handlers are left out.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var installed []runtimev1.ExtensionConfig
 			if _, err := os.Stat(a.home.Kubeconfig()); err == nil {

@@ -12,14 +12,14 @@ func (a *app) hookNewCommand() *cobra.Command {
 	var options scaffold.Options
 	cmd := &cobra.Command{
 		Use:     "new DIRECTORY",
-		Short:   "Start a project for an extension: it builds, passes its own tests, can be deployed",
+		Short:   "Create a project for an extension that builds, passes its own tests, and can be deployed",
 		Example: `  capstan hook new quota --module example.org/quota`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if options.SDKVersion == "" && options.SDKDirectory == "" {
 				options.SDKVersion = scaffold.SDKVersion()
 				if options.SDKVersion == "" {
 					return hint("give --sdk-version, or --sdk with its directory",
-						"this binary does not know which version of the Runtime SDK it was built with")
+						"the version of the Runtime SDK in this binary is unknown")
 				}
 			}
 			written, err := scaffold.Write(args[0], options)
@@ -33,7 +33,7 @@ func (a *app) hookNewCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&options.Module, "module", "", "path of the Go module, like example.org/quota")
+	cmd.Flags().StringVar(&options.Module, "module", "", "path of the Go module, such as example.org/quota")
 	cmd.Flags().StringVar(&options.Name, "name", "",
 		"name of the extension, a DNS label (default: the last part of the module's path)")
 	cmd.Flags().StringVar(&options.SDKVersion, "sdk-version", "",

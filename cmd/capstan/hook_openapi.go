@@ -13,7 +13,7 @@ import (
 func (a *app) hookOpenAPICommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "openapi", Short: "Print the OpenAPI v3 document of the hooks, to write an extension in any language",
+		Use: "openapi", Short: "Print the OpenAPI v3 document of the hooks, for extensions in any language",
 		RunE: func(*cobra.Command, []string) error {
 			document, err := openapi.JSON(hook.ClusterAPI(), openapi.Options{Title: "Cluster API runtime hooks"})
 			if err != nil {

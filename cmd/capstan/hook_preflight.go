@@ -26,24 +26,25 @@ func (a *app) hookPreflightCommand() *cobra.Command {
 	var preflight hookPreflight
 	cmd := &cobra.Command{
 		Use:   "preflight --from VERSION --to VERSION",
-		Short: "Say which installed extensions an upgrade of Cluster API would break",
-		Long: `Compare the hooks of two releases of Cluster API, and say for each handler of the installed extensions what the
-upgrade means. The extensions are those of the management plane, or the ExtensionConfigs in a file, with their status:
-kubectl get extensionconfigs -o yaml.
+		Short: "Report which installed extensions an upgrade of Cluster API would break",
+		Long: `Compare the hooks of two releases of Cluster API, and report what the upgrade means for each handler of the
+installed extensions. The extensions are those of the management plane, or the ExtensionConfigs in a file, with their
+status: kubectl get extensionconfigs -o yaml.
 
-The releases are read from their source; the go command must be installed, it fetches them.
+The command reads the releases' source. It needs the go command, which fetches them.
 
-The report has the form of capstan verify: what breaks a handler has level MUST, what its author should look at SHOULD.
-The exit code is 0 if no handler breaks, 1 if one does, and 2 if something could not be compared; with --strict it is 1
-for a handler that should be looked at, too.`,
+The report has the format of capstan verify: a change that breaks a handler has level MUST, one that its author should
+check SHOULD. The exit code is 0 if no handler breaks, 1 if one does, and 2 if something could not be compared; with
+--strict, it is also 1 if a handler should be checked.`,
 		Example: `  capstan hook preflight --from v1.12.0 --to v1.13.4
   kubectl get extensionconfigs -o yaml | capstan hook preflight --from v1.12.0 --to v1.13.4 -f -`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.preflightHooks(cmd.Context(), preflight) },
 	}
-	cmd.Flags().StringVar(&preflight.from, "from", "", "release of Cluster API that runs, like v1.12.0")
-	cmd.Flags().StringVar(&preflight.to, "to", "", "release of Cluster API that is planned, like v1.13.4")
-	cmd.Flags().StringVarP(&preflight.file, "file", "f", "", "read ExtensionConfigs from this file, - for the input")
-	cmd.Flags().BoolVar(&preflight.strict, "strict", false, "warnings fail, too")
+	cmd.Flags().StringVar(&preflight.from, "from", "", "running release of Cluster API, such as v1.12.0")
+	cmd.Flags().StringVar(&preflight.to, "to", "", "planned release of Cluster API, such as v1.13.4")
+	cmd.Flags().StringVarP(&preflight.file, "file", "f", "",
+		"read ExtensionConfigs from this file, - for the standard input")
+	cmd.Flags().BoolVar(&preflight.strict, "strict", false, "treat warnings as failures")
 	reportFlag(cmd, &preflight.format)
 	for _, name := range []string{"from", "to"} {
 		_ = cmd.MarkFlagRequired(name)
@@ -77,7 +78,7 @@ func (a *app) preflightHooks(ctx context.Context, preflight hookPreflight) error
 	}
 	if preflight.strict && len(judged.Findings) > 0 {
 		return findings{hint("ask the authors of these extensions, or leave --strict out",
-			"the upgrade from %s to %s breaks none of %d handlers, but some should be looked at", preflight.from, preflight.to,
+			"the upgrade from %s to %s breaks none of %d handlers, but some should be checked", preflight.from, preflight.to,
 			all)}
 	}
 	fmt.Fprintf(a.err, "The upgrade from %s to %s breaks none of %d handlers.\n", preflight.from, preflight.to, all)

@@ -91,7 +91,7 @@ func lintReport(module, pkg string, found []rules.Finding) hookReport {
 	if !strings.Contains(module, "@") {
 		at = filepath.Join(module, pkg)
 	}
-	r := newHookReport("lint", at, "Make a new version of the hook, or take the change back.", lintedRules...)
+	r := newHookReport("lint", at, "Add a new version of the hook, or revert the change.", lintedRules...)
 	r.addHooks(at, "", found...)
 	return r
 }

@@ -101,7 +101,7 @@ func TestHookCall(t *testing.T) {
 func TestHookTest(t *testing.T) {
 	url, caFile := extensionUnderTest(t)
 	code, out, errOut := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "--strict")
-	if code != 0 || out != "" || !strings.Contains(errOut, "conforms: 19 checks, 0 warned") {
+	if code != 0 || out != "" || !strings.Contains(errOut, "conforms: 19 checks, 0 warnings") {
 		t.Errorf("%d %s %s", code, out, errOut)
 	}
 	if code, out, errOut := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "-o", "junit", "--only",
@@ -174,7 +174,7 @@ func TestHookLint(t *testing.T) {
 	if code, out, errOut := lint("--update"); code != 0 || !strings.Contains(errOut, "1 hooks") {
 		t.Errorf("the first time: %d %s %s", code, out, errOut)
 	}
-	if code, out, errOut := lint(); code != 0 || !strings.Contains(errOut, "No break") {
+	if code, out, errOut := lint(); code != 0 || !strings.Contains(errOut, "Nothing breaks") {
 		t.Errorf("unchanged: %d %s %s", code, out, errOut)
 	}
 	write("hooks/hooks.go", strings.Replace(providerHooks, "Zone string", "Rack int64", 1))

@@ -39,10 +39,10 @@ func (a *app) hookTimelineCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "timeline [CLUSTER]",
-		Short: "List the calls (when, hook, extension, answer, duration), and what is blocked now",
-		Long: `List the calls of hooks, oldest first, and what is blocked now: since when, by whom, and why. The journal
-outlives restarts and is bounded: the oldest calls are forgotten. With --watch it goes on with each call as it is made,
-and says when a block begins and ends; with -o json each is a line: a call, or an object with the field "blocked" or
+		Short: "List the calls of hooks (time, hook, extension, answer, duration) and the current blocks",
+		Long: `List the calls of hooks, oldest first, and the current blocks: since when, by whom, and why. The journal
+survives restarts, and drops the oldest calls when it is full. With --watch the list continues with each new call, and
+with the beginning and end of each block. With -o json each line is a call, or an object with the field "blocked" or
 "goesOn".`,
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,7 +63,7 @@ and says when a block begins and ends; with -o json each is a line: a call, or a
 	}
 	outputFlag(cmd, &format)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
-		"go on until interrupted, with each call as it is made, and each block")
+		"keep listing calls and blocks as they happen, until interrupted")
 	return cmd
 }
 
@@ -80,14 +80,14 @@ func (a *app) timelineTable(shown describe.Timeline) error {
 			oneLine(b.Call.Why(), 100), b.GoesOnWhen,
 		})
 	}
-	defer a.next(shown.Blocked[0].Unblock + "   # an emergency exit, which everybody sees")
+	defer a.next(shown.Blocked[0].Unblock + "   # an emergency exit, visible to everybody")
 	return a.table([]string{"OBJECT", "HOOK", "BY", "SINCE", "CALLS", "WHY", "GOES ON WHEN"}, rows)
 }
 
 // watchTimeline prints the timeline, and then anything new in it, until ctx ends.
 func (a *app) watchTimeline(ctx context.Context, cluster, format string) error {
 	if format == "yaml" {
-		return hint("use -o table or -o json", "--watch does not go with -o yaml")
+		return hint("use -o table or -o json", "--watch does not support -o yaml")
 	}
 	read := func() ([]record.Call, error) { return a.hookCalls(cluster) }
 	return describe.Follow(ctx, read, a.stillCounts(ctx), func(e describe.Entry) error {

@@ -20,11 +20,10 @@ func (a *app) hookUnblockCommand() *cobra.Command {
 	var duration time.Duration
 	cmd := &cobra.Command{
 		Use:   "unblock CLUSTER HOOK",
-		Short: "Let a cluster through a hook that blocks it, once: an emergency exit, which everybody sees",
-		Long: `Let a cluster through a hook that handlers hold it back at, because they ask for more time or because they
-fail. It works once, for this hook, for what the cluster's spec is now. Who did it and why is in the timeline and in a
-Warning Event of the cluster. What the handlers would have made sure of is not made sure of: a backup for example is not
-taken.`,
+		Short: "Let a cluster through a blocking hook once: an emergency exit, visible to everybody",
+		Long: `Let a cluster through a hook whose handlers block it, because they ask for more time or fail. The permission
+works once, for this hook and the cluster's current spec. The timeline and a Warning Event of the cluster record who
+gave it and why. Nothing replaces the work of the handlers that are passed over: a backup, for example, is not taken.`,
 		Example: `  capstan hook unblock demo BeforeClusterUpgrade --reason "security fix, can't wait for Saturday"
   capstan hook unblock demo BeforeClusterDelete --extension audit --reason "audit system is gone"`,
 		ValidArgsFunction: a.completeBlocked,
@@ -34,18 +33,18 @@ taken.`,
 				Reason: strings.TrimSpace(reason), Until: time.Now().Add(duration),
 			}
 			if duration <= 0 || duration > unblock.MaxDuration {
-				return fmt.Errorf("--for is %s: it must be more than nothing, and %s at most", duration, unblock.MaxDuration)
+				return fmt.Errorf("--for is %s: it must be positive, and at most %s", duration, unblock.MaxDuration)
 			}
 			if order.Reason == "" {
-				return hint(`give --reason "..."`, "unblocking a hook needs a reason, for those who look at it later")
+				return hint(`give --reason "..."`, "unblocking a hook needs a reason, for those who review it later")
 			}
 			return a.unblock(cmd.Context(), args[0], order)
 		},
 	}
 	cmd.Flags().StringVar(&extension, "extension", "",
-		"pass over the handlers of this ExtensionConfig only (default: all that block)")
-	cmd.Flags().StringVar(&reason, "reason", "", "why; everybody can read it (required)")
-	cmd.Flags().DurationVar(&duration, "for", 10*time.Minute, "for how long it may be used")
+		"pass over only the handlers of this ExtensionConfig (default: all that block)")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason; everybody can read it (required)")
+	cmd.Flags().DurationVar(&duration, "for", 10*time.Minute, "how long the permission lasts")
 	_ = cmd.RegisterFlagCompletionFunc("extension", a.completeBlocking)
 	return cmd
 }

@@ -9,11 +9,11 @@ import (
 
 func TestUnblockIsRefused(t *testing.T) {
 	for want, args := range map[string][]string{
-		"needs a reason":         {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", " "},
-		"1h0m0s at most":         {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x", "--for", "2h"},
-		"no management plane":    {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x"},
-		"HOOK is missing":        {"hook", "unblock", "blue", "--reason", "x"},
-		"more than nothing, and": {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x", "--for", "0s"},
+		"needs a reason":        {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", " "},
+		"at most 1h0m0s":        {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x", "--for", "2h"},
+		"no management plane":   {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x"},
+		"HOOK is missing":       {"hook", "unblock", "blue", "--reason", "x"},
+		"must be positive, and": {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x", "--for", "0s"},
 	} {
 		if code, _, errOut := capstan(t, "", args...); code == 0 || !strings.Contains(errOut, want) {
 			t.Errorf("%v: %d %s, want %q", args, code, errOut, want)

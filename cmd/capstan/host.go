@@ -18,7 +18,7 @@ const completionLimit = 2 * time.Second
 
 func (a *app) hostCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "host",
-		Short:   "See the hosts of the inventory, add computers to it, take them out of use",
+		Short:   "Show the hosts of the inventory, add computers to it, take them out of use",
 		Aliases: []string{"hosts"}}
 	cmd.AddCommand(a.hostListCommand(), a.hostDescribeCommand(), a.hostLogsCommand(), a.hostRebootCommand(),
 		a.hostCordonCommand(), a.hostUncordonCommand(), a.hostDrainCommand(), a.hostMaintenanceCommand(),
@@ -31,11 +31,11 @@ func (a *app) hostListCommand() *cobra.Command {
 	var all, wide bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the hosts: state, claim, zone, version, reason",
-		Long: `Lists the hosts of a namespace. Those of this machine are shared by the namespaces that have clusters: a
-namespace that asks gets what its clusters want, as far as there is a fair share of it, and hosts come and go while
-nobody claims them. "capstan status" shows the shares, "capstan up --hosts N" changes how many there are.
+		Long: `Lists the hosts of a namespace. Namespaces with clusters share this machine's local hosts: each gets the hosts
+that its clusters need, up to a fair share, and unclaimed hosts come and go. "capstan status" shows the shares, "capstan
+up --hosts N" changes the number of hosts.
 
-With --wide it shows what hosts say of themselves, too. Nothing of that is proved.`,
+With --wide it also shows what hosts report about themselves. Nothing verifies these reports.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -53,7 +53,7 @@ With --wide it shows what hosts say of themselves, too. Nothing of that is prove
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the hosts of all namespaces")
-	cmd.Flags().BoolVarP(&wide, "wide", "w", false, "show system, sizes and what it runs in, as the hosts say")
+	cmd.Flags().BoolVarP(&wide, "wide", "w", false, "also show the system, sizes and virtualization that hosts report")
 	outputFlag(cmd, &format)
 	return cmd
 }
@@ -106,7 +106,7 @@ func number(n int64, unit string) string {
 
 func (a *app) hostLogsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "logs NAME", Short: "Print what the bootstrap of a local host printed",
+		Use: "logs NAME", Short: "Print the bootstrap output of a local host",
 		Example: "  capstan host logs host-01",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			log, err := local.BootstrapLog(string(a.home), args[0])
@@ -124,7 +124,7 @@ func (a *app) hostLogsCommand() *cobra.Command {
 func (a *app) hostRebootCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "reboot NAME", Short: "Reboot a local host",
-		Long:    `Powers a local host off in good order and on again, with the disk it has. Its node comes back by itself.`,
+		Long:    `Shuts a local host down and starts it again with the same disk. Its node comes back by itself.`,
 		Example: "  capstan host reboot host-01",
 		ValidArgsFunction: a.completeHost(func(ctx context.Context) ([]string, error) {
 			return local.RunningHosts(ctx, string(a.home))
@@ -133,7 +133,7 @@ func (a *app) hostRebootCommand() *cobra.Command {
 			if err := local.RebootHost(cmd.Context(), string(a.home), args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "Host %s boots.\n", args[0])
+			fmt.Fprintf(a.err, "Host %s is booting.\n", args[0])
 			a.next("capstan host list")
 			return nil
 		},
@@ -142,12 +142,12 @@ func (a *app) hostRebootCommand() *cobra.Command {
 
 func (a *app) hostAbandonCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "abandon NAME", Short: "Let the machine go that waits for a dead host",
-		Long: `A deleted machine is gone when the agent has cleaned its host. The agent of a computer that has died for good
-never will: with this command you say that you know, and the machine goes without it. See to it that the computer does
-not run on, for it would still run its node.
+		Use: "abandon NAME", Short: "Give up on a dead host so that its machine can be deleted",
+		Long: `A deleted machine waits until the agent has cleaned its host. On a computer that has died for good, the agent
+never will: this command confirms that, and the machine is deleted without it. Make sure that the computer is off, or it
+still runs its node.
 
-The host is not used again before its agent is back and has cleaned it; if the computer is gone, delete the CapstanHost.`,
+The host stays out of use until its agent is back and has cleaned it. If the computer is gone, delete the CapstanHost.`,
 		Example: "  capstan host abandon host-01",
 		ValidArgsFunction: a.completeHost(func(ctx context.Context) ([]string, error) {
 			c, err := a.client()

@@ -16,12 +16,13 @@ import (
 func (a *app) hostAcceptCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "accept NAME", Short: "Say that a host may be used again, although it is not proved clean",
+		Use: "accept NAME", Short: "Allow a host to be used again, although it is not proved clean",
 		Long: `A host that is not proved clean after a machine stays out of use: something was left, nothing was compared, or
-its policy wants it installed anew (docs/owned-hosts.md, "When is a host clean?"). With this command you say that you
-have looked at it, or installed it anew, and that the next machine may have it. What is left stays on the host.
+its policy requires a new installation (docs/owned-hosts.md, "When is a host clean?"). This command confirms that you
+have inspected or reinstalled the host, and that the next machine may have it. Leftovers stay on the host.
 
-It shows what is left and asks. It counts for what was shown: if the agent finds something else meanwhile, look again.`,
+It shows the leftovers and asks. The acceptance covers only what was shown: if the agent finds something else meanwhile,
+run the command again.`,
 		Example: "  capstan host accept rack1-07",
 		ValidArgsFunction: a.completeHost(func(ctx context.Context) ([]string, error) {
 			c, err := a.client()
@@ -43,14 +44,14 @@ It shows what is left and asks. It counts for what was shown: if the agent finds
 			for _, one := range r.Leftovers {
 				fmt.Fprintf(a.err, "  %s\n", oneLine(one, 256))
 				if command := local.Mend(one); command != "" {
-					fmt.Fprintf(a.err, "      to take it away: %s\n", command)
+					fmt.Fprintf(a.err, "      to remove it: %s\n", command)
 				}
 			}
 			if !yes {
-				fmt.Fprintf(a.err, "The next machine finds it as it is now. Use it again? [y/N] ")
+				fmt.Fprintf(a.err, "The next machine finds the host as it is now. Use it again? [y/N] ")
 				if !confirmed(a.in) {
 					return hint(
-						"answer y, or say --yes; to remove what is left, work on the host: its agent looks again by itself",
+						"answer y, or add --yes; or remove the leftovers on the host, and its agent checks again by itself",
 						"host %s stays out of use",
 						r.Host,
 					)
@@ -64,7 +65,7 @@ It shows what is left and asks. It counts for what was shown: if the agent finds
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask for confirmation")
 	return cmd
 }
 

@@ -42,12 +42,12 @@ func anyHost(local.Host) bool { return true }
 func (a *app) hostDescribeCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "describe NAME", Short: "Show all about a host: claim, facts, conditions, and what it waits for",
-		Long: `Shows all about a host: its claim, what an administrator asks of it, what it says of itself, its
-conditions, and what it waits for. What a host says of itself is not proved; zone and labels are written by people.
+		Use: "describe NAME", Short: "Show everything about a host: claim, facts, conditions, and what it waits for",
+		Long: `Shows everything about a host: its claim, what an administrator requested, the facts that it reports, its
+conditions, and what it waits for. Nothing verifies the reported facts; people set zone and labels.
 
-"Pods" is what the Node on the host says: whether its pods are real or hollow, which user and group ids their
-containers can have (all, or one), and which limits hold.`,
+"Pods" is what the Node on the host reports: whether its pods are real or hollow, which user and group ids their
+containers can have (all, or one), and which limits apply.`,
 		Example:           "  capstan host describe rack1-07",
 		ValidArgsFunction: a.completeHosts(anyHost),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -116,7 +116,7 @@ func (a *app) hostDetails(d local.HostDetails) error {
 	row("Further addresses", strings.Join(d.Addresses, ", "))
 	row("Offers", strings.Join(d.KubernetesVersions, ", "))
 	row("Epoch", fmt.Sprint(d.Epoch))
-	fmt.Fprintln(w, "As the host says:\t")
+	fmt.Fprintln(w, "Reported by the host:\t")
 	row("  System", d.Facts.OperatingSystem)
 	row("  Kernel", d.Facts.Kernel)
 	row("  Architecture", d.Facts.Architecture)

@@ -16,12 +16,12 @@ const drainLimit = 20 * time.Minute
 func (a *app) hostDrainCommand() *cobra.Command {
 	var wait waiting
 	cmd := &cobra.Command{
-		Use: "drain NAME", Short: "Let the machine on a host go, and keep new ones away",
-		Long: `Lets the machine on a host go in good order, and keeps new ones away: its Machine is deleted, Cluster API
-drains the node by its rules, whoever owns the Machine replaces it on another host, and this host is cleaned. The only
-machine of a control plane stays, and so does one without which there is no majority.
+		Use: "drain NAME", Short: "Remove the machine from a host in an orderly way, and keep new ones away",
+		Long: `Removes the machine from a host in an orderly way, and keeps new ones away: its Machine is deleted, Cluster API
+drains the node by its rules, the Machine's owner replaces it on another host, and this host is cleaned. A machine stays
+if its control plane would lose its last member or its majority.
 
-It is spec.drain of the CapstanHost, and shows what that waits for. It goes on by itself if nobody waits.`,
+The command sets spec.drain of the CapstanHost and shows its progress. If you interrupt it, the drain continues.`,
 		Example:           "  capstan host drain rack1-07\n  capstan host drain rack1-07 --wait=false",
 		ValidArgsFunction: a.completeHosts(anyHost),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +44,7 @@ It is spec.drain of the CapstanHost, and shows what that waits for. It goes on b
 			} else {
 				fmt.Fprintf(a.err, "Host %s is being drained.\n", h.Name)
 			}
-			a.next("capstan host describe "+h.Name, "capstan host uncordon "+h.Name+"   # takes it into use again")
+			a.next("capstan host describe "+h.Name, "capstan host uncordon "+h.Name+"   # puts it back into use")
 			return nil
 		},
 	}

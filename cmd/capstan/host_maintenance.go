@@ -13,11 +13,11 @@ func (a *app) hostMaintenanceCommand() *cobra.Command {
 	var wait waiting
 	var reason string
 	cmd := &cobra.Command{
-		Use: "maintenance NAME --reason TEXT", Short: "Take a host out of use for a while: it is drained, and may be off",
-		Long: `Takes a host out of use for a while, in any state: it is drained as by capstan host drain, and its state is
-Maintenance then. It may be off, or reboot, and nobody is alarmed. capstan host uncordon ends it.
+		Use: "maintenance NAME --reason TEXT", Short: "Drain a host and take it out of use for a while",
+		Long: `Takes a host in any state out of use for a while: it is drained as by capstan host drain, and then has the
+state Maintenance. It may be off or reboot without causing alarms. capstan host uncordon ends the maintenance.
 
-It is spec.maintenance of the CapstanHost.`,
+The command sets spec.maintenance of the CapstanHost.`,
 		Example:           "  capstan host maintenance rack1-07 --reason 'new disks'",
 		ValidArgsFunction: a.completeHosts(anyHost),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,13 +39,13 @@ It is spec.maintenance of the CapstanHost.`,
 				}
 				fmt.Fprintf(a.err, "No machine has host %s: it may be off.\n", h.Name)
 			} else {
-				fmt.Fprintf(a.err, "Host %s is being drained: leave it on until its state is Maintenance.\n", h.Name)
+				fmt.Fprintf(a.err, "Host %s is being drained: leave it on until it has the state Maintenance.\n", h.Name)
 			}
-			a.next("capstan host describe "+h.Name, "capstan host uncordon "+h.Name+"   # when it is over")
+			a.next("capstan host describe "+h.Name, "capstan host uncordon "+h.Name+"   # when the work is done")
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for people who look at the host")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, for people who look at the host")
 	wait.add(cmd, "wait until no machine has the host", drainLimit)
 	return cmd
 }

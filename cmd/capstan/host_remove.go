@@ -14,11 +14,11 @@ func (a *app) hostRemoveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "remove NAME", Aliases: []string{"rm"}, Short: "Remove a computer from the inventory",
-		Long: `Removes a computer from the inventory, in any state: a machine that is on it goes first, as by capstan
-host drain, and the host is cleaned. Then its CapstanHost and the account of its agent are gone. It shows what that
-waits for, and goes on by itself if nobody waits. What was removed can enroll again.
+		Long: `Removes a computer in any state from the inventory: a machine on it is removed first, as by capstan host drain,
+and the host is cleaned. Then its CapstanHost and the account of its agent are deleted. The command shows the progress;
+if you interrupt it, the removal continues. A removed computer can enroll again.
 
-Local hosts are made again, so they can't be removed: capstan up --hosts N says how many there are.`,
+Local hosts can't be removed, because the plane would replace them: capstan up --hosts N sets their number.`,
 		Example:           "  capstan host remove rack1-07",
 		ValidArgsFunction: a.completeHosts(anyHost),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,10 +31,10 @@ Local hosts are made again, so they can't be removed: capstan up --hosts N says 
 				return err
 			}
 			if !yes && d.Machine != "" {
-				fmt.Fprintf(a.err, "Machine %s of cluster %s has host %s, and goes. Remove it? [y/N] ",
+				fmt.Fprintf(a.err, "Machine %s of cluster %s is on host %s, and will be deleted. Remove the host? [y/N] ",
 					d.Machine, d.Cluster, d.Name)
 				if !confirmed(a.in) {
-					return hint("answer y, or say --yes", "host %s stays", d.Name)
+					return hint("answer y, or add --yes", "host %s was not removed", d.Name)
 				}
 			}
 			h, err := local.RemoveHost(cmd.Context(), c, a.hostKey(args[0]))
@@ -43,7 +43,7 @@ Local hosts are made again, so they can't be removed: capstan up --hosts N says 
 			}
 			if !wait.wait {
 				fmt.Fprintf(a.err, "Host %s is being removed.\n", h.Name)
-				a.next("capstan host describe " + h.Name + "   # what that waits for")
+				a.next("capstan host describe " + h.Name + "   # shows its progress")
 				return nil
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), wait.timeout)
@@ -57,7 +57,7 @@ Local hosts are made again, so they can't be removed: capstan up --hosts N says 
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	wait.add(cmd, "wait until it is gone", drainLimit)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask for confirmation")
+	wait.add(cmd, "wait until it is deleted", drainLimit)
 	return cmd
 }

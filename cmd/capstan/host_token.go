@@ -17,9 +17,9 @@ import (
 func (a *app) hostTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Aliases: []string{"tokens"},
-		Short: "Make, list and revoke the credentials by which computers become hosts",
-		Long: `Makes, lists and revokes enrolment credentials: who has one can make a computer a host of the plane, within its
-limits.`,
+		Short: "Create, list and revoke credentials with which computers become hosts",
+		Long: `Creates, lists and revokes enrolment credentials. Whoever has a credential can make a computer a host of the
+plane, within its limits.`,
 	}
 	cmd.AddCommand(a.hostTokenCreateCommand(), a.hostTokenListCommand(), a.hostTokenRevokeCommand())
 	return cmd
@@ -30,9 +30,9 @@ func (a *app) hostTokenListCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"},
-		Short: "List the enrolment credentials: for what, until when, what they were used for",
-		Long: `Lists the enrolment credentials for hosts of a namespace, without their secrets. Those that have ended are
-listed for a day.`,
+		Short: "List the enrolment credentials: their limits, expiry and uses",
+		Long: `Lists the enrolment credentials for hosts of a namespace, without their secrets. Expired and used-up
+credentials stay in the list for a day.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -90,7 +90,7 @@ func (a *app) tokenTable(list []credential.Credential, withNamespace bool) error
 func (a *app) hostTokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "Revoke an enrolment credential",
-		Long:    `Revokes an enrolment credential. Hosts that were enrolled with it stay what they are.`,
+		Long:    `Revokes an enrolment credential. Hosts that enrolled with it stay enrolled.`,
 		Example: "  capstan host token revoke k3nd5xq7aj",
 		ValidArgsFunction: a.completeHost(func(ctx context.Context) ([]string, error) {
 			c, err := a.client()
@@ -113,7 +113,7 @@ func (a *app) hostTokenRevokeCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(a.err, "Credential %s is revoked.\n", args[0])
-			a.next("capstan host token list", "capstan host list   # hosts that were enrolled with it stay")
+			a.next("capstan host token list", "capstan host list   # hosts that enrolled with it stay")
 			return nil
 		},
 	}

@@ -19,16 +19,16 @@ func (a *app) hostTokenCreateCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "create", Aliases: []string{"new"},
-		Short: "Make an enrolment credential, and a line that makes a computer a host",
-		Long: `Makes an enrolment credential and prints one line to paste into a shell on a computer. The line fetches the
-agent from the plane, knows by a hash that it is the plane's, installs it as a service of systemd, and enrolls. The
-plane must be reachable: capstan up --listen ADDRESS.
+		Short: "Create an enrolment credential, and a line that makes a computer a host",
+		Long: `Creates an enrolment credential and prints one line to paste into a shell on a computer. The line fetches the
+agent from the plane, verifies it by a hash, installs it as a systemd service, and enrolls the computer. The plane must
+be reachable: capstan up --listen ADDRESS.
 
-Zone and labels are those of the credential: a host has no say about them. The credential is printed once, and kept as a
-hash. It works for an hour and one host, unless --expires and --uses say otherwise.
+The credential sets the host's zone and labels; the host can't choose them. The credential is printed once, and stored
+as a hash. By default it works for an hour and one host: --expires and --uses change that.
 
-With -o file it prints a file for "capstan-agent enroll --from FILE", with -o cloud-init user data for a computer that
-is installed by cloud-init.`,
+-o file prints a file for "capstan-agent enroll --from FILE", -o cloud-init prints user data for a computer that
+cloud-init installs.`,
 		Example: `  capstan host token create --name rack1-07 --zone rack1
   capstan host token create --name 'rack1-*' --zone rack1 --uses 20 --label disk=ssd
   (umask 077; capstan host token create -o file > rack1-07.yaml)`,
@@ -54,16 +54,16 @@ is installed by cloud-init.`,
 		},
 	}
 	cmd.Flags().DurationVar(&life, "expires", time.Hour, "how long the credential works")
-	cmd.Flags().IntVar(&l.Uses, "uses", 1, "how many hosts it enrolls; the same host may use it again")
-	cmd.Flags().
-		StringVar(&l.Name, "name", "", "name of the host, or a pattern as 'rack1-*' (default: the computer's own, any)")
+	cmd.Flags().IntVar(&l.Uses, "uses", 1, "how many hosts it can enroll; a host that uses it again counts once")
+	cmd.Flags().StringVar(&l.Name, "name", "",
+		"name of the host, or a pattern such as 'rack1-*' (default: any; the host uses the computer's name)")
 	cmd.Flags().StringVar(&l.Zone, "zone", "",
-		"failure domain of the host, which can't be changed later (default: that of a host that is registered already, else "+
-			credential.DefaultZone+")")
-	cmd.Flags().StringToStringVar(&l.Labels, "label", nil, "label that the host gets, as KEY=VALUE")
+		"failure domain of the host, which can't be changed later (default: that of the host if it is registered already, "+
+			"else "+credential.DefaultZone+")")
+	cmd.Flags().StringToStringVar(&l.Labels, "label", nil, "label to set on the host, as KEY=VALUE")
 	cmd.Flags().BoolVar(&l.Reenroll, "reenroll", false,
-		"a registered computer that was installed anew may be the same host again, unless a machine is on it")
-	cmd.Flags().StringVarP(&format, "output", "o", "line", "what to print: line, file, cloud-init, json or yaml")
+		"allow a registered computer that was reinstalled to be the same host again, unless a machine is on it")
+	cmd.Flags().StringVarP(&format, "output", "o", "line", "output format: line, file, cloud-init, json or yaml")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"output",
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -85,7 +85,7 @@ func (a *app) tokenPrinter(format string) (func(local.Admission) error, error) {
 	switch format {
 	case "line":
 		return func(m local.Admission) error {
-			fmt.Fprintf(a.err, "Paste this line into a shell on the computer, within %s. It holds a credential.\n\n",
+			fmt.Fprintf(a.err, "Paste this line into a shell on the computer within %s. It contains a credential.\n\n",
 				time.Until(m.Expires).Round(time.Minute))
 			fmt.Fprintln(a.out, m.Line(m.Text))
 			return nil

@@ -10,9 +10,9 @@ import (
 
 func (a *app) hostUncordonCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "uncordon NAME", Short: "Take a host into use again",
-		Long: `Takes a host into use again that was cordoned, drained or in maintenance, whatever its state is. A machine
-that is going already goes.`,
+		Use: "uncordon NAME", Short: "Put a host back into use",
+		Long: `Puts a host that was cordoned, drained or in maintenance back into use, in any state. It does not stop the
+deletion of a machine that has begun.`,
 		Example:           "  capstan host uncordon rack1-07",
 		ValidArgsFunction: a.completeHosts(anyHost),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,7 +25,7 @@ that is going already goes.`,
 				return err
 			}
 			fmt.Fprintf(a.err, "Host %s may get machines.\n", h.Name)
-			a.next("capstan host describe " + h.Name + "   # what it waits for")
+			a.next("capstan host describe " + h.Name + "   # shows what it waits for")
 			return nil
 		},
 	}

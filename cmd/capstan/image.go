@@ -13,14 +13,13 @@ import (
 
 func (a *app) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Aliases: []string{"images"},
-		Short: "Give images to all local hosts: load, build, pull, save, list, remove",
-		Long: `Works with the image store that all local hosts share.
-What is in it under a name is on every host at once, and
-needs no registry: a pod with that image starts offline.
+		Short: "Manage the images of all local hosts: load, build, pull, save, list, remove",
+		Long: `Works with the image store that all local hosts share. A named image in the store is on every host at once:
+pods with it start offline, without a registry.
 
-The plane need not run.`,
+The plane need not be running.`,
 		Example: `  capstan image build web:1 ./web             # a static program
-  capstan image load web.tar                  # what docker save has written
+  capstan image load web.tar                  # an archive that docker save wrote
   capstan image list`,
 	}
 	cmd.AddCommand(a.imageLoadCommand(), a.imageSaveCommand(), a.imageListCommand(), a.imageRemoveCommand(),

@@ -18,13 +18,13 @@ func (a *app) imageBuildCommand() *cobra.Command {
 	var format string
 	o := build.Options{}
 	cmd := &cobra.Command{
-		Use: "build NAME:TAG PATH", Short: "Make an image of a static program or a directory",
-		Long: `Makes an image of PATH and puts it into the store, without an engine. A static program becomes the entry point
-and runs as user 65532, with a directory for temporary files and nothing else beside it. A directory becomes the
-image's root, and runs what --entrypoint says, as root unless --user says otherwise.
+		Use: "build NAME:TAG PATH", Short: "Build an image from a static program or a directory",
+		Long: `Builds an image from PATH and puts it into the store, without a container engine. A static program becomes the
+entry point and runs as user 65532, with only a directory for temporary files beside it. A directory becomes the image's
+root and runs --entrypoint, as root unless --user names another user.
 
-Files belong to root and have the modes 0755 or 0644; all is as old as SOURCE_DATE_EPOCH says, else 1970. So the same
-input has the same digest everywhere.`,
+Files belong to root and have the modes 0755 or 0644; all times are SOURCE_DATE_EPOCH, or 1970 without it. So equal
+input has equal digests everywhere.`,
 		Example: `  capstan image build web:1 ./web   # after: CGO_ENABLED=0 go build -o web .
   capstan image build site:1 ./root --entrypoint /bin/httpd --user 1000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,7 +32,7 @@ input has the same digest everywhere.`,
 			if text := os.Getenv("SOURCE_DATE_EPOCH"); text != "" {
 				seconds, err := strconv.ParseInt(text, 10, 64)
 				if err != nil || seconds < 0 {
-					return hint("set it to seconds since 1970, or not at all", "SOURCE_DATE_EPOCH is %q", text)
+					return hint("set it to seconds since 1970, or unset it", "SOURCE_DATE_EPOCH is %q", text)
 				}
 				o.Epoch = time.Unix(seconds, 0)
 			}
@@ -54,11 +54,12 @@ input has the same digest everywhere.`,
 				})
 		},
 	}
-	cmd.Flags().StringArrayVar(&o.Entrypoint, "entrypoint", nil, "word of what containers run; repeat it for each word")
+	cmd.Flags().StringArrayVar(&o.Entrypoint, "entrypoint", nil,
+		"one word of the command that containers run; repeat the flag for each word")
 	cmd.Flags().StringArrayVar(&o.Command, "cmd", nil,
-		"word of the arguments that a container can replace; repeat it for each")
-	cmd.Flags().StringVar(&o.User, "user", "", "user that containers run as: NAME, UID or UID:GID")
-	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
+		"one of the default arguments, which a container can replace; repeat the flag for each")
+	cmd.Flags().StringVar(&o.User, "user", "", "user of containers: NAME, UID or UID:GID")
+	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "environment variable, NAME=VALUE; may be repeated")
 	cmd.Flags().StringVar(&o.Dir, "workdir", "", "working directory (default /)")
 	outputFlag(cmd, &format)
 	return cmd

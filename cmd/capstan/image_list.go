@@ -15,9 +15,9 @@ func (a *app) imageListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the images of the store",
-		Long: `Lists the images of the store: those with a name are on every host; those without one were pulled by hosts,
-which alone see them. HOSTS says how many hosts hold an image; SIZE is what its unpacked layers take, those that images
-share counted for each.`,
+		Long: `Lists the images of the store. Images with a name are on every host; those without one were pulled by hosts,
+and only these hosts see them. HOSTS is the number of hosts that hold an image. SIZE is that of its unpacked layers;
+layers that images share count for each.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.images(cmd.Context())
 			if err != nil {

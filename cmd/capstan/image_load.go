@@ -15,11 +15,11 @@ func (a *app) imageLoadCommand() *cobra.Command {
 	var format, name string
 	cmd := &cobra.Command{
 		Use: "load FILE", Short: "Load images from an archive or a directory",
-		Long: `Loads the images of FILE into the store: an archive that "docker save" or "podman save" has written, or an OCI
-image layout as an archive or a directory. Archives may be packed by gzip or zstd; - reads one from the input. Of an
-image for several platforms, that of this machine is taken.
+		Long: `Loads the images of FILE into the store: an archive that "docker save" or "podman save" wrote, or an OCI image
+layout as an archive or a directory. Archives may be compressed with gzip or zstd; - reads one from the standard input.
+An image for several platforms is loaded for this machine's platform.
 
-An image that had the name before loses it. It stays on the disk as long as a host holds it.`,
+If another image has the name, it loses the name, and stays on the disk as long as a host holds it.`,
 		Example: `  capstan image load web.tar
   docker save web:1 | capstan image load -
   capstan image load ./layout --name web:1`,
@@ -38,7 +38,7 @@ An image that had the name before loses it. It stays on the disk as long as a ho
 				})
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "name of the image, NAME:TAG, if the archive does not say it")
+	cmd.Flags().StringVar(&name, "name", "", "name of the image, NAME:TAG, if the archive has none")
 	outputFlag(cmd, &format)
 	return cmd
 }

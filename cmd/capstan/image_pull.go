@@ -13,11 +13,11 @@ func (a *app) imagePullCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "pull NAME", Short: "Pull an image from its registry, for all hosts",
-		Long: `Pulls an image with your credentials in ~/.docker/config.json, and gives it to every host. Hosts never see
-these credentials; what they pull themselves needs pull secrets.
+		Long: `Pulls an image with your credentials in ~/.docker/config.json, for every host. Hosts never see these
+credentials; images that they pull themselves need pull secrets.
 
-registries.yaml in the home directory names mirrors (docs/images.md). A proxy in HTTPS_PROXY is that of the shell in
-which "capstan up" ran; without a dock, that of this one.`,
+registries.yaml in the home directory names mirrors (docs/images.md). The proxy is the HTTPS_PROXY of the shell that ran
+"capstan up"; without a dock, that of the current shell.`,
 		Example: "  capstan image pull registry.example.com/team/web:1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.add(cmd.Context(), format, "pulling "+args[0],

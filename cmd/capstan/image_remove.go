@@ -8,9 +8,9 @@ import (
 
 func (a *app) imageRemoveCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME...", Aliases: []string{"rm"}, Short: "Take names of images away, and what nobody holds with them",
-		Long: `Takes names away. An image without a name that no host holds is removed from the disk, with the layers that no
-other image has. What a host has used stays until its kubelet removes it, or the host is gone.`,
+		Use: "remove NAME...", Aliases: []string{"rm"}, Short: "Remove names of images, and images that nothing uses",
+		Long: `Removes names. An image without a name that no host holds is deleted from the disk, with the layers that no
+other image has. An image that a host has used stays until its kubelet removes it, or the host is deleted.`,
 		Example:           "  capstan image remove web:1",
 		ValidArgsFunction: a.completeImages(true),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -13,14 +13,14 @@ func (a *app) imageSaveCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use: "save NAME...", Short: "Write images into an archive",
-		Long: `Writes images into an archive that is an OCI image layout, and that "docker load" reads too. The same images
-make the same bytes. Without -o it goes to the output.`,
+		Long: `Writes images into an archive: an OCI image layout that "docker load" reads, too. The same images give the same
+bytes. Without -o it goes to the standard output.`,
 		Example: `  capstan image save web:1 -o web.tar
   capstan image save web:1 db:2 | ssh other capstan image load -`,
 		ValidArgsFunction: a.completeImages(true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file == "" && isTerminal(a.raw) {
-				return hint("give it a file: -o FILE", "an archive is not written to a terminal")
+				return hint("name a file: -o FILE", "refusing to write an archive to a terminal")
 			}
 			c, err := a.images(cmd.Context())
 			if err != nil {

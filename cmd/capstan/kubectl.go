@@ -15,7 +15,7 @@ import (
 func (a *app) kubectlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl [--cluster [NAMESPACE/]NAME] ARGS...",
-		Short: "kubectl, built in: for the management plane, or for a cluster with --cluster [NAMESPACE/]NAME",
+		Short: "kubectl, built in: for the management plane, or with --cluster [NAMESPACE/]NAME for a cluster",
 		Example: `  capstan kubectl get clusters,machines,capstanhosts
   capstan kubectl --cluster demo get nodes`,
 		DisableFlagParsing: true,

@@ -32,8 +32,8 @@ func (a *app) planeCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Server, "server", "", "URL by which the user reaches the API server")
 	cmd.Flags().IntVar(&o.Hosts, "hosts", 0, "number of local hosts in the inventory")
-	cmd.Flags().StringVar(&listen, "listen", "", "where other computers reach the plane, as ADDRESS:PORT")
-	cmd.Flags().StringSliceVar(&names, "tls-san", nil, "further name in the serving certificate")
+	cmd.Flags().StringVar(&listen, "listen", "", "address at which other computers reach the plane, as ADDRESS:PORT")
+	cmd.Flags().StringSliceVar(&names, "tls-san", nil, "additional name in the serving certificate")
 	cmd.Flags().StringVar(&featureGates, "feature-gates", "", "feature gates of Cluster API, as NAME=true,NAME=false")
 	return cmd
 }

@@ -77,10 +77,10 @@ func (a *app) rootCommand() *cobra.Command {
 		Long: `Capstan turns Linux machines you own into Kubernetes clusters, through Cluster API.
 
   capstan up                            start the management plane on this machine
-  capstan cluster create demo           make a cluster: 1 control plane, 2 workers
-  capstan cluster describe demo         see it: machines, hosts, conditions, hooks
+  capstan cluster create demo           create a cluster: 1 control plane, 2 workers
+  capstan cluster describe demo         show it: machines, hosts, conditions, hooks
   capstan kubectl --cluster demo get nodes
-  capstan down --delete                 end everything and remove it`,
+  capstan down --delete                 stop everything and remove it`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
@@ -95,7 +95,7 @@ func (a *app) rootCommand() *cobra.Command {
 		},
 	}
 	root.PersistentFlags().StringVar(&a.homeFlag, "home", "",
-		"directory that holds everything (default: CAPSTAN_HOME, else ~/.local/share/capstan)")
+		"directory for all data (default: CAPSTAN_HOME, else ~/.local/share/capstan)")
 	root.PersistentFlags().StringVarP(&a.namespace, "namespace", "n", defaultNamespace, "namespace of clusters and hosts")
 	root.AddGroup(
 		&cobra.Group{ID: "plane", Title: "The management plane:"},

@@ -16,7 +16,7 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show whether the management plane runs, and where",
+		Use: "status", Short: "Show whether the management plane runs, and its addresses",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.status(cmd.Context())
 			if err != nil {

@@ -16,17 +16,17 @@ func (a *app) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start the management plane on this machine, in the background",
 		Long: `Starts the management plane on this machine, in the background: etcd, an API server and all of Cluster API, in
-namespaces of their own. Nothing on the machine's own network changes. Doing it again is harmless; what was there before
-comes back.
+namespaces of their own. Nothing on the machine's own network changes. Running it again is harmless, and existing
+clusters come back.
 
-Only this machine reaches the plane, unless --listen names one of its addresses: then other computers do, and can become
-hosts. Who has no credential gets nothing there but the version, the agent, and the enrolment itself.
+Only this machine reaches the plane, unless --listen names one of its addresses: then other computers reach it, too, and
+can become hosts. Without a credential, callers there get only the version, the agent, and the enrolment itself.
 
-Root in a local host is not root of the machine: each host has a user namespace of its own. Hosts share the machine's
+Root in a local host is not root on the machine: each host has a user namespace of its own. Hosts share the machine's
 kernel, processor and memory, and see its programs read-only.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Hosts < 0 || o.Hosts > local.MaxHosts {
-				return hint(fmt.Sprintf("choose between 1 and %d, or leave it out", local.MaxHosts), "--hosts %d does not work",
+				return hint(fmt.Sprintf("choose 1 to %d, or leave it out", local.MaxHosts), "--hosts can't be %d",
 					o.Hosts)
 			}
 			if cmd.Flags().Changed("feature-gates") {
@@ -64,20 +64,21 @@ kernel, processor and memory, and see its programs read-only.`,
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&o.Hosts, "hosts", 0, "number of local hosts in the inventory (default: what the machine can hold)")
+	cmd.Flags().IntVar(&o.Hosts, "hosts", 0,
+		"number of local hosts in the inventory (default: as many as the machine can hold)")
 	cmd.Flags().StringVar(&listen, "listen", "",
 		"address of this machine, as ADDRESS[:PORT], at which other computers reach the plane; hosts enroll at the next "+
-			"port\n"+
-			"(default: that of the last time, at first none; '' or a loopback address takes it back)")
+			"port\n(default: that of the previous start, at first none; '' or a loopback address removes it)")
 	cmd.Flags().StringSliceVar(&o.Names, "tls-san", nil,
-		"further name or address of the plane in its serving certificate (default: those of the last time)")
+		"additional name or address of the plane in its serving certificate (default: those of the previous start)")
 	cmd.Flags().StringVar(&metrics, "metrics", "",
-		"address of this machine, as ADDRESS:PORT, at which everybody who reaches it can read the plane's metrics\n"+
-			"(default: that of the last time, at first none; '' takes it back)")
+		"address of this machine, as ADDRESS:PORT, where anyone who reaches it can read the plane's metrics\n(default: "+
+			"that of the previous start, at first none; '' removes it)")
 	cmd.Flags().BoolVar(&o.RotateKeys, "rotate-keys", false,
-		"encrypt the plane's Secrets with a new key; a plane that runs is started again")
+		"encrypt the plane's Secrets with a new key; restarts a running plane")
 	cmd.Flags().StringVar(&featureGates, "feature-gates", "",
-		"feature gates of Cluster API that differ from Capstan's, as NAME=true,NAME=false (default: those of the last time)")
+		"feature gates of Cluster API that differ from Capstan's, as NAME=true,NAME=false (default: those of the previous "+
+			"start)")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 3*time.Minute, "how long to wait")
 	return cmd
 }

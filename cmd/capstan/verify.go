@@ -34,17 +34,17 @@ func (a *app) verifyCommand() *cobra.Command {
 	var flags verifyFlags
 	cmd := &cobra.Command{
 		Use: "verify [PATH]...", Short: "Check a provider of Cluster API against the provider contracts",
-		Long: `Check the files of a Cluster API provider, of any author, against the contracts of providers and of clusterctl.
-PATH is a directory of a release, a repository with several releases, a file of components, an archive (.tar.gz, .zip),
-a kustomize base, or the root of a Go module with config/default; the default is the current directory. No management
-cluster and no network is needed.
+		Long: `Check the files of any Cluster API provider against the contracts of providers and of clusterctl. PATH is a
+directory of a release, a repository with several releases, a file of components, an archive (.tar.gz, .zip), a
+kustomize base, or the root of a Go module with config/default; the default is the current directory. The check needs
+neither a management cluster nor a network.
 
-With --against, the release is also compared with the one that came before it: versions, stored objects, schemas and
-series. Cluster templates and components are judged with the defaults of variables, or with values from --set and
---variables; ClusterClasses with the defaults of their variables, and those of Clusters in the release or from
---cluster. With --fix, findings that a machine can mend are mended in the files, and only the others are reported.
+With --against, the release is also compared with its predecessor: versions, stored objects, schemas and series. Cluster
+templates and components are checked with the defaults of their variables, or with values from --set and --variables;
+ClusterClasses with the defaults of their variables, and with the values of Clusters in the release or from --cluster.
+--fix repairs findings in the files where it can, and reports only the others.
 
-The exit code is 0 without findings, 1 with findings, and 2 if something could not be judged.`,
+The exit code is 0 without findings, 1 with findings, and 2 if something could not be checked.`,
 		Example: `  capstan verify ./out/infrastructure-foo/v1.2.3
   capstan verify -o sarif . > verify.sarif
   capstan verify --against ./out/infrastructure-foo/v1.1.0 ./out/infrastructure-foo/v1.2.3
@@ -69,19 +69,21 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 		},
 	}
 	reportFlag(cmd, &flags.format)
-	cmd.Flags().StringVar(&flags.explain, "explain", "", "explain a check or a rule by its id, and judge nothing")
-	cmd.Flags().StringVar(&flags.baseline, "baseline", "", "file of findings that are accepted, with reasons")
-	cmd.Flags().StringVar(&flags.level, "level", "should", "least level of rules to check: must or should")
+	cmd.Flags().StringVar(&flags.explain, "explain", "", "explain a check or a rule by its id, and check nothing")
+	cmd.Flags().StringVar(&flags.baseline, "baseline", "", "file with accepted findings and the reasons")
+	cmd.Flags().StringVar(&flags.level, "level", "should", "lowest level of rules to check: must or should")
 	cmd.Flags().StringVar(&flags.version, "version", "",
-		"version that is to be released, for what is not in a directory of that name")
-	cmd.Flags().StringArrayVar(&flags.against, "against", nil, "older release to compare with, of the same forms as PATH")
+		"version to be released, if the directory of PATH is not named after it")
+	cmd.Flags().StringArrayVar(&flags.against, "against", nil,
+		"older release to compare with, in any of the forms of PATH")
 	cmd.Flags().StringArrayVar(&flags.set, "set", nil,
-		"value of a variable of clusterctl in the place of its default, NAME=VALUE")
-	cmd.Flags().StringVar(&flags.values, "variables", "", "file of such values, as clusterctl's configuration has them")
+		"value of a clusterctl variable that replaces its default, NAME=VALUE")
+	cmd.Flags().StringVar(&flags.values, "variables", "",
+		"file with such values, in the format of clusterctl's configuration")
 	cmd.Flags().StringArrayVar(&flags.clusters, "cluster", nil,
-		"file with a Cluster: its ClusterClass is rendered with its variables, too")
-	cmd.Flags().BoolVar(&flags.list, "list", false, "list the checks, and the rules that files do not show")
-	cmd.Flags().BoolVar(&flags.fix, "fix", false, "mend in the files what a machine can mend")
+		"file with a Cluster, with whose variables its ClusterClass is also rendered")
+	cmd.Flags().BoolVar(&flags.list, "list", false, "list the checks, and the rules that can't be checked in files")
+	cmd.Flags().BoolVar(&flags.fix, "fix", false, "repair findings in the files where possible")
 	a.completeVerify(cmd)
 	return judging(cmd)
 }
@@ -123,7 +125,7 @@ func (a *app) verify(paths []string, flags verifyFlags) error {
 	}
 	switch {
 	case len(result.Failures) > 0:
-		next := "mend the base that the text above names: what is not made from it was judged"
+		next := "repair the base that the text above names: everything that does not depend on it was checked"
 		if slices.ContainsFunc(result.Failures, func(f check.Failure) bool { return f.Check != check.Source }) {
 			next = "report it to Capstan, with the text above"
 		}
@@ -154,7 +156,7 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 		return nil, err
 	}
 	if unused := reader.Unused(releases); len(unused) > 0 {
-		return nil, hint("see the names in the files, or leave it out", "what is judged does not use: %s",
+		return nil, hint("check the names in the files, or leave it out", "the checked files don't use: %s",
 			strings.Join(unused, ", "))
 	}
 	result := check.Run(table, releases, before...)
@@ -163,7 +165,7 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(a.err, "Fields mended: %d\n", made)
+		fmt.Fprintf(a.err, "Fields repaired: %d\n", made)
 		if releases, err = open(paths, flags.version); err != nil {
 			return nil, err
 		}

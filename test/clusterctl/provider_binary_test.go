@@ -44,7 +44,7 @@ func TestProviderBinary(t *testing.T) {
 		append(config, "tiny")...)...)
 	e.fails("not executable", append([]string{"init", "--provider-binary", "tiny=" + e.config},
 		append(config, "tiny")...)...)
-	e.fails("of no use there", append([]string{"init", "--kubeconfig", e.kubeconfig}, with("v1.0.0")...)...)
+	e.fails("can't use a program on this", append([]string{"init", "--kubeconfig", e.kubeconfig}, with("v1.0.0")...)...)
 
 	wee := filepath.Join(e.home, "wee")
 	e.must(os.Symlink(binary, wee))
