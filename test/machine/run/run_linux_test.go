@@ -32,27 +32,17 @@ type world struct {
 
 // TestRun makes a cluster of three computers that know nothing of Kubernetes.
 func TestRun(t *testing.T) {
-	if os.Getenv(machine.Wanted) == "" || os.Getenv(BundleVariable) == "" {
-		t.Skip("starts machines, and gives them a bundle: make test-owned")
-	}
 	w := newWorld(t)
 	dir := filepath.Dir(w.home)
 	w.step("machines booted")
-	w.run("bundle", "import", os.Getenv(BundleVariable))
-	w.step("bundle imported")
-	w.run("up", "--hosts", "1", "--listen", planeAddress, "--timeout", "5m")
-	w.step("plane up")
-	line := strings.TrimSpace(w.run("host", "token", "create", "--uses", "3"))
-	for _, m := range w.machines {
-		w.on(m, line)
-	}
-	w.until("hosts are Available", w.available)
-	w.step("hosts Available")
-	w.class(dir)
-	w.run("cluster", "create", "rack", "--control-plane-host", "rack1-01", "--class", className, "--workers", "2",
-		"--timeout", "9m")
-	w.step("Nodes Ready")
+	w.asWritten(dir)
 	w.pods(dir)
+	w.returned()
+}
+
+// returned deletes the cluster, and waits for its hosts.
+func (w *world) returned() {
+	w.Helper()
 	w.run("cluster", "delete", "rack", "--timeout", "5m")
 	w.step("cluster deleted")
 	w.until("hosts are free and clean", w.available)
@@ -87,9 +77,16 @@ func (w *world) class(dir string) {
 	w.run("kubectl", "apply", "-f", path)
 }
 
-// available reports whether all machines are hosts that are free. One that is left unclean stays so.
+// available reports whether all machines are hosts that are free.
 func (w *world) available() (bool, string) {
-	text, free := w.run("host", "list"), 0
+	free, text := w.free()
+	return free == len(w.machines), text
+}
+
+// free returns the number of machines that are hosts which are free. One that is left unclean stays so.
+func (w *world) free() (free int, text string) {
+	w.Helper()
+	text = w.run("host", "list")
 	if strings.Contains(text, "Quarantined") {
 		w.Fatalf("a host is not clean:\n%s", text)
 	}
@@ -98,12 +95,15 @@ func (w *world) available() (bool, string) {
 			free++
 		}
 	}
-	return free == 3, text
+	return free, text
 }
 
 // newWorld starts three machines, and makes a place for the plane.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	if os.Getenv(machine.Wanted) == "" || os.Getenv(BundleVariable) == "" {
+		t.Skip("starts machines, and gives them a bundle: make test-owned")
+	}
 	capstan, err := filepath.Abs("../../../bin/capstan")
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func (w *world) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs capstan and returns what it prints to stdout.
 func (w *world) run(args ...string) string {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), 11*time.Minute)
 	defer cancel()
 	cmd := w.command(ctx, args...)
 	var out, errOut bytes.Buffer

@@ -1,0 +1,59 @@
+package run
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// commands returns what the README has a person type to make a cluster of machines, without what is built first.
+func (w *world) commands() (all [][]string) {
+	w.Helper()
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Machines you own\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		if command, is := strings.CutPrefix(line, "    $ "); is {
+			command, _, _ = strings.Cut(command, "#")
+			all = append(all, strings.Fields(command))
+		}
+	}
+	if n := len(all); n < 2 || n > 6 || all[0][0] != "make" {
+		w.Fatalf("the README has %d commands, want at most 6, and at first what builds: %q", n, all)
+	}
+	return all[1:]
+}
+
+// asWritten types what the README says. Only the bundle may be another one, and the class is that of these machines;
+// more are further arguments of cluster create.
+func (w *world) asWritten(dir string, more ...string) {
+	w.Helper()
+	said := ""
+	for _, command := range w.commands() {
+		if command[0] != "capstan" {
+			w.Fatalf("the README says %q, want capstan", command)
+		}
+		args := slices.Clone(command[1:])
+		switch strings.Join(args[:2], " ") {
+		case "bundle import":
+			args[2] = os.Getenv(BundleVariable)
+		case "cluster create":
+			w.class(dir)
+			args = append(append(args, "--class", className), more...)
+		}
+		said = w.run(args...)
+		if line := strings.TrimSpace(said); slices.Contains(args, "token") {
+			for _, m := range w.machines {
+				w.on(m, line)
+			}
+			w.until("hosts are Available", w.available)
+		}
+		w.step("capstan " + strings.Join(command[1:], " "))
+	}
+	if !strings.Contains(said, " Ready ") || !strings.Contains(said, "coredns") {
+		w.Fatalf("want Nodes that are Ready, and pods:\n%s", said)
+	}
+}
