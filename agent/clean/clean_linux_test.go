@@ -122,6 +122,21 @@ func routeTo(t *testing.T, to string, protocol netlink.RouteProtocol) {
 	}
 }
 
+// ruleFrom makes a routing rule that a protocol marks.
+func ruleFrom(t *testing.T, from string, protocol uint8) {
+	t.Helper()
+	_, network, err := net.ParseCIDR(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const table = 1610
+	r := netlink.NewRule()
+	r.Family, r.Src, r.Table, r.Priority, r.Protocol = unix.AF_INET, network, table, table, protocol
+	if err := netlink.RuleAdd(r); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func hasRoute(t *testing.T, to string) bool {
 	t.Helper()
 	all, err := netlink.RouteList(nil, netlink.FAMILY_V4)
@@ -150,9 +165,13 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 			}
 		}
 		touch(t, "/var/lib/etcd/member")
-		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0"}}); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"cni0", "podnet0", "pod-0123456789a", "podium"} { // the last one is the host's own
+			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
+				t.Fatal(err)
+			}
 		}
+		ruleFrom(t, "10.244.0.0/24", podroute.Protocol)
+		ruleFrom(t, "198.51.100.0/24", unix.RTPROT_STATIC) // the host's own
 		routeTo(t, "10.244.1.0/24", podroute.Protocol)
 		routeTo(t, "203.0.113.0/24", unix.RTPROT_STATIC) // the host's own
 		if err := os.MkdirAll("/usr/local/bin", 0o755); err != nil {
@@ -166,9 +185,10 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{
-			"interface cni0", "mount /var/lib/kubelet/pods/a", "path /etc/cni/net.d", "path /usr/local/bin/kubelet",
+			"interface cni0", "interface pod-0123456789a", "interface podnet0", "mount /var/lib/kubelet/pods/a", "path /etc/cni/net.d", "path /usr/local/bin/kubelet",
 			"path /var/lib/etcd", "path /var/lib/kubelet",
-			"route to 10.244.1.0/24, of capstan-net", "socket tcp 6443, the port of kube-apiserver",
+			"route to 10.244.1.0/24, of the pod network",
+			"routing rule for packets from 10.244.0.0/24, of the pod network", "socket tcp 6443, the port of kube-apiserver",
 		}
 		left, err := c.Leftovers(t.Context())
 		slices.Sort(left)
@@ -191,6 +211,13 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 		}
 		if !hasRoute(t, "203.0.113.0/24") {
 			t.Error("a route of the host itself was removed")
+		}
+		if _, err := netlink.LinkByName("podium"); err != nil {
+			t.Errorf("a link of the host itself was removed: %v", err)
+		}
+		if rules, err := netlink.RuleList(netlink.FAMILY_V4); err != nil || !slices.ContainsFunc(rules,
+			func(r netlink.Rule) bool { return r.Src != nil && r.Src.String() == "198.51.100.0/24" }) {
+			t.Errorf("a rule of the host itself was removed: %v, %v", rules, err)
 		}
 		if !mountPoint("/var/lib/etcd") {
 			t.Error("the host's own disk was unmounted")

@@ -17,11 +17,12 @@ import (
 	"github.com/capstan-dev/capstan/agent/internal/podroute"
 )
 
-// interfacePrefixes are the names that network plug-ins give to interfaces.
+// interfacePrefixes are how the names begin that network plug-ins give to interfaces. The last two are of Capstan's
+// bundle, which has no plug-in: links to pods, and the tunnel to the other Nodes.
 var interfacePrefixes = []string{
 	"cni", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium", "lxc", "kube-ipvs", "kube-bridge",
 	"nodelocaldns", "weave", "antrea", "ovn-k8s",
-	"vethwe", "dummy-kube", "capnet",
+	"vethwe", "dummy-kube", "capnet", "pod-", "podnet0",
 }
 
 // chainPrefixes are the names of packet filter chains of Kubernetes and of network plug-ins.

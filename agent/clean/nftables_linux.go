@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-dev/capstan/agent/bootstrap"
 )
 
-// machineTables are the tables of nftables that kube-proxy and capstan-net make. Their images have programs for it: the
-// host itself may have none.
-var machineTables = []string{"kube-proxy", "capstan-net"}
+// machineTables are the nftables tables of kube-proxy, of capstan-net, and of the pod network of Capstan's bundle. The
+// host itself may have no nft program.
+var machineTables = []string{"kube-proxy", "capstan-net", "capstan-pods", "capstan-routes"}
 
 // runtimeTable is that of the CNI plugin for hostPorts, which a host may have for containers of its own: it is the
 // machine's if the container runtime is.

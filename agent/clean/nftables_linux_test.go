@@ -21,6 +21,7 @@ func TestTablesOfTheMachine(t *testing.T) {
 		for _, table := range []nftables.Table{
 			{Name: "kube-proxy", Family: nftables.TableFamilyIPv4}, {Name: "kube-proxy", Family: nftables.TableFamilyIPv6},
 			{Name: "capstan-net", Family: nftables.TableFamilyIPv4}, {Name: "cni_hostport", Family: nftables.TableFamilyIPv4},
+			{Name: "capstan-pods", Family: nftables.TableFamilyINet}, {Name: "capstan-routes", Family: nftables.TableFamilyINet},
 			{Name: "filter", Family: nftables.TableFamilyINet},
 		} {
 			conn.AddTable(&table)
@@ -44,6 +45,7 @@ func TestTablesOfTheMachine(t *testing.T) {
 		found, err := c.rules(t.Context())
 		slices.Sort(found)
 		if want := []string{
+			"nftables table inet capstan-pods", "nftables table inet capstan-routes",
 			"nftables table ip capstan-net", "nftables table ip kube-proxy", "nftables table ip6 kube-proxy",
 		}; err != nil || !slices.Equal(found, want) {
 			t.Errorf("found %q, %v; want %q", found, err, want)

@@ -2,6 +2,7 @@ package clean
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -183,9 +184,13 @@ func (c *Cleaner) routes(context.Context) ([]string, error) {
 	list, err := podroute.List()
 	var left []string
 	for _, r := range list {
-		left = append(left, fmt.Sprintf("route to %s, of capstan-net", r.Dst))
+		left = append(left, fmt.Sprintf("route to %s, of the pod network", r.Dst))
 	}
-	return left, err
+	rules, ruleErr := podroute.Rules()
+	for _, r := range rules {
+		left = append(left, fmt.Sprintf("routing rule for packets from %s, of the pod network", r.Src))
+	}
+	return left, errors.Join(err, ruleErr)
 }
 
 func (c *Cleaner) sockets(context.Context) ([]string, error) {

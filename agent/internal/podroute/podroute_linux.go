@@ -1,35 +1,52 @@
-// Package podroute knows the routes that capstan-net makes on a Node, so that the agent, which doesn't carry that
-// program, can remove them.
+// Package podroute knows the routes and routing rules of a Node to the pods of other Nodes: those of capstan-net, and
+// those of the bundle of local hosts. The agent, which contains neither program, removes them.
 package podroute
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// Protocol marks the routes of capstan-net in the kernel, so that nobody else's are removed.
+// Protocol marks the routes and rules in the kernel, so that nobody else's are removed.
 const Protocol = 0xca
 
-// List returns the routes of capstan-net: it makes them for IPv4, in the main table.
+// List returns the routes, of all tables, IPv4 and IPv6.
 func List() ([]netlink.Route, error) {
-	all, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: Protocol},
-		netlink.RT_FILTER_PROTOCOL)
+	all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL,
+		&netlink.Route{Protocol: Protocol, Table: unix.RT_TABLE_UNSPEC},
+		netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return nil, fmt.Errorf("listing the routes of capstan-net: %w", err)
+		return nil, fmt.Errorf("listing the routes of the pod network: %w", err)
 	}
 	return all, nil
 }
 
-// Delete removes the routes of capstan-net.
+// Rules returns the routing rules.
+func Rules() ([]netlink.Rule, error) {
+	all, err := netlink.RuleList(netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("listing the routing rules of the pod network: %w", err)
+	}
+	return slices.DeleteFunc(all, func(r netlink.Rule) bool { return r.Protocol != Protocol }), nil
+}
+
+// Delete removes the routes and the rules.
 func Delete() error {
-	all, err := List()
-	errs := []error{err}
-	for _, r := range all {
+	routes, err := List()
+	rules, ruleErr := Rules()
+	errs := []error{err, ruleErr}
+	for _, r := range routes {
 		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("deleting route %s: %w", r.Dst, err))
+		}
+	}
+	for _, r := range rules {
+		if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("deleting the routing rule for packets from %s: %w", r.Src, err))
 		}
 	}
 	return errors.Join(errs...)
