@@ -105,8 +105,8 @@ func TestLocalPlane(t *testing.T) {
 	})
 	t.Run("refuses a directory without binaries, with advice", func(t *testing.T) {
 		stdout, stderr, err := run(t, tempDir(t), program)
-		if err == nil || stdout != "" ||
-			!strings.Contains(stderr, "Error: the directory with Capstan's binaries is missing") || !strings.Contains(stderr, "Hint: ") {
+		const want = "Error: the directory with Capstan's binaries is missing"
+		if err == nil || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "Hint: ") {
 			t.Errorf("error %v, printed %q and %q", err, stdout, stderr)
 		}
 	})
