@@ -165,7 +165,8 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 			}
 		}
 		touch(t, "/var/lib/etcd/member")
-		for _, name := range []string{"cni0", "podnet0", "pod-0123456789a", "podium"} { // the last one is the host's own
+		const own = "podium" // the host's own
+		for _, name := range []string{"cni0", "podnet0", "pod-0123456789a", own} {
 			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +186,8 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{
-			"interface cni0", "interface pod-0123456789a", "interface podnet0", "mount /var/lib/kubelet/pods/a", "path /etc/cni/net.d", "path /usr/local/bin/kubelet",
+			"interface cni0", "interface pod-0123456789a", "interface podnet0",
+			"mount /var/lib/kubelet/pods/a", "path /etc/cni/net.d", "path /usr/local/bin/kubelet",
 			"path /var/lib/etcd", "path /var/lib/kubelet",
 			"route to 10.244.1.0/24, of the pod network",
 			"routing rule for packets from 10.244.0.0/24, of the pod network", "socket tcp 6443, the port of kube-apiserver",
@@ -212,7 +214,7 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 		if !hasRoute(t, "203.0.113.0/24") {
 			t.Error("a route of the host itself was removed")
 		}
-		if _, err := netlink.LinkByName("podium"); err != nil {
+		if _, err := netlink.LinkByName(own); err != nil {
 			t.Errorf("a link of the host itself was removed: %v", err)
 		}
 		if rules, err := netlink.RuleList(netlink.FAMILY_V4); err != nil || !slices.ContainsFunc(rules,
