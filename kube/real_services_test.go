@@ -48,8 +48,8 @@ func TestServicesByName(t *testing.T) {
 	one.kubeadm("init", "--config", "/root/init.yaml")
 	join(t, two, one)
 	step("both Nodes are Ready")
-	rolledOut(one, "kube-system", "daemonset/kube-proxy", "deployment/coredns")
-	step("kube-proxy and CoreDNS are there")
+	rolledOut(one, "kube-system", "daemonset/kube-proxy", "deployment/coredns", "deployment/metrics-api")
+	step("kube-proxy, CoreDNS and the metrics API are there")
 	text, err := os.ReadFile("testdata/real/services.yaml")
 	if err != nil {
 		t.Fatal(err)

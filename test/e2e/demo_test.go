@@ -26,8 +26,11 @@ func TestDemo(t *testing.T) {
 	if !strings.Contains(string(out), "-- /web get http://web/\nweb-") {
 		t.Errorf("no web server answered:\n%s", out)
 	}
+	must(t, "kubectl", "--cluster", "demo", "-n", "kube-system", "rollout", "status", "deployment/metrics-api",
+		"--timeout=120s")
 	programs := map[string]string{
 		"web": "/web", "ask": "/web", "coredns": "/coredns", "kube-proxy": "/usr/local/bin/kube-proxy",
+		"metrics-api": "/metrics-api",
 	}
 	count := map[string]int{}
 	for _, c := range readyContainers(t, "demo") {
@@ -36,7 +39,8 @@ func TestDemo(t *testing.T) {
 			t.Errorf("container %s of pod %s: %v", c.name, c.pod, err)
 		}
 	}
-	if want := map[string]int{"web": 2, "ask": 1, "coredns": 2, "kube-proxy": 3}; fmt.Sprint(count) != fmt.Sprint(want) {
+	want := map[string]int{"web": 2, "ask": 1, "coredns": 2, "kube-proxy": 3, "metrics-api": 1}
+	if fmt.Sprint(count) != fmt.Sprint(want) {
 		t.Errorf("Ready containers are %v, want %v", count, want)
 	}
 	must(t, "cluster", "delete", "demo")

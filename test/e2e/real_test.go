@@ -52,7 +52,7 @@ func makeWebImage(t *testing.T) {
 }
 
 // TestServicesByName: in a cluster with real pods, without any registry, a pod finds a Service by its name and gets
-// answers from its own Node and from another one.
+// answers from its own Node and from another one, and kubectl top has figures.
 func TestServicesByName(t *testing.T) {
 	dir := t.TempDir()
 	makeWebImage(t)
@@ -97,5 +97,14 @@ func TestServicesByName(t *testing.T) {
 		}
 		return nil
 	})
+	for what, pod := range map[string]string{"nodes": "named-cp-", "pods": "web-"} { // nobody installed anything for it
+		within(t, 2*time.Minute, "kubectl top "+what, func() error {
+			out, err := kubectl("top", what, "--no-headers")
+			if err == nil && (!strings.Contains("\n"+out, "\n"+pod) || strings.Contains(out, "unknown")) {
+				err = fmt.Errorf("kubectl top %s prints %q", what, out)
+			}
+			return err
+		})
+	}
 	must(t, "cluster", "delete", "named")
 }

@@ -19,8 +19,6 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app"
-	kubeadmerrors "k8s.io/kubernetes/cmd/kubeadm/app/util/errors"
 
 	"github.com/capstan-dev/capstan/kube/cri"
 	"github.com/capstan-dev/capstan/kube/kubelet"
@@ -79,11 +77,6 @@ func newEtcdutl() *cobra.Command {
 		"output format (fields, json, protobuf, simple, table)")
 	cmd.AddCommand(etcdutl.NewSnapshotCommand(), etcdutl.NewVersionCommand())
 	return cmd
-}
-
-func runKubeadm([]string, io.Writer, io.Writer) int {
-	kubeadmerrors.HandleError(kubeadm.Run())
-	return 0
 }
 
 func runKubectl([]string, io.Writer, io.Writer) int {

@@ -1,0 +1,139 @@
+package metricsapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apiwait "k8s.io/apimachinery/pkg/util/wait"
+	clientrest "k8s.io/client-go/rest"
+)
+
+// cluster is an API server that can fail requests.
+type cluster struct {
+	nodes   int               // that run real pods
+	objects map[string]string // by path
+	applied []string          // paths
+	failing int               // the first requests
+	selects string            // labels of the Nodes that were asked for
+}
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	body, _ := io.ReadAll(r.Body)
+	stored, there := c.objects[r.URL.Path]
+	switch {
+	case c.failing > 0:
+		c.failing--
+		http.Error(w, `{"kind":"Status","apiVersion":"v1","code":500,"message":"not yet"}`, http.StatusInternalServerError)
+	case r.URL.Path == "/api/v1/nodes":
+		c.selects = r.URL.Query().Get("labelSelector")
+		items := slices.Repeat([]any{map[string]string{"kind": "Node", "apiVersion": "v1"}}, c.nodes)
+		list := map[string]any{"kind": "NodeList", "apiVersion": "v1", "items": items}
+		json.NewEncoder(w).Encode(list)
+	case r.Method == http.MethodPatch && r.Header.Get("Content-Type") == "application/apply-patch+yaml":
+		c.applied = append(c.applied, r.URL.Path)
+		w.Write(body)
+	case r.Method == http.MethodGet && there:
+		io.WriteString(w, stored)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	}
+}
+
+const (
+	proxyPath  = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
+	dnsPath    = "/apis/apps/v1/namespaces/kube-system/deployments/coredns"
+	serverPath = "/apis/apps/v1/namespaces/kube-system/deployments/metrics-api"
+)
+
+// deployment is the object of the metrics API's server of a release.
+func deployment(version string) string {
+	return fmt.Sprintf(`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"metrics-api"},"spec":{"template":
+		{"spec":{"containers":[{"name":"metrics-api","image":"capstan.dev/metrics-api:%s"}]}}}}`, version)
+}
+
+func newInstaller(t *testing.T, c *cluster, steps int) *Installer {
+	t.Helper()
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	i, err := NewInstaller(&clientrest.Config{Host: server.URL}, "v1.36.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.retries = apiwait.Backoff{Duration: time.Millisecond, Steps: steps}
+	return i
+}
+
+func TestInstallAndRefresh(t *testing.T) {
+	const object = `{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"name":"add-on"}}`
+	for name, c := range map[string]struct {
+		nodes         int
+		objects       map[string]string
+		installs      bool
+		thenRefreshes bool
+	}{
+		"a new cluster":                            {1, map[string]string{proxyPath: object, dnsPath: object}, true, false},
+		"a cluster with another proxy":             {1, map[string]string{dnsPath: object}, true, false},
+		"hollow pods, or those of another runtime": {0, map[string]string{proxyPath: object}, false, false},
+		"a cluster without add-ons":                {1, nil, false, false},
+		"one of the release before":                {0, map[string]string{serverPath: deployment("v1.35.4")}, false, true},
+		"one of this release":                      {0, map[string]string{serverPath: deployment("v1.36.3")}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world := &cluster{nodes: c.nodes, objects: c.objects}
+			i := newInstaller(t, world, 1)
+			for what, step := range map[string]struct {
+				take func(*Installer) (bool, error)
+				want bool
+			}{
+				"installs":  {func(i *Installer) (bool, error) { return i.Install(t.Context()) }, c.installs},
+				"refreshes": {func(i *Installer) (bool, error) { return i.Refresh(t.Context()) }, c.thenRefreshes},
+			} {
+				world.applied = nil
+				done, err := step.take(i)
+				if done != step.want || err != nil || (len(world.applied) > 0) != step.want {
+					t.Errorf("%s: %v, %v, applied %q; want %v", what, done, err, world.applied, step.want)
+				}
+			}
+			if world.selects != "capstan.dev/ids" {
+				t.Errorf("asked for Nodes with %q", world.selects)
+			}
+		})
+	}
+}
+
+// TestInstallTriesAgain fails each request in turn, and then all.
+func TestInstallTriesAgain(t *testing.T) {
+	objects, err := objectsOf(Manifest("v1.36.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dns = `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"coredns"}}`
+	for failing := range len(objects) + 3 {
+		world := &cluster{nodes: 1, objects: map[string]string{dnsPath: dns}, failing: failing}
+		done, err := newInstaller(t, world, len(objects)+4).Install(t.Context())
+		if !done || err != nil || len(world.applied) != len(objects) {
+			t.Fatalf("after %d failures: %v, %v, applied %q", failing, done, err, world.applied)
+		}
+		for n, object := range objects {
+			if path := world.applied[n]; !strings.HasSuffix(path, "/"+object.GetName()) ||
+				!strings.Contains(path, "/"+strings.ToLower(object.GetKind())+"s/") ||
+				strings.Contains(path, "/namespaces/kube-system/") != (object.GetNamespace() != "") {
+				t.Errorf("%s %s was applied at %s", object.GetKind(), object.GetName(), path)
+			}
+		}
+	}
+	world := &cluster{failing: 1000}
+	if done, err := newInstaller(t, world, 3).Install(t.Context()); done || err == nil ||
+		!strings.Contains(err.Error(), "listing Nodes") {
+		t.Errorf("while everything fails: %v, %v", done, err)
+	}
+}
