@@ -47,7 +47,7 @@ func ParseBinaries(given []string, request Request) (map[string]string, error) {
 		case binaries[name] != "":
 			errs = append(errs, fmt.Errorf("provider %s has two binaries", name))
 		case known[name] == 0:
-			errs = append(errs, fmt.Errorf("a binary is given for %s, which is not among the providers that are named", name))
+			errs = append(errs, fmt.Errorf("a binary was given for %s, which is not one of the named providers", name))
 		case known[name] > 1:
 			errs = append(errs, fmt.Errorf("%s is the name of several providers: say which, such as infrastructure-%s=%s", name,
 				name, path))
@@ -86,7 +86,7 @@ func runnable(path string) error {
 	}
 	program, err := elf.NewFile(f)
 	if err != nil {
-		return fmt.Errorf("%s is no program for Linux: %w", path, err)
+		return fmt.Errorf("%s is not a program for Linux: %w", path, err)
 	}
 	if want, ok := machines[runtime.GOARCH]; ok && program.Machine != want {
 		return fmt.Errorf("%s is for another architecture (%s): build it for %s", path, program.Machine, runtime.GOARCH)

@@ -68,7 +68,7 @@ func TestParseBinaries(t *testing.T) {
 		"a script":                           {[]string{"docker=" + file(t, []byte("#!/bin/sh\n"), 0o755)}, "docker", false},
 		"one of two with the same name":      {[]string{"bootstrap-k3s=" + good}, "bootstrap-k3s", false},
 		"a name that two providers have":     {[]string{"k3s=" + good}, "several providers", true},
-		"a provider that isn't named":        {[]string{"aws=" + good}, "aws, which is not among", true},
+		"a provider that isn't named":        {[]string{"aws=" + good}, "aws, which is not one of", true},
 		"twice":                              {[]string{"docker=" + good, "docker=" + good}, "two binaries", true},
 		"no path":                            {[]string{"docker="}, "not NAME=PATH", true},
 		"no name":                            {[]string{good}, "not NAME=PATH", true},
@@ -77,9 +77,9 @@ func TestParseBinaries(t *testing.T) {
 		"a file that can't be executed":      {[]string{"docker=" + program(t, here, 0o644)}, "not executable", true},
 		"a program for another architecture": {[]string{"docker=" + program(t, other, 0o755)}, "another architecture", true},
 		"a text": {[]string{"docker=" + file(t, []byte("hello"), 0o755)},
-			"no program for Linux", true},
+			"not a program for Linux", true},
 		"all mistakes": {[]string{"aws=" + good, "docker=/nowhere/at/all"},
-			"not among the providers that are named\nlooking", true},
+			"not one of the named providers\nlooking", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseBinaries(c.given, request)

@@ -97,8 +97,9 @@ func forgotten(hosts []infrav1.CapstanHost, limit time.Duration) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the offers are called off, but the agents of these hosts have not taken note within %s: %s; they "+
-		"do as soon as they are back",
+	return fmt.Errorf("the offers are called off, but the agents of these hosts have not noticed within %s: %s; they "+
+		"will "+
+		"as soon as they are back",
 		limit, strings.Join(names, ", "))
 }
 

@@ -83,7 +83,7 @@ func restore(ctx context.Context, c client.Client, object *unstructured.Unstruct
 	have.SetGroupVersionKind(object.GroupVersionKind())
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(object), have); {
 	case err == nil && have.GetDeletionTimestamp() != nil:
-		return errors.New("the one before is still being deleted")
+		return errors.New("the previous one is still being deleted")
 	case err == nil:
 		return nil
 	case !apierrors.IsNotFound(err):

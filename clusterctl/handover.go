@@ -80,8 +80,8 @@ func (c *Client) open(ctx context.Context, target upstream.Kubeconfig) (*sides, 
 		return nil, fmt.Errorf("asking the target which cluster it is: %w", err)
 	}
 	if fromID == toID {
-		return nil, fmt.Errorf("source and target are the same management cluster: %s leads to where the clusters are "+
-			"already", target.Path)
+		return nil, fmt.Errorf("source and target are the same management cluster: %s leads to where the clusters already "+
+			"are", target.Path)
 	}
 	return &sides{from: from, to: to, target: string(toID)}, nil
 }
@@ -151,20 +151,20 @@ func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err er
 	if server == "" {
 		server = strings.TrimRight(settings.Host, "/")
 		if settings.ServerName != "" {
-			return "", nil, errors.New("the target's kubeconfig reaches it by another name than its certificate has, which " +
-				"agents don't do: name the server with --agent-server")
+			return "", nil, errors.New("the target's kubeconfig reaches it by a name that its certificate lacks, which agents " +
+				"refuse: name the server with --agent-server")
 		}
 	}
 	if len(ca) == 0 {
 		ca = settings.CAData
 	}
 	if u, err := url.Parse(server); err != nil || u.Scheme != "https" || u.Host == "" {
-		return "", nil, fmt.Errorf("agents need a URL like https://10.0.0.1:6443 of the target, %q is none: name it with "+
+		return "", nil, fmt.Errorf("agents need the URL of the target, like https://10.0.0.1:6443, not %q: set it with "+
 			"--agent-server", server)
 	}
 	if len(ca) == 0 {
-		return "", nil, errors.New("the target's kubeconfig has no certificate authority, and agents never trust a server " +
-			"by chance: name a file with --agent-ca")
+		return "", nil, errors.New("the target's kubeconfig has no certificate authority, and agents trust no server " +
+			"without one: name a file with --agent-ca")
 	}
 	return server, ca, nil
 }
@@ -208,7 +208,7 @@ func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server str
 	claim := host.Spec.Claim.ProviderID
 	return s.edit(ctx, host, func(now *infrav1.CapstanHost) error {
 		if now.Spec.Claim == nil || now.Spec.Claim.ProviderID != claim {
-			return errors.New("its machine has changed meanwhile: try again")
+			return errors.New("its machine changed in the meantime: try again")
 		}
 		handover.Offer(now, string(data[infrav1.OfferIDKey]))
 		return nil
@@ -244,7 +244,7 @@ func (s *sides) arrival(ctx context.Context, host *infrav1.CapstanHost) (*infrav
 	case err != nil:
 		return nil, fmt.Errorf("looking for the host in the target: %w", err)
 	case there.Spec.Claim == nil || there.Spec.Claim.ProviderID != host.Spec.Claim.ProviderID:
-		return nil, errors.New("the target has a host of that name already, and not of this machine: delete it there")
+		return nil, errors.New("the target already has a host of that name, for another machine: delete it there")
 	}
 	return there, nil
 }
@@ -300,7 +300,7 @@ func (s *sides) accepted(ctx context.Context, h HandOver) error {
 		}
 		text := fmt.Sprintf("agents have not accepted the target within %s:\n  %s", h.Timeout, strings.Join(why, "\n  "))
 		if commands := vouch(hosts); len(commands) > 0 {
-			text += "\nWhere you see to the agent yourself (docs/clusterctl.md), say so:\n  " + strings.Join(commands, "\n  ")
+			text += "\nIf you hand the agent over yourself (docs/clusterctl.md), say so:\n  " + strings.Join(commands, "\n  ")
 		}
 		return errors.New(text)
 	})
@@ -314,10 +314,10 @@ func waitsFor(hosts []infrav1.CapstanHost) []string {
 		if host.Spec.Claim == nil || handover.Leaving(host) || handover.HandedOver(host) && !handover.Held(host) {
 			continue
 		}
-		why := "its agent has not answered: it is off, or older than hand-overs"
+		why := "its agent has not answered: it is off, or too old for hand-overs"
 		switch report := host.Status.Agent; {
 		case host.OfferAccepted() || handover.HandedOver(host):
-			why = "the provider has not taken note yet: does it run?"
+			why = "the provider has not noticed yet: is it running?"
 		case report != nil && report.HandOver != nil && report.HandOver.Offer == host.Offer() &&
 			report.HandOver.Message != "":
 			why = report.HandOver.Message

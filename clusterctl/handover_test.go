@@ -103,7 +103,7 @@ func TestWhatAMoveWaitsFor(t *testing.T) {
 		"no word from the agent": {claimed(offered), "has not answered"},
 		"the agent can't": {claimed(offered, says(false, "connection refused")),
 			"connection refused"},
-		"the agent can, the provider is slow": {claimed(offered, says(true, "")), "does it run"},
+		"the agent can, the provider is slow": {claimed(offered, says(true, "")), "is it running"},
 		"the agent can, and the hold is gone": {claimed(offered, says(true, ""), remarked), ""},
 		"the agent can't any more, the provider is slow": {claimed(offered, says(true, ""), remarked, says(false, "expired")),
 			"expired"},
@@ -111,7 +111,7 @@ func TestWhatAMoveWaitsFor(t *testing.T) {
 			claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), "expired",
 		},
 		"somebody vouched, the provider hasn't noticed": {
-			claimed(func(h *infrav1.CapstanHost) { h.Annotations[infrav1.HandedOverAnnotation] = "uid" }), "does it run",
+			claimed(func(h *infrav1.CapstanHost) { h.Annotations[infrav1.HandedOverAnnotation] = "uid" }), "is it running",
 		},
 		"a free host": {claimed(free), ""},
 		"on its way":  {claimed(offered, says(true, ""), marked), ""},
@@ -164,7 +164,7 @@ func TestHowAgentsReachTheTarget(t *testing.T) {
 		"a certificate authority is given": {
 			settings: bare, how: HandOver{CA: []byte("given")}, server: "https://10.0.0.1:6443", ca: "given",
 		},
-		"not https": {settings: plain, how: HandOver{Server: "http://x"}, fail: "is none"},
+		"not https": {settings: plain, how: HandOver{Server: "http://x"}, fail: "agents need the URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, ca, err := c.how.reach(&c.settings)

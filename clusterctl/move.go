@@ -66,7 +66,7 @@ func local(hosts []infrav1.CapstanHost) error {
 	}
 	if len(stay) > 0 {
 		return fmt.Errorf("local hosts are processes of this plane and can't move with their clusters: %s; move owned "+
-			"hosts, or make the clusters anew in the target", strings.Join(stay, ", "))
+			"hosts, or recreate the clusters in the target", strings.Join(stay, ", "))
 	}
 	return nil
 }

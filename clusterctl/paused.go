@@ -52,7 +52,7 @@ func resumable(ctx context.Context, c client.Client, at upstream.Kubeconfig, nam
 	if len(commands) == 0 {
 		return nil
 	}
-	return errors.New("paused clusters and classes don't move; if an interrupted move has left them so, resume them in " +
+	return errors.New("paused clusters and classes don't move; if an interrupted move left them paused, resume them in " +
 		"the source and move again (docs/clusterctl.md):\n  " + strings.Join(commands, "\n  "))
 }
 

@@ -71,7 +71,7 @@ type Upgrade struct {
 // Check fails unless either providers or a contract are set, but not both.
 func (u Upgrade) Check() error {
 	if (u.Contract == "") == (len(u.Request) == 0) {
-		return hint.Errorf("see what there is: capstan clusterctl upgrade plan",
+		return hint.Errorf("see what is available: capstan clusterctl upgrade plan",
 			"either name providers with their versions, or --contract")
 	}
 	return nil
@@ -172,5 +172,5 @@ func (c *Client) Rollout(ctx context.Context, verb, namespace string, resources 
 	case "resume":
 		return c.RolloutResume(ctx, upstream.RolloutResumeOptions(o))
 	}
-	return fmt.Errorf("a rollout can't be told to %s: it can restart, pause or resume", verb)
+	return fmt.Errorf("a rollout can't %s: it can restart, pause or resume", verb)
 }

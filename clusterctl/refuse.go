@@ -116,7 +116,7 @@ func (c *Client) fits(ctx context.Context, kind clusterctlv1.ProviderType, ref, 
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout,
-		fmt.Errorf("no answer within %s; clusterctl's configuration can name a folder instead", fetchTimeout))
+		fmt.Errorf("no answer within %s; clusterctl's configuration can name a directory instead", fetchTimeout))
 	defer cancel()
 	components, err := c.GetProviderComponents(ctx, ref, kind,
 		upstream.ComponentsOptions{TargetNamespace: targetNamespace})

@@ -68,7 +68,7 @@ func newOwnRepositories(installed []Provider, settings config.Client, binary str
 	for id, text := range versions {
 		v, err := version.ParseSemantic(text)
 		if err != nil {
-			return nil, fmt.Errorf("the inventory has %s %s at version %q, which is not semantic: end and start the plane "+
+			return nil, fmt.Errorf("the inventory has %s %s at version %q, which is not a semantic version: restart the plane "+
 				"with this version of capstan: %w", id.kind, id.name, text, err)
 		}
 		own[id] = &ownRepository{repository.NewMemoryRepository().WithPaths("", "components.yaml").WithMetadata(text,

@@ -31,8 +31,8 @@ func (c *Client) MoveClusters(ctx context.Context, h HandOver, dryRun bool) erro
 	case errors.Is(err, ErrClassGone):
 		return hint.Errorf("run: capstan down, then capstan up", "%w", err)
 	case err != nil:
-		return hint.Errorf(pausedAdvice+", here or there: the same command names what resumes them here; see "+
-			"docs/clusterctl.md for how to go on", "moving the clusters of namespace %s: %w", h.Namespace, err)
+		return hint.Errorf(pausedAdvice+", here or there: the same command names what resumes them here; docs/clusterctl.md "+
+			"says how to continue", "moving the clusters of namespace %s: %w", h.Namespace, err)
 	}
 	return nil
 }

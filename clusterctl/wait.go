@@ -24,10 +24,10 @@ func endedWait(ctx context.Context, err error, waited, limit time.Duration) erro
 	}
 	const again = "see how they are: kubectl get deployments -A"
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
-		return hint.Errorf(again, "stopped after %s, while it waited until the providers work: they are installed: %w",
+		return hint.Errorf(again, "stopped after %s of waiting for the providers to work; they are installed: %w",
 			waited.Round(time.Second), context.Cause(ctx))
 	}
-	return hint.Errorf(again, "the providers are installed, but whether they work can't be seen, after %s: %w",
+	return hint.Errorf(again, "the providers are installed, but it is still unknown whether they work after %s: %w",
 		waited.Round(time.Second), root(err))
 }
 

@@ -40,7 +40,7 @@ func TestEndedWait(t *testing.T) {
 			late(context.Canceled),
 			3 * time.Second,
 			0,
-			"stopped after 3s, while it waited",
+			"stopped after 3s of waiting",
 			"5m0s",
 		},
 		"the server was gone": {

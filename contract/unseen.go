@@ -20,7 +20,7 @@ var unseen = map[string]string{
 	"CT-64": "whether templates are published elsewhere is not in a release",
 	"CT-77": "whether classes are published elsewhere is not in a release",
 	"IC-04": "the choice of a group is RB-05 to RB-07 seen from its effect",
-	"IC-41": "stands for all rules of family CT",
+	"IC-41": "represents all rules of family CT",
 	"CT-19": "the address of a package is not in a release",
 	"CT-20": "the address of a package is not in a release",
 	"CT-54": "which short names a provider has, and which variables it shares with others, is not in a release",

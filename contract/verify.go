@@ -112,7 +112,7 @@ type UnknownError struct{ ID string }
 func (e *UnknownError) Error() string { return fmt.Sprintf("there is no check or rule %q", e.ID) }
 
 // Hint says where to find ids.
-func (e *UnknownError) Hint() string { return "ids stand in each finding, and in docs/verify.md" }
+func (e *UnknownError) Hint() string { return "ids are in each finding, and in docs/verify.md" }
 
 // Explain writes what a check looks for and why, or what a rule requires and which checks cover it.
 func Explain(w io.Writer, id string) error {

@@ -63,9 +63,9 @@ func withWayOut(b record.Block) Blocked {
 func wayOut(call record.Call) string {
 	switch {
 	case call.NotAsked:
-		return "the extension answers again: it is left alone for a while, because its last calls failed"
+		return "the extension answers again: it is not called for a while, because its last calls failed"
 	case call.Answer == record.Failure:
-		return "a call succeeds: look at the extension; it is tried again by itself"
+		return "a call succeeds: look at the extension; Capstan keeps trying"
 	}
 	again := max(call.RetryAfter, time.Second).Round(time.Second)
 	return fmt.Sprintf("the handler lets it through; it is asked again within %s", again)

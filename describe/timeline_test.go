@@ -17,7 +17,7 @@ func TestWayOut(t *testing.T) {
 	for want, call := range map[string]record.Call{
 		"asked again within 5s": {Answer: record.Blocked, RetryAfter: 5 * time.Second},
 		"a call succeeds":       {Answer: record.Failure, Err: errors.New("no route")},
-		"left alone":            {Answer: record.Failure, NotAsked: true},
+		"not called":            {Answer: record.Failure, NotAsked: true},
 	} {
 		if got := wayOut(call); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)

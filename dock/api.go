@@ -45,7 +45,7 @@ type Host struct {
 	// PID is the process id of the host's PID 1 on the machine, 0 if it doesn't run.
 	PID      int       `json:"pid,omitempty"`
 	Since    time.Time `json:"since"`              // of the state
-	Restarts int       `json:"restarts,omitempty"` // after it ended by itself, since the dock was started
+	Restarts int       `json:"restarts,omitempty"` // after it exited by itself, since the dock was started
 	Error    string    `json:"error,omitempty"`    // of the last start, or why it ended
 	Root     string    `json:"root"`               // its root directory on the machine
 	// IDs is the number of its user and group ids, 0 if it doesn't run.

@@ -241,7 +241,7 @@ func TestADockThatIsKilledWhileItAnswersIsNotRunning(t *testing.T) {
 		}()
 		c := dock.Connect(home)
 		if _, err := c.Status(short(t)); !errors.Is(err, dock.ErrNotRunning) ||
-			!strings.Contains(err.Error(), "before it had answered") {
+			!strings.Contains(err.Error(), "before it answered") {
 			t.Errorf("%s: error is %v", name, err)
 		}
 		c.Close()

@@ -47,7 +47,7 @@ type BinDirError struct {
 
 // Error names both directories.
 func (e *BinDirError) Error() string {
-	return fmt.Sprintf("a dock runs already, with the binaries in %s and not those in %s", e.Has, e.Want)
+	return fmt.Sprintf("a dock is already running, with the binaries in %s and not those in %s", e.Has, e.Want)
 }
 
 // Problem is one property of the machine that keeps a dock from working. It is found before anything is created.

@@ -48,7 +48,7 @@ const exitLocked = 75
 
 func (o Options) check() (Options, error) {
 	if !filepath.IsAbs(o.Home) || !filepath.IsAbs(o.BinDir) {
-		return o, fmt.Errorf("starting the dock: home directory %q and folder of binaries %q must be absolute paths",
+		return o, fmt.Errorf("starting the dock: home directory %q and directory of binaries %q must be absolute paths",
 			o.Home, o.BinDir)
 	}
 	if o.Binary == "" {
@@ -61,7 +61,7 @@ func (o Options) check() (Options, error) {
 		o.InotifyInstances = 48
 	}
 	if _, err := os.Stat(o.Binary); err != nil {
-		return o, fmt.Errorf("starting the dock: %w: build it with `make build`, or install all binaries into one folder",
+		return o, fmt.Errorf("starting the dock: %w: build it with `make build`, or install all binaries into one directory",
 			err)
 	}
 	return o, nil
@@ -179,7 +179,8 @@ func startOne(ctx context.Context, o Options, client *Client) (Status, error) {
 			if errors.As(err, &exit) && exit.ExitCode() == exitLocked {
 				return Status{}, errLocked
 			}
-			return Status{}, fmt.Errorf("the dock ended while it started: %s (all of it is in %s)", lastLines(path, begin), path)
+			return Status{}, fmt.Errorf("the dock exited while it started: %s (the full log is %s)", lastLines(path, begin),
+				path)
 		case <-ctx.Done():
 			timer.Stop()
 			return Status{}, fmt.Errorf("waiting for the dock to answer: %w; its log is %s", ctx.Err(), path)
@@ -236,7 +237,7 @@ func waitUnlocked(ctx context.Context, home string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("waiting for the end of the dock: %w", err)
+		return fmt.Errorf("waiting for the dock to exit: %w", err)
 	}
 	defer f.Close()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -245,10 +246,10 @@ func waitUnlocked(ctx context.Context, home string) error {
 			return nil // closing the file releases the lock
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return fmt.Errorf("waiting for the end of the dock: %w", err)
+			return fmt.Errorf("waiting for the dock to exit: %w", err)
 		}
 		if backoff.Sleep(ctx, pause) != nil {
-			return fmt.Errorf("waiting for the end of the dock: %w; its log is %s", ctx.Err(),
+			return fmt.Errorf("waiting for the dock to exit: %w; its log is %s", ctx.Err(),
 				filepath.Join(Dir(home), "dock.log"))
 		}
 	}

@@ -132,7 +132,8 @@ const maxReference = 1024
 func Canonical(name string) (string, error) {
 	const advice = "a name looks like web:1, registry.example.com/team/web:1 or web@sha256:..."
 	if len(name) > maxReference {
-		return "", Errorf(CodeInvalid, advice, "the name of an image has %d bytes: at most %d work", len(name), maxReference)
+		return "", Errorf(CodeInvalid, advice, "the name of an image has %d bytes: at most %d are allowed", len(name),
+			maxReference)
 	}
 	named, err := reference.ParseNormalizedNamed(strings.TrimSpace(name))
 	if err != nil {

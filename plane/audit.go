@@ -61,7 +61,7 @@ func (p *plane) writeAuditPolicy() error {
 		policy = []byte(fullAuditPolicy)
 	}
 	if err := os.MkdirAll(filepath.Dir(cmp.Or(p.opts.Audit, auditLog(p.Dir))), 0o700); err != nil {
-		return fmt.Errorf("making the folder of the audit log: %w", err)
+		return fmt.Errorf("creating the directory of the audit log: %w", err)
 	}
 	return atomicfile.Write(filepath.Join(p.Dir, auditPolicyFile), policy, 0o600)
 }

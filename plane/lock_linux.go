@@ -37,7 +37,8 @@ func lock(ctx context.Context, dir string, limit time.Duration) (*os.File, error
 		}
 		if backoff.Sleep(ctx, 20*time.Millisecond) != nil {
 			file.Close()
-			return nil, fmt.Errorf("another plane, or a process that it left, still uses %s; end it first (it holds %s)", dir,
+			return nil, fmt.Errorf("another plane, or a process that it left behind, still uses %s; stop it first (it holds "+
+				"%s)", dir,
 				path)
 		}
 	}

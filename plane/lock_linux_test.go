@@ -31,7 +31,7 @@ func TestLockIsHeldByChildrenToo(t *testing.T) {
 	first.Close() // as if the plane was killed
 
 	if _, err := lock(t.Context(), dir, 50*time.Millisecond); err == nil ||
-		!strings.Contains(err.Error(), "end it first") {
+		!strings.Contains(err.Error(), "stop it first") {
 		t.Fatalf("while a child lives: %v", err)
 	}
 	end()

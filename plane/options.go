@@ -114,7 +114,7 @@ type Info struct {
 func (o *Options) complete() error {
 	var errs []error
 	if o.Dir == "" {
-		errs = append(errs, errors.New("no folder was given"))
+		errs = append(errs, errors.New("no directory was given"))
 	} else if abs, err := filepath.Abs(o.Dir); err != nil {
 		errs = append(errs, err)
 	} else {
@@ -129,7 +129,7 @@ func (o *Options) complete() error {
 		o.Bind = "127.0.0.1"
 	}
 	if net.ParseIP(o.Bind) == nil {
-		errs = append(errs, fmt.Errorf("%q is no address to listen at", o.Bind))
+		errs = append(errs, fmt.Errorf("%q is not an address to listen on", o.Bind))
 	}
 	if o.Reached == nil {
 		o.Reached = func(string) {}

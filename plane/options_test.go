@@ -13,7 +13,7 @@ func TestOptionsSayAllThatIsWrong(t *testing.T) {
 	if err == nil {
 		t.Fatal("the options were taken")
 	}
-	for _, want := range []string{"no folder", "/does/not/exist", "no address", "no runtime client"} {
+	for _, want := range []string{"no directory", "/does/not/exist", "not an address", "no runtime client"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

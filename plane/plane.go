@@ -68,13 +68,13 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if used.Swap(true) {
-		return errors.New("starting the plane: this process has run one before; start a new process")
+		return errors.New("starting the plane: this process has already run one; start a new process")
 	}
 	ctrl.SetLogger(klog.Background())
 	rereadSoon(opts.LeafLifetime)
 	p := &plane{Info: Info{Dir: opts.Dir, Logs: filepath.Join(opts.Dir, logsDir)}, opts: opts, stack: newStack()}
 	if err := os.MkdirAll(p.Logs, 0o700); err != nil {
-		return fmt.Errorf("making the folder of the plane: %w", err)
+		return fmt.Errorf("creating the directory of the plane: %w", err)
 	}
 	if p.lock, err = lock(ctx, p.Dir, lockWait); err != nil {
 		return err
@@ -364,7 +364,7 @@ func (p *plane) keep(phase string, child process.Process) <-chan struct{} {
 				}
 			},
 			Died: func(err error, pause time.Duration) {
-				klog.Background().Error(err, "A process died and is started again", "process", child.Name, "pause", pause)
+				klog.Background().Error(err, "A process died and is being restarted", "process", child.Name, "pause", pause)
 				p.progress.Component(child.Name, func(c *progress.Component) {
 					c.Up, c.Pid, c.LastExit = false, 0, err.Error()
 					c.Restarts++

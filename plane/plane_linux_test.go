@@ -408,7 +408,7 @@ func TestPlaneSaysWhatIsWrong(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "pki", "ca.crt"), []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "remove the folder"},
+		}, "remove the directory"},
 		"etcd's data is no data": {func(t *testing.T, dir string) {
 			if err := os.MkdirAll(filepath.Join(dir, "etcd", "member", "snap"), 0o700); err != nil {
 				t.Fatal(err)

@@ -52,7 +52,8 @@ func choosePorts(dir, bind string, want Ports) (Ports, error) {
 	} {
 		if p.given != 0 {
 			if _, err := free(p.bind, p.given); err != nil {
-				return Ports{}, fmt.Errorf("the port of %s is taken: %w; end what listens there or give another port", p.name, err)
+				return Ports{}, fmt.Errorf("the port of %s is taken: %w; stop what listens there or choose another port", p.name,
+					err)
 			}
 			taken[p.given] = true
 			continue

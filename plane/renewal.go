@@ -48,7 +48,7 @@ func (p *plane) renew(ctx context.Context) error {
 	for {
 		next, err := p.renewOnce(folder, present)
 		if err != nil {
-			klog.Background().Error(err, "Certificates of the plane were not renewed; this is tried again", "pause", pause)
+			klog.Background().Error(err, "Certificates of the plane were not renewed; the plane will try again", "pause", pause)
 		}
 		present = next
 		p.warnOfEnds(present, err)
@@ -95,7 +95,7 @@ func certificateWarning(end time.Time, failure error) string {
 	if failure == nil {
 		return ""
 	}
-	return fmt.Sprintf("certificates of the plane end on %s and could not be renewed: %v", end.Format(time.DateOnly),
+	return fmt.Sprintf("certificates of the plane expire on %s and could not be renewed: %v", end.Format(time.DateOnly),
 		failure)
 }
 
@@ -104,9 +104,10 @@ func authorityWarning(end, now time.Time, folder string) string {
 	if now.Add(authorityNotice).Before(end) {
 		return ""
 	}
-	return fmt.Sprintf("the authority of the plane ends on %s, and the plane with it; before that, run \"capstan down\", "+
-		"remove %s and run \"capstan up\", which makes a new authority: hosts that run then have to enroll again, and "+
-		"kubeconfigs of the plane made before do not work any more", end.Format(time.DateOnly), folder)
+	return fmt.Sprintf("the authority of the plane expires on %s, and the plane stops working then; before that, run "+
+		"\"capstan down\", "+
+		"remove %s and run \"capstan up\", which creates a new authority: hosts then have to enroll again, and earlier "+
+		"kubeconfigs of the plane stop working", end.Format(time.DateOnly), folder)
 }
 
 // rereadSoon makes clients in this process notice renewed short-lived certificates in time. By default they check every

@@ -75,8 +75,8 @@ func TestWarningsOfEnds(t *testing.T) {
 		want string
 	}{
 		"in nine years":    {now.AddDate(9, 0, 0), ""},
-		"in eleven months": {now.AddDate(0, 11, 0), "ends on 2027-10-22"},
-		"it has ended":     {now.AddDate(0, 0, -1), "ends on 2026-11-21"},
+		"in eleven months": {now.AddDate(0, 11, 0), "expires on 2027-10-22"},
+		"it has ended":     {now.AddDate(0, 0, -1), "expires on 2026-11-21"},
 	} {
 		got := authorityWarning(c.end, now, "/home/plane/pki")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

@@ -109,7 +109,7 @@ func replaceMachine(ctx context.Context, c client.Client, m *infrav1.CapstanMach
 	case err != nil && !apierrors.IsNotFound(err):
 		return err
 	}
-	klog.Background().Info("A machine without a host is made anew: the plane was restored from a backup",
+	klog.Background().Info("A machine without a host is recreated: the plane was restored from a backup",
 		"namespace", m.Namespace, "machine", doomed.GetName(), "of", clusterv1.GroupVersion.String())
 	return client.IgnoreNotFound(c.Delete(ctx, doomed))
 }

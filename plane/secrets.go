@@ -108,8 +108,8 @@ func (p *plane) rewrite(ctx context.Context, ring *seal.Ring, data store.Data) e
 	}
 	if unclean != nil {
 		// Everything is encrypted, so the plane can work. For example, a full disk must not prevent that.
-		klog.Background().Error(unclean, "Files of etcd still hold what was there before Secrets were encrypted; "+
-			"the next start of the plane tries again to replace them")
+		klog.Background().Error(unclean, "Files of etcd still hold data from before Secrets were encrypted; the plane "+
+			"tries again to replace them at its next start")
 		end(fmt.Sprintf("%d values encrypted, etcd's files not replaced", changed))
 		return data.Settle()
 	}
@@ -145,7 +145,7 @@ func (p *plane) replaceData(ctx context.Context, data store.Data) error {
 		"--initial-advertise-peer-urls", peer).Run(ctx, nil)
 	var exit *process.ExitError
 	if !errors.As(err, &exit) || exit.Err != nil { // a complete run exits by itself, with status 0
-		return fmt.Errorf("making etcd's files anew: %w", errors.Join(err, ctx.Err()))
+		return fmt.Errorf("rebuilding etcd's files: %w", errors.Join(err, ctx.Err()))
 	}
 	p.opts.Reached(pointRestored)
 	if err := data.Replace(func() { p.opts.Reached(pointMovedAway) }); err != nil {

@@ -35,7 +35,7 @@ func (s *stack) start(name string, run func(context.Context) error) {
 		if ctx.Err() == nil {
 			failure := err
 			if failure == nil {
-				failure = errors.New("it ended by itself")
+				failure = errors.New("it exited by itself")
 			}
 			select {
 			case s.failed <- fmt.Errorf("%s: %w", name, failure):

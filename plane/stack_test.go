@@ -35,7 +35,7 @@ func TestStackTellsWhoFailed(t *testing.T) {
 		want string
 	}{
 		"with an error": {errors.New("no disk"), "etcd: no disk"},
-		"without one":   {nil, "etcd: it ended by itself"},
+		"without one":   {nil, "etcd: it exited by itself"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func (p *plane) upkeep(ctx context.Context) error {
 		if err == nil {
 			p.progress.Warn(aboutEtcd, usage.Warning())
 		} else if ctx.Err() == nil && !failed {
-			klog.Background().Error(err, "The size of etcd is not known; this is tried again")
+			klog.Background().Error(err, "The size of etcd could not be read; the plane will try again")
 		}
 		failed = err != nil
 		if backoff.Sleep(ctx, upkeepPause) != nil {
@@ -89,7 +89,7 @@ func (k *keeper) look(ctx context.Context) (store.Usage, error) {
 		if usage, err = k.etcd.Usage(ctx); err != nil {
 			return usage, err
 		}
-		klog.Background().Info("Etcd's file was written anew", "bytesBefore", before.Size, "bytes", usage.Size)
+		klog.Background().Info("Etcd's file was rewritten", "bytesBefore", before.Size, "bytes", usage.Size)
 	}
 	if usage.CanResume() {
 		if err := k.etcd.Resume(ctx); err != nil {

@@ -25,7 +25,7 @@ func (r *rewriter) certify(c *unstructured.Unstructured) (*unstructured.Unstruct
 	secret, _, _ := unstructured.NestedString(c.Object, "spec", "secretName")
 	hosts, _, _ := unstructured.NestedStringSlice(c.Object, "spec", "dnsNames")
 	if ca, _, _ := unstructured.NestedBool(c.Object, "spec", "isCA"); ca {
-		return nil, fmt.Errorf("its Certificate %s is an authority for others, which only cert-manager can make", name(c))
+		return nil, fmt.Errorf("its Certificate %s is a certificate authority, which only cert-manager can issue", name(c))
 	}
 	if secret == "" {
 		return nil, fmt.Errorf("its Certificate %s names no Secret", name(c))

@@ -78,8 +78,8 @@ func newProgram(o *unstructured.Unstructured) (*program, error) {
 		// The host has this directory already.
 		case v.HostPath != nil && strings.TrimSuffix(v.HostPath.Path, "/") == strings.TrimSuffix(m.MountPath, "/"):
 		default:
-			refuse("has volume %s, and only Secrets, ConfigMaps, empty folders, and paths of the machine that are the same "+
-				"inside can be had without a Pod", m.Name)
+			refuse("has volume %s, and only Secrets, ConfigMaps, empty directories, and paths of the machine that are the same "+
+				"inside work without a Pod", m.Name)
 		}
 	}
 	return p, errors.Join(errs...)

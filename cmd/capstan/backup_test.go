@@ -10,10 +10,10 @@ import (
 func TestBackupsInABucketAreRefused(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	for want, args := range map[string][]string{
-		"there is no access key": {"backup", "list", "--bucket", "backups"},
-		"backup.insecure":        {"backup", "list", "--bucket", "backups", "--endpoint", "http://127.0.0.1:1"},
-		"no name of a bucket":    {"backup", "restore", "blue", "--bucket", "A/B"},
-		"[bucket directory]":     {"backup", "create", "blue", "--bucket", "backups", "--directory", "/x"},
+		"there is no access key":   {"backup", "list", "--bucket", "backups"},
+		"backup.insecure":          {"backup", "list", "--bucket", "backups", "--endpoint", "http://127.0.0.1:1"},
+		"not the name of a bucket": {"backup", "restore", "blue", "--bucket", "A/B"},
+		"[bucket directory]":       {"backup", "create", "blue", "--bucket", "backups", "--directory", "/x"},
 	} {
 		if code, _, errOut := capstan(t, "", args...); code == 0 || !strings.Contains(errOut, want) {
 			t.Errorf("%v: %d %s, want %q", args, code, errOut, want)

@@ -216,7 +216,7 @@ func TestHookPreflight(t *testing.T) {
 	code, out, errOut := capstan(t, installedExtension, "hook", "preflight", "--from", "v1.12.0", "--to",
 		"v1.13.4", "-f", "-")
 	if strings.Contains(errOut, "downloading the module") || strings.Contains(errOut, "Warning:") {
-		t.Skipf("the releases can't be had here: %s", errOut)
+		t.Skipf("the releases can't be downloaded here: %s", errOut)
 	}
 	if code != 1 || !strings.Contains(out, "create.quota") || !strings.Contains(out, "-: MUST RS-0") ||
 		!strings.Contains(errOut, "breaks 1 of 1 handlers") {

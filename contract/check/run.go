@@ -82,7 +82,7 @@ func (f Failure) String() string {
 	if f.Check == Source {
 		return f.Release + ": " + f.Message
 	}
-	return fmt.Sprintf("%s: the check %s failed itself: %s", f.Release, f.Check, f.Message)
+	return fmt.Sprintf("%s: the check %s itself failed: %s", f.Release, f.Check, f.Message)
 }
 
 // Report is the result of a run. Its JSON form is stable.

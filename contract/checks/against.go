@@ -42,7 +42,7 @@ var againstChecks = []*check.Check{
 		ID: "against-immutable", Level: check.Must, Contracts: contracts, Page: deprecationPage,
 		Doc:   "No field becomes immutable that could be changed before.",
 		Why:   "Changes that users and controllers made are refused after the upgrade.",
-		Fix:   "Take the rule with oldSelf out of this version, or bring it with a new one.",
+		Fix:   "Remove the rule with oldSelf from this version, or introduce it in a new one.",
 		Rules: []string{"RV-04"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstImmutable,
 	},
 	{

@@ -87,9 +87,9 @@ func (c comparison) values(before, now source.Schema) {
 		}
 		switch {
 		case len(before.Enum) == 0:
-			c.report(now.Path, "takes some values only, and took any")
+			c.report(now.Path, "accepts only some values, and accepted any")
 		case len(gone) > 0:
-			c.report(now.Path, "no longer takes %s", strings.Join(gone, ", "))
+			c.report(now.Path, "no longer accepts %s", strings.Join(gone, ", "))
 		}
 	}
 	if now.Pattern != "" && now.Pattern != before.Pattern {
@@ -99,7 +99,7 @@ func (c comparison) values(before, now source.Schema) {
 		c.report(now.Path, "has format %q, and had %q", now.Format, before.Format)
 	}
 	if before.Nullable && !now.Nullable {
-		c.report(now.Path, "took null, and does no longer")
+		c.report(now.Path, "accepted null, and no longer does")
 	}
 	if text(before.XListType) != text(now.XListType) && now.Type == "array" && text(now.XListType) != "atomic" {
 		c.report(now.Path, "had list type %q and has %q: items that were accepted twice are refused",

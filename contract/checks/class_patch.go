@@ -28,7 +28,7 @@ var patchChecks = []*check.Check{
 	{
 		ID: "workload-schema", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#workload-cluster-templates",
 		Doc:   "Objects of cluster templates and ClusterClasses fit the definitions of the release.",
-		Why:   "The API server refuses the object, or drops the field without a word.",
+		Why:   "The API server refuses the object, or silently drops the field.",
 		Fix:   "Correct the field that the message names.",
 		Rules: []string{"CC-10"}, Needs: []check.Need{check.Components, check.Definitions}, Run: workloadSchema,
 	},

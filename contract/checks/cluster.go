@@ -21,7 +21,7 @@ var clusterChecks = []*check.Check{
 		ID: "cluster-endpoint", Level: check.Must, Contracts: contracts,
 		Page:  clusterPage + "#infracluster-control-plane-endpoint",
 		Doc:   "If a cluster has spec.controlPlaneEndpoint, it is optional and has host and port.",
-		Why:   "Core copies the endpoint to the Cluster; required, the cluster could not be made before there is one.",
+		Why:   "Core copies the endpoint to the Cluster; if it is required, the cluster can't be made before there is one.",
 		Fix:   "Use the type of the book: host a string, port an int32, both optional.",
 		Rules: []string{"IC-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-16"}.eachSchema(endpoint),

@@ -33,7 +33,7 @@ var componentChecks = []*check.Check{
 		Page:  clusterctlPage + "#controllers--watching-namespace",
 		Doc:   "The manager is shipped without a namespace that it watches.",
 		Why:   "clusterctl installs one provider for all namespaces: clusters in others would be ignored.",
-		Fix:   "Take the value of --namespace away.",
+		Fix:   "Remove the value of --namespace.",
 		Rules: []string{"CT-51"}, Needs: []check.Need{check.Deployments}, Run: componentsAllNamespaces,
 	},
 	{

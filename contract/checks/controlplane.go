@@ -31,9 +31,10 @@ var controlPlaneChecks = []*check.Check{
 	},
 	{
 		ID: "control-plane-endpoint", Level: check.Must, Contracts: contracts,
-		Page:  controlPlanePage + "#controlplane-endpoint",
-		Doc:   "If a control plane has spec.controlPlaneEndpoint, it is optional and has host and port.",
-		Why:   "Core copies the endpoint to the Cluster; required, the control plane could not be made before there is one.",
+		Page: controlPlanePage + "#controlplane-endpoint",
+		Doc:  "If a control plane has spec.controlPlaneEndpoint, it is optional and has host and port.",
+		Why: "Core copies the endpoint to the Cluster; if it is required, the control plane can't be made before there " +
+			"is one.",
 		Fix:   "Use the type of the book: host a string, port an int32, both optional.",
 		Rules: []string{"CP-12"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-12"}.eachSchema(endpoint),

@@ -19,7 +19,7 @@ var defaultChecks = []*check.Check{
 		Page: "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#defaulting",
 		Doc: "A field has one default: in all versions, in a template and what is made of it, in the default of its " +
 			"parent and its own.",
-		Why: "Who leaves the field out gets one value or the other, depending on the version or the path: server-side " +
+		Why: "Whoever leaves the field out gets one value or the other, depending on the version or the path: server-side " +
 			"apply and the topology controller see a change that nobody made.",
 		Fix:   "Give the field the same default everywhere, or only one of them.",
 		Rules: []string{"RV-22", "RV-23", "RV-24"}, Needs: []check.Need{check.Definitions}, Run: schemaDefaults,

@@ -62,7 +62,8 @@ var definitionChecks = []*check.Check{
 	},
 	{
 		ID: "definition-scope", Fixes: true, Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "What core interacts with is namespaced: machines, clusters, control planes, bootstrap, pools, templates.",
+		Doc: "Objects that core interacts with are namespaced: machines, clusters, control planes, bootstrap, pools, " +
+			"templates.",
 		Why:   "Core creates and looks up these objects in the namespace of their Cluster.",
 		Fix:   "Set spec.scope to Namespaced.",
 		Rules: scopeRules.ids(), Needs: []check.Need{check.Definitions},

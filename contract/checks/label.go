@@ -47,7 +47,7 @@ var labelChecks = []*check.Check{
 		Page:  machinePage + "#all-resources-version",
 		Doc:   "A contract label no longer names API versions that are not served, also where core takes a newer one.",
 		Why:   "Nothing breaks with Cluster API's own code; other readers of the label may take the older version.",
-		Fix:   "Take the version out of the label.",
+		Fix:   "Remove the version from the label.",
 		Rules: []string{"RV-21"}, Needs: []check.Need{check.Definitions}, Run: contractLabelLeftOver,
 	},
 	{
@@ -122,7 +122,7 @@ func contractLabelOnce(p *check.Pass) {
 	for _, r := range resources(p) {
 		if name, lacks := halfOfBoth(r); lacks != "" {
 			_, key := r.Contract(v1beta2)
-			p.Broken("IM-37", "", r.Object, labelPath(key), "version %s of %s stands under both contracts, and has no %s",
+			p.Broken("IM-37", "", r.Object, labelPath(key), "version %s of %s is under both contracts, but has no %s",
 				name, r.kind(), lacks)
 		}
 		for _, contract := range contracts {

@@ -90,7 +90,7 @@ func templateVariables(p *check.Pass) {
 		}
 		if !flavorName.MatchString(f.Base()) {
 			p.Broken("CT-66", "", clusters[0], []string{"metadata", "name"},
-				"the file has a Cluster, and is not named cluster-template-FLAVOR.yaml")
+				"the file has a Cluster, but is not named cluster-template-FLAVOR.yaml")
 		}
 		if f.Role != source.Template {
 			continue

@@ -15,7 +15,7 @@ var schemaChecks = []*check.Check{
 		ID: "schema-conditions", Level: check.Should, Contracts: []string{v1beta2},
 		Page:  "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
 		Doc:   "Conditions are a map list by type.",
-		Why:   "Whoever applies one condition takes all others away.",
+		Why:   "Whoever applies one condition removes all others.",
 		Fix:   "Add the markers +listType=map and +listMapKey=type.",
 		Rules: []string{"RV-15"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{

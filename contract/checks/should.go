@@ -42,14 +42,14 @@ var shouldChecks = []*check.Check{
 		ID: "class-files", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#clusterclass-definitions",
 		Doc: "Files of ClusterClasses name no namespace, have no variables of clusterctl, and share no object.",
 		Why: "The class cannot be used in another namespace; two classes overwrite each other's templates.",
-		Fix: "Take namespaces out, use variables and patches of the class, and give each class templates of its own.",
+		Fix: "Remove namespaces, use variables and patches of the class, and give each class templates of its own.",
 		Rules: []string{
 			"CT-82", "CT-83", "CT-84", "CT-85",
 		}, Needs: []check.Need{check.Classes}, Run: classFiles,
 	},
 	{
 		ID: "has-conditions", Level: check.Should, Contracts: contracts, Page: machinePage + "#inframachine-conditions",
-		Doc:   "What core interacts with has status.conditions.",
+		Doc:   "Objects that core interacts with have status.conditions.",
 		Why:   "Users see that an object is not ready, and not why.",
 		Fix:   "Add Conditions []metav1.Condition to the status, with a condition Ready or Available.",
 		Rules: hasConditionRules.ids(), Needs: []check.Need{check.Definitions},
@@ -59,9 +59,9 @@ var shouldChecks = []*check.Check{
 	},
 	{
 		ID: "least-rights", Level: check.Should, Contracts: contracts, Page: machinePage,
-		Doc: "The account of the controllers has no rights on everything: all groups, all verbs, or all resources of a " +
-			"group that it does not share with other providers.",
-		Why:   "Who takes over the provider takes over the management cluster.",
+		Doc: "The account of the controllers does not have rights on everything: all groups, all verbs, or all resources " +
+			"of a group that it does not share with other providers.",
+		Why:   "Whoever takes over the provider takes over the management cluster.",
 		Fix:   "Name groups, resources and verbs; see the markers +kubebuilder:rbac.",
 		Rules: []string{"RB-12"}, Needs: []check.Need{check.Deployments}, Run: leastRights,
 	},

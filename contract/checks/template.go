@@ -53,7 +53,7 @@ var templateChecks = []*check.Check{
 		Page:  machinePage + "#inframachinetemplate-inframachinetemplatelist-resource-definition",
 		Doc:   "Each field of spec.template.spec of a machine template is a field of the machine, with the same type.",
 		Why:   "The API server drops or refuses the field when core makes a machine from the template.",
-		Fix:   "Add the field to the machine, or take it out of the template.",
+		Fix:   "Add the field to the machine, or remove it from the template.",
 		Rules: []string{"IMT-07"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machineTemplate: "IMT-07"}.eachSchema(templateFields),
 	},
@@ -123,7 +123,7 @@ func templateFields(s subject) {
 		theirs, ok := spec.Property(name)
 		switch {
 		case !ok:
-			s.broken(mine.Path, "%s has the field %s, which the machine has not", s.kind(), name)
+			s.broken(mine.Path, "%s has the field %s, which the machine does not have", s.kind(), name)
 		case mine.Type != theirs.Type:
 			s.broken(mine.Path, "%s of %s has type %q, and %q in the machine", name, s.kind(), mine.Type, theirs.Type)
 		}

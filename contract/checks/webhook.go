@@ -92,7 +92,7 @@ func webhookPort(p *check.Pass, f *source.File, w webhook, service *source.Objec
 		path := []string{"spec", "ports", strconv.Itoa(i), "targetPort"}
 		name, isName := fields["targetPort"].(string)
 		if isName && !strings.Contains(name, "$") && !hasPort(f, service, name) {
-			p.Broken("RV-11", "", service, path, "targetPort %q is the name of no port of the Pods", name)
+			p.Broken("RV-11", "", service, path, "targetPort %q is not the name of a port of the Pods", name)
 		}
 		return
 	}
@@ -135,11 +135,11 @@ func webhookForm(p *check.Pass) {
 			case slices.Contains(seen[w.object], name):
 				p.Broken("RV-12", "", w.object, w.at("name"), "two webhooks have the name %q", name)
 			case strings.Count(name, ".") < 2 && !strings.Contains(name, "$"):
-				p.Broken("RV-12", "", w.object, w.at("name"), "the name %q has not three labels", name)
+				p.Broken("RV-12", "", w.object, w.at("name"), "the name %q does not have three labels", name)
 			}
 			seen[w.object] = append(seen[w.object], name)
 			if path, ok := w.get("clientConfig", "service", "path").(string); ok && !strings.HasPrefix(path, "/") {
-				p.Broken("RV-12", "", w.object, w.at("clientConfig", "service", "path"), "the path %q has no / first", path)
+				p.Broken("RV-12", "", w.object, w.at("clientConfig", "service", "path"), "the path %q does not begin with /", path)
 			}
 			if effects, _ := w.get("sideEffects").(string); effects != "None" && effects != "NoneOnDryRun" {
 				p.Broken("RV-14", "", w.object, w.at("sideEffects"), "sideEffects is %q: dry runs are refused", effects)

@@ -23,7 +23,7 @@ var workloadChecks = []*check.Check{
 		Page:  clusterctlPage + "#workload-cluster-templates",
 		Doc:   "Cluster templates and ClusterClasses have no Namespace object, and all objects are in one namespace.",
 		Why:   "clusterctl puts all objects of the file into the namespace that the user names, which must exist.",
-		Fix:   "Take the Namespace out, and write no namespace or ${NAMESPACE}.",
+		Fix:   "Remove the Namespace, and write no namespace or ${NAMESPACE}.",
 		Rules: []string{"CT-68", "CT-69", "CT-81"}, Needs: []check.Need{check.Components}, Run: templateNamespace,
 	},
 	{

@@ -75,7 +75,7 @@ func junitResult(r *check.Report, c *check.Check) junitCase {
 	result.Failure = junitFailure(r, func(f check.Finding) bool { return f.Check == c.ID })
 	for _, f := range r.Failures {
 		if f.Check == c.ID {
-			result.Error = &junitText{"the check failed itself", f.Message}
+			result.Error = &junitText{"the check itself failed", f.Message}
 		}
 	}
 	skipped := 0

@@ -56,7 +56,7 @@ r: SHOULD IM-09 (two): none
     why: 
     fix: 
     see: 
-r: the check four failed itself: it panicked
+r: the check four itself failed: it panicked
 `
 	if got := string(write(t, Text)); got != want {
 		t.Errorf("the text is\n%s\nwant\n%s", got, want)

@@ -265,7 +265,7 @@ func (c *Client) request(r request) (net.Listener, error) {
 		return listenerOf(r)
 	case <-c.gone:
 		c.forget(seq, waiter)
-		return nil, errors.New("asking for a listener: the outer process of the dock has ended")
+		return nil, errors.New("asking for a listener: the outer process of the dock has exited")
 	case <-timer.C:
 		c.forget(seq, waiter)
 		return nil, fmt.Errorf("asking for a listener: no answer from the outer process of the dock in %v: try again", c.wait)

@@ -73,7 +73,7 @@ func listen(port int) (*net.TCPListener, error) {
 			return nil, fmt.Errorf("choosing a port on 127.0.0.1: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("choosing a port on 127.0.0.1: %d tries between %d and %d found none that is free", tries,
+	return nil, fmt.Errorf("choosing a port on 127.0.0.1: %d tries between %d and %d found no free port", tries,
 		firstPort, last)
 }
 

@@ -66,7 +66,7 @@ func Run() int {
 
 	channel := os.NewFile(SpecFD, "spec")
 	if channel == nil || os.Getpid() != 1 {
-		logger.Print("this command is PID 1 of a local host and is started by the dock only")
+		logger.Print("this command is PID 1 of a local host; only the dock starts it")
 		return 2
 	}
 	unix.CloseOnExec(SpecFD)

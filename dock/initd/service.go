@@ -178,7 +178,7 @@ func (s *service) activate(a *attempt, sub string, pid int) {
 }
 
 // errStopped is the error of a start that somebody stopped.
-var errStopped = errors.New("it was stopped before it was started again")
+var errStopped = errors.New("it was stopped before it restarted")
 
 func (s *service) loop(r *run, u *unit.Unit) {
 	defer s.m.running.Done()
@@ -199,7 +199,7 @@ func (s *service) loop(r *run, u *unit.Unit) {
 		r.attempt = a
 		s.setLocked(Activating, "auto-restart", 0)
 		s.mu.Unlock()
-		s.note("%s; it is started again in %v", end, delay)
+		s.note("%s; it restarts in %v", end, delay)
 		timer := time.NewTimer(delay)
 		select {
 		case <-timer.C:
@@ -279,7 +279,7 @@ func (s *service) once(r *run, a *attempt, u *unit.Unit) ending {
 		select {
 		case <-p.Done():
 		default:
-			s.note("is stopped; its process %d runs on, as KillMode=none says", p.Pid)
+			s.note("is stopped; its process %d keeps running, as KillMode=none says", p.Pid)
 			return ending{ran: true}
 		}
 	}
@@ -364,7 +364,7 @@ func (s *service) command(ctx context.Context, u *unit.Unit, c unit.Command, env
 			return err
 		}
 		if s.m.ctx.Err() == nil {
-			return fmt.Errorf("%s was ended: %w", argv[0], ctx.Err())
+			return fmt.Errorf("%s was stopped: %w", argv[0], ctx.Err())
 		}
 	}
 	if status := p.Status(); status != 0 {

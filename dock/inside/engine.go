@@ -146,7 +146,7 @@ var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // checkName keeps names from breaking out of the paths that they become part of.
 func checkName(kind, name string) error {
 	if !label.MatchString(name) {
-		return invalid("%q is no name for a %s: it must consist of at most 63 lower case letters, digits and dashes, and "+
+		return invalid("%q is not a name for a %s: it must consist of at most 63 lower case letters, digits and dashes, and "+
 			"not begin or end with a dash", name, kind)
 	}
 	return nil

@@ -263,7 +263,7 @@ func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration
 	}
 	delay := pauses.After(ran)
 	message := fmt.Sprintf("its PID 1 %s", reap.Describe(status))
-	e.Log.Printf("host %s: %s; it is started again in %v", h.name, message, delay)
+	e.Log.Printf("host %s: %s; it restarts in %v", h.name, message, delay)
 	h.mu.Lock()
 	h.restarts++
 	h.lastErr = message

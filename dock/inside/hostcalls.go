@@ -69,7 +69,7 @@ func (e *engine) running(h *host, err error) (dock.Host, error) {
 	now := e.describeHost(h)
 	if now.State != dock.HostRunning {
 		return dock.Host{}, &dock.Error{
-			Code: dock.CodeFailed, Message: fmt.Sprintf("host %s was started, but is %s by now: try again", h.name, now.State),
+			Code: dock.CodeFailed, Message: fmt.Sprintf("host %s was started, but is now %s: try again", h.name, now.State),
 		}
 	}
 	return now, nil
@@ -104,7 +104,7 @@ func (e *engine) createHost(ctx context.Context, spec dock.HostSpec, files []roo
 	}
 	if ctx.Err() == nil {
 		if undo := e.deleteHost(ctx, spec.Name); undo != nil {
-			e.Log.Printf("removing host %s after it could not be made: %v", spec.Name, undo)
+			e.Log.Printf("removing host %s after it could not be created: %v", spec.Name, undo)
 		}
 	}
 	return dock.Host{}, err
@@ -117,7 +117,7 @@ func checkHost(spec dock.HostSpec) ([]rootfs.File, error) {
 	var files []rootfs.File
 	for _, f := range spec.Files {
 		if !filepath.IsAbs(f.Path) || filepath.Clean(f.Path) != f.Path || f.Path == "/" {
-			return nil, invalid("host %s: %q is no clean absolute path of a file", spec.Name, f.Path)
+			return nil, invalid("host %s: %q is not a clean absolute path of a file", spec.Name, f.Path)
 		}
 		mode := f.Mode.Perm()
 		if mode == 0 {

@@ -61,7 +61,7 @@ func (e *engine) dockIDs() (*ids, error) {
 	} {
 		mapping, err := os.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("looking which ids there are: %w", err)
+			return nil, fmt.Errorf("finding out which ids there are: %w", err)
 		}
 		if *own = idrange.Same(string(mapping)); *own == nil {
 			i.users, i.groups = nil, nil
@@ -77,7 +77,7 @@ func hasAllIDs() (bool, error) {
 	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		mapping, err := os.ReadFile(path)
 		if err != nil {
-			return false, fmt.Errorf("looking which ids there are: %w", err)
+			return false, fmt.Errorf("finding out which ids there are: %w", err)
 		}
 		if !idrange.In(string(mapping)) {
 			return false, nil

@@ -155,7 +155,7 @@ func refuse(c net.Conn) {
 
 // unavailable is the answer while the store is not there.
 var unavailable = func() string {
-	const body = `{"code":"Unavailable","message":"the image store does not run","advice":"look at dock/dock.log"}`
+	const body = `{"code":"Unavailable","message":"the image store is not running","advice":"look at dock/dock.log"}`
 	return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n" +
 		"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }()

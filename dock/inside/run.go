@@ -43,7 +43,7 @@ func Run(c Config) error {
 	// Catch and drop it: every unit would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	if os.Getpid() != 1 {
-		return errors.New("this command is PID 1 of a dock and is started by `capstan-dock run` only")
+		return errors.New("this command is PID 1 of a dock; only `capstan-dock run` starts it")
 	}
 	unix.CloseOnExec(outside.HandoffFD)
 	unix.CloseOnExec(outside.LockFD)
@@ -94,7 +94,7 @@ func Run(c Config) error {
 		c.Log.Print("shutting down: asked to")
 	case <-listeners.Gone():
 		// The outer process was killed, and this one will be in a moment.
-		return errors.New("the outer process of the dock has ended")
+		return errors.New("the outer process of the dock has exited")
 	}
 	e.shutdown()
 	server.Close()

@@ -62,7 +62,7 @@ func (e *engine) keep(ctx context.Context, u *unit, first func()) {
 			return
 		}
 		delay := pauses.After(time.Since(began))
-		e.Log.Printf("unit %s %s; it is started again in %v; its log is %s", u.name, exit, delay, path)
+		e.Log.Printf("unit %s %s; it restarts in %v; its log is %s", u.name, exit, delay, path)
 		u.set(0, exit)
 		first()
 		if backoff.Sleep(ctx, delay) != nil {

@@ -220,14 +220,14 @@ func isMissing(err error) bool {
 }
 
 // ErrNoDriver is wrapped by errors that mean that the kernel does not support a kind of link.
-var ErrNoDriver = errors.New("the kernel can't make such links")
+var ErrNoDriver = errors.New("the kernel does not support such links")
 
 func explain(err error, kind string) error {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%w (%w): load the module as root: modprobe %s", ErrNoDriver, err, kind)
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w: no right to administer this network namespace", err)
+		return fmt.Errorf("%w: no permission to administer this network namespace", err)
 	}
 	return err
 }

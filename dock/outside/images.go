@@ -39,7 +39,7 @@ func keepImages(ctx context.Context, c Config) {
 			return
 		}
 		delay := pauses.After(time.Since(began))
-		c.Log.Printf("the image store ended (%v); it is started again in %v", err, delay)
+		c.Log.Printf("the image store ended (%v); it restarts in %v", err, delay)
 		if backoff.Sleep(ctx, delay) != nil {
 			return
 		}

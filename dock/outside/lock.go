@@ -17,7 +17,7 @@ import (
 )
 
 // ErrLocked reports that a dock already runs in this home directory.
-var ErrLocked = errors.New("a dock runs in this home directory already")
+var ErrLocked = errors.New("a dock is already running in this home directory")
 
 // lock takes the lock of a running dock. PID 1 inside inherits the file, so the lock is free only when both processes
 // are gone.
@@ -100,9 +100,9 @@ func awaitPrevious(path string, limit time.Duration) error {
 		case n > 0:
 			return nil
 		case err != nil && !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("waiting for the end of a previous dock: %w", err)
+			return fmt.Errorf("waiting for a previous dock to exit: %w", err)
 		case !time.Now().Before(deadline):
-			return fmt.Errorf("process %d of a previous dock does not end: end it with `kill -9 %d`", p.PID, p.PID)
+			return fmt.Errorf("process %d of a previous dock does not exit: stop it with `kill -9 %d`", p.PID, p.PID)
 		}
 	}
 }

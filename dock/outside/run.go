@@ -138,13 +138,13 @@ func await(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
 		select {
 		case err := <-ended:
 			if err != nil && !stopping {
-				return fmt.Errorf("the dock's first process ended: %w", err)
+				return fmt.Errorf("the dock's first process exited: %w", err)
 			}
 			return nil
 		case <-done:
 			done, stopping = nil, true
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-				return fmt.Errorf("ending the dock: %w", err)
+				return fmt.Errorf("stopping the dock: %w", err)
 			}
 			timer := time.NewTimer(stopLimit)
 			defer timer.Stop()
@@ -152,7 +152,7 @@ func await(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
 		case <-limit:
 			limit = nil
 			if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-				return fmt.Errorf("ending the dock: %w", err)
+				return fmt.Errorf("stopping the dock: %w", err)
 			}
 		}
 	}

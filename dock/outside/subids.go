@@ -167,7 +167,7 @@ func AwaitIDs(args []string) error {
 		return errors.New("the ids of this user namespace were not mapped")
 	}
 	if len(args) < 2 {
-		return errors.New("this command is started by `capstan-dock run` only")
+		return errors.New("only `capstan-dock run` starts this command")
 	}
 	err := syscall.Exec(args[0], args[1:], syscall.Environ())
 	return fmt.Errorf("executing %s: %w", args[0], err)

@@ -53,7 +53,7 @@ func read(path string) string {
 // diagnose finds the setting that causes a failure, checking the most specific first.
 func diagnose(f failure, m facts) *dock.Problem {
 	denied := f.Errno == syscall.EPERM || f.Errno == syscall.EACCES
-	const userns = "ordinary users may not make user namespaces, which a dock without root needs"
+	const userns = "ordinary users may not create user namespaces, which a dock without root needs"
 	switch {
 	case f.Errno == syscall.EOPNOTSUPP && (f.Stage == "bridge" || f.Stage == "veth"):
 		return &dock.Problem{
@@ -65,11 +65,11 @@ func diagnose(f failure, m facts) *dock.Problem {
 	case f.Stage == "clone" && f.Errno == syscall.ENOSPC:
 		for _, name := range namespaceLimits {
 			if m.maxNamespaces[name] == "0" {
-				return sysctl("user."+name, "0", "15000", "this user may not make namespaces")
+				return sysctl("user."+name, "0", "15000", "this user may not create namespaces")
 			}
 		}
 		return sysctl("user.max_user_namespaces", m.maxNamespaces["max_user_namespaces"], "15000",
-			"this user has made as many namespaces as it may")
+			"this user has created as many namespaces as it may")
 	case denied && m.rootless && m.usernsClone == "0":
 		return sysctl("kernel.unprivileged_userns_clone", "0", "1", userns)
 	case denied && m.rootless && m.apparmor == "1":
@@ -83,7 +83,7 @@ func diagnose(f failure, m facts) *dock.Problem {
 		}
 	case denied && f.Stage == "clone":
 		return &dock.Problem{
-			Setting: "right to make namespaces", Message: "the kernel forbids new namespaces (" + f.Text + ")",
+			Setting: "right to create namespaces", Message: "the kernel forbids new namespaces (" + f.Text + ")",
 			Fix: "look for a security module (SELinux, AppArmor) or a chroot that forbids it, or run as root",
 		}
 	}

@@ -46,7 +46,7 @@ func TestDiagnose(t *testing.T) {
 		},
 		"something else that forbids": {
 			failure{Stage: "clone", Errno: syscall.EPERM}, facts{rootless: true, apparmor: "0", usernsClone: "1"},
-			"right to make namespaces", "SELinux",
+			"right to create namespaces", "SELinux",
 		},
 		"no bridge in the kernel": {failure{Stage: "bridge", Errno: syscall.EOPNOTSUPP}, facts{}, "kernel module bridge",
 			"sudo modprobe bridge"},

@@ -77,7 +77,8 @@ func mountIDs(source, target string, ids *os.File, attributes uint64) error {
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil &&
 		(ids != nil || !errors.Is(err, unix.ENOSYS)) {
-		return fmt.Errorf("giving %s ids of its own: %w: its file system or kernel can't; use a home directory on ext4, "+
+		return fmt.Errorf("giving %s ids of its own: %w: its file system or kernel does not support it; use a home "+
+			"directory on ext4, "+
 			"xfs or btrfs with Linux 5.15 or later, or run as an ordinary user", source, err)
 	}
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
@@ -305,7 +306,7 @@ func pivot() error {
 		return fmt.Errorf("making the host's root the root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("letting go of the machine's root: %w", err)
+		return fmt.Errorf("detaching the machine's root: %w", err)
 	}
 	return unix.Chdir("/")
 }

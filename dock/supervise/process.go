@@ -39,7 +39,7 @@ type Process struct {
 // Start starts the command. Its standard input is empty.
 func Start(r *reap.Reaper, c Command) (*Process, error) {
 	if len(c.Argv) == 0 {
-		return nil, errors.New("starting a command: it has no words")
+		return nil, errors.New("starting a command: it is empty")
 	}
 	path, err := lookup(c.Argv[0], c.Env)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Process) Stop(grace time.Duration, mode Mode) error {
 			return err
 		}
 		if !p.wait(killWait) {
-			return fmt.Errorf("process %d does not end, %v after SIGKILL", p.Pid, killWait)
+			return fmt.Errorf("process %d is still running %v after SIGKILL", p.Pid, killWait)
 		}
 	}
 	if mode == MainProcess {
@@ -140,7 +140,7 @@ func (p *Process) KillRest() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("processes %v do not end, %v after SIGKILL", rest, killWait)
+			return fmt.Errorf("processes %v are still running %v after SIGKILL", rest, killWait)
 		}
 		signalAll(rest, syscall.SIGKILL)
 		time.Sleep(pause)

@@ -135,7 +135,7 @@ func (u *Unit) set(o option) (err error) {
 		case "oneshot":
 			u.Type = "oneshot"
 		default:
-			return fmt.Errorf("local hosts know the types simple, notify, exec, idle and oneshot only")
+			return fmt.Errorf("local hosts support only the types simple, notify, exec, idle and oneshot")
 		}
 	case "Service.RemainAfterExit":
 		u.RemainAfterExit, err = boolean(o.value)
@@ -275,7 +275,7 @@ func Span(value string) (time.Duration, error) {
 		}
 		value = value[j:]
 		if sum += time.Duration(number * float64(unit)); sum < 0 {
-			return 0, errors.New("too long a time span")
+			return 0, errors.New("the time span is too long")
 		}
 	}
 	return sum, nil

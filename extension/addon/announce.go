@@ -58,7 +58,7 @@ func (a announcer) make(
 		return false
 	}
 	if err != nil {
-		a.log.WarnContext(ctx, "An Event could not be made",
+		a.log.WarnContext(ctx, "An Event could not be created",
 			"cluster", cluster.Namespace+"/"+cluster.Name, "reason", found.Reason, "error", err)
 	}
 	return true

@@ -286,7 +286,7 @@ func prune(ctx context.Context, c client.Client, inv *inventory, objects []Objec
 		}
 		removed, err := remove(ctx, c, e)
 		if err != nil {
-			return fmt.Errorf("removing %s, which is in no add-on any more: %w", e.Ref, err)
+			return fmt.Errorf("removing %s, which is no longer in any add-on: %w", e.Ref, err)
 		}
 		if removed {
 			result.Removed = append(result.Removed, e.Ref)

@@ -395,7 +395,7 @@ func TestAnInventoryThatCanNotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Apply(t.Context(), w, choose(t, source("shop", "", "", "", namespace)))
-	if err == nil || !strings.Contains(err.Error(), "delete it to have it made anew") {
+	if err == nil || !strings.Contains(err.Error(), "delete it to have it recreated") {
 		t.Errorf("error is %v", err)
 	}
 	if err := w.Delete(t.Context(), broken); err != nil {

@@ -131,7 +131,7 @@ func Choose(sources []corev1.ConfigMap, clusterLabels map[string]string, version
 func parseVersion(version string) (*semver.Version, error) {
 	v, err := semver.NewVersion(version)
 	if err != nil {
-		return nil, fmt.Errorf("version %q of the Cluster is no version of Kubernetes", version)
+		return nil, fmt.Errorf("version %q of the Cluster is not a version of Kubernetes", version)
 	}
 	// Treat builds and pre-releases like the version itself, which constraints would exclude.
 	return semver.New(v.Major(), v.Minor(), v.Patch(), "", ""), nil
@@ -173,7 +173,7 @@ func parse(text string) ([]Object, error) {
 		case errors.Is(err, io.EOF):
 			return objects, nil
 		case err != nil:
-			return nil, fmt.Errorf("document %d is no YAML of an object: %w", len(objects)+1, err)
+			return nil, fmt.Errorf("document %d is not the YAML of an object: %w", len(objects)+1, err)
 		case len(content.Object) == 0:
 			continue
 		}

@@ -80,9 +80,9 @@ func TestChoose(t *testing.T) {
 		"an order that is none": {[]corev1.ConfigMap{source("a", "first", "", "", config("x"))}, "v1.36.3",
 			"annotation addons.capstan.dev/order must be a whole number"},
 		"a version that is none": {[]corev1.ConfigMap{source("a", "", "", "", config("x"))}, "latest",
-			`version "latest" of the Cluster is no version of Kubernetes`},
+			`version "latest" of the Cluster is not a version of Kubernetes`},
 		"no YAML": {[]corev1.ConfigMap{source("a", "", "", "", config("x"), "a: b: c")},
-			"v1.36.3", "ConfigMap a, key a.yaml: document 2 is no YAML of an object"},
+			"v1.36.3", "ConfigMap a, key a.yaml: document 2 is not the YAML of an object"},
 		"no object": {[]corev1.ConfigMap{source("a", "", "", "", "kind: ConfigMap")}, "v1.36.3",
 			"ConfigMap a, key a.yaml: object 1: it needs apiVersion, kind and metadata.name"},
 		"an object without a name of its own": {

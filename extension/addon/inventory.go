@@ -55,9 +55,9 @@ func readInventory(ctx context.Context, c client.Reader) (*inventory, error) {
 		return inv, nil
 	}
 	if err := json.Unmarshal([]byte(inv.content), &inv.entries); err != nil {
-		return nil, fmt.Errorf("the inventory of add-ons in ConfigMap %s/%s can't be read (%w): delete it to have it made "+
-			"anew; "+
-			"what was applied before is not removed any more then", InventoryNamespace, InventoryName, err)
+		return nil, fmt.Errorf("the inventory of add-ons in ConfigMap %s/%s can't be read (%w): delete it to have it "+
+			"recreated; "+
+			"objects applied before are then no longer removed", InventoryNamespace, InventoryName, err)
 	}
 	return inv, nil
 }

@@ -89,7 +89,7 @@ func New(options Options) (part.Part, error) {
 func newDriftMetric(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
 	drift := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capstan_extension_add_on_drift_total",
-		Help: "Objects of add-ons that were not as they had been applied, by what had happened to them.",
+		Help: "Objects of add-ons that differed from what had been applied, by what had happened to them.",
 	}, []string{"what"})
 	if registry == nil {
 		return drift, nil
@@ -196,7 +196,7 @@ func (a *addOns) left(ctx context.Context, cluster *clusterv1.Cluster) (found fi
 	}
 	return finding.Finding{Reason: ReasonStay,
 		Message: fmt.Sprintf("add-ons: no ConfigMap of the namespace has label %s, "+
-			"so what was applied stays: %s (an empty add-on has it removed)", Label, names(applied))}, nil
+			"so what was applied stays: %s (an empty add-on removes it)", Label, names(applied))}, nil
 }
 
 // apply applies the objects to the workload cluster and reports what it did.
@@ -227,7 +227,7 @@ func (a *addOns) apply(
 		parts = append(parts, a.tell(ctx, cluster, result.Drift, how, a.announce.again))
 	}
 	if result.Unseen > 0 {
-		parts = append(parts, fmt.Sprintf("%d not compared, for the time was over", result.Unseen))
+		parts = append(parts, fmt.Sprintf("%d not compared, because time ran out", result.Unseen))
 	}
 	if err != nil {
 		return found, err

@@ -102,7 +102,7 @@ func TestPart(t *testing.T) {
 
 	w.Change(func() { w.AddOns = nil })
 	after("add-ons: no ConfigMap of the namespace has label addons.capstan.dev/add-on, so what was applied stays: "+
-		"ConfigMap default/part (an empty add-on has it removed)", 0)
+		"ConfigMap default/part (an empty add-on removes it)", 0)
 	addOn.Data = nil
 	w.Change(func() { w.AddOns = []corev1.ConfigMap{addOn} })
 	upgraded, err := hooktest.CallOne(t, e, hook.AfterClusterUpgrade, "add-ons-upgrade",

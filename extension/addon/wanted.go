@@ -21,7 +21,7 @@ func Wanted(
 	}
 	if list.Continue != "" {
 		return nil, false, fmt.Errorf("the namespace has more than %d ConfigMaps with label %s: "+
-			"add-ons are read from no more than that", MaxSources, Label)
+			"add-ons are read from at most that many", MaxSources, Label)
 	}
 	if len(list.Items) == 0 {
 		return nil, false, nil

@@ -70,7 +70,7 @@ func OpenBucket(place Place, credentials Credentials) (*Bucket, error) {
 	if len(credentials.CA) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(credentials.CA) {
-			return nil, fmt.Errorf("opening bucket %s: its authorities are no certificates in PEM form", place.Bucket)
+			return nil, fmt.Errorf("opening bucket %s: its authorities are not certificates in PEM form", place.Bucket)
 		}
 	}
 	return &Bucket{

@@ -264,12 +264,12 @@ func TestOpenBucket(t *testing.T) {
 			"it must be https://"},
 		"another scheme": {func(p *Place, _ *Credentials) { p.Endpoint = "file://s3.example.org" },
 			"it must be https://"},
-		"no bucket":               {func(p *Place, _ *Credentials) { p.Bucket = "A/B" }, "no name of a bucket"},
-		"no region":               {func(p *Place, _ *Credentials) { p.Region = "" }, "no region"},
+		"no bucket":               {func(p *Place, _ *Credentials) { p.Bucket = "A/B" }, "not the name of a bucket"},
+		"no region":               {func(p *Place, _ *Credentials) { p.Region = "" }, "not a region"},
 		"a prefix that goes up":   {func(p *Place, _ *Credentials) { p.Prefix = "a/../b" }, "a prefix is made of"},
 		"a prefix with an escape": {func(p *Place, _ *Credentials) { p.Prefix = "a%2fb" }, "a prefix is made of"},
 		"no key":                  {func(_ *Place, c *Credentials) { c.SecretAccessKey = "" }, "no access key"},
-		"no authorities":          {func(_ *Place, c *Credentials) { c.CA = []byte("x") }, "no certificates"},
+		"no authorities":          {func(_ *Place, c *Credentials) { c.CA = []byte("x") }, "not certificates"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, k := right, keys
@@ -308,7 +308,7 @@ func TestRunnerKeepsInABucket(t *testing.T) {
 	// A store that is away counts as a try that fails.
 	s.status = http.StatusServiceUnavailable
 	if _, err := w.upgrade(t.Context(), "v1.36.4"); err == nil ||
-		!strings.Contains(err.Error(), "(try 1), is tried again: listing backups in bucket backups: it answers 503") {
+		!strings.Contains(err.Error(), "(try 1) and will be retried: listing backups in bucket backups: it answers 503") {
 		t.Errorf("error %v", err)
 	}
 	w.policy.Credentials.Name = "others"

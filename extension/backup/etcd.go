@@ -136,7 +136,7 @@ func (m *member) snapshot(ctx context.Context, path string) (size int64, sum []b
 		return 0, nil, fmt.Errorf("reading the snapshot from %s: %w", m.name, err)
 	}
 	if !tail.right() {
-		return 0, nil, fmt.Errorf("the snapshot from %s came damaged or incomplete (%d bytes): its check sum is wrong",
+		return 0, nil, fmt.Errorf("the snapshot from %s arrived damaged or incomplete (%d bytes): its checksum is wrong",
 			m.name, size)
 	}
 	return size, all.Sum(nil), nil

@@ -65,8 +65,8 @@ func New(options Options) ([]part.Part, error) {
 func onFailure(partName string) setting.Setting {
 	return setting.Setting{
 		Name: partName + ".on-failure", Default: hold, Allowed: hold + " or " + goOn, Check: setting.OneOf(hold, goOn),
-		Does: "What happens when no backup can be taken: the Cluster waits while it is tried again, " +
-			"or goes on after three tries.",
+		Does: "What happens when no backup can be taken: the Cluster waits for further attempts, or " +
+			"continues after three of them.",
 	}
 }
 

@@ -40,7 +40,7 @@ func TestWhatWaitsForABackup(t *testing.T) {
 		"a setting that is wrong": {true, map[string]string{"backup.keep": "0"}, "",
 			`setting "backup.keep" must be a number between 1 and 500`, `setting "backup.keep"`},
 		"outside of the window": {true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, "",
-			"the backup before the upgrade to v1.36.3 waits: outside of the maintenance windows", ""},
+			"the backup before the upgrade to v1.36.3 waits: outside the maintenance windows", ""},
 		"inside of the window": {true, map[string]string{"maintenance-window.windows": "Sat 11:00 2h UTC"}, "",
 			nothing, ""},
 		"windows that are switched off": {

@@ -32,12 +32,13 @@ func (p Place) check() error {
 	}
 	switch {
 	case strings.HasPrefix(p.Endpoint, "http:") && !p.Insecure:
-		return fmt.Errorf("endpoint %s: backups have all Secrets of a cluster, so http needs to be allowed (%s)", p.Endpoint,
+		return fmt.Errorf("endpoint %s: backups contain all Secrets of a cluster, so http needs to be allowed (%s)",
+			p.Endpoint,
 			settingInsecure)
 	case !bucketName.MatchString(p.Bucket):
-		return fmt.Errorf("%q is no name of a bucket", p.Bucket)
+		return fmt.Errorf("%q is not the name of a bucket", p.Bucket)
 	case !regionName.MatchString(p.Region):
-		return fmt.Errorf("%q is no region", p.Region)
+		return fmt.Errorf("%q is not a region", p.Region)
 	}
 	return checkPrefix(p.Prefix)
 }

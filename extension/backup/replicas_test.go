@@ -66,7 +66,8 @@ func TestReplicasTakeOneBackup(t *testing.T) {
 			ended, end := context.WithCancel(ctx)
 			end()
 			for _, w := range replicas {
-				if _, err := w.upgrade(ended, "v1.36.3"); err == nil || !strings.Contains(err.Error(), "backup of etcd since") {
+				if _, err := w.upgrade(ended, "v1.36.3"); err == nil || !strings.Contains(err.Error(), "backup of etcd, running "+
+					"since") {
 					t.Errorf("while it runs: %v", err)
 				}
 			}

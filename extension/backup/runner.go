@@ -146,7 +146,7 @@ func (r *runner) ensure(
 	t := r.start(cluster, reason, policy)
 	if t == nil {
 		return part.Hold(askAgain, finding.Finding{
-			Reason: ReasonTooMany, Message: "backups of too many clusters are waited for: this one has to wait",
+			Reason: ReasonTooMany, Message: "too many clusters are waiting for backups: this one has to wait",
 		}), nil
 	}
 	timer := time.NewTimer(patience)
@@ -272,7 +272,7 @@ func (r *runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy P
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		log.Info("There is a backup", "backup", m.Name, "bytes", m.Size, "revision", m.Revision, "keys", m.Keys)
+		log.Info("A backup was taken", "backup", m.Name, "bytes", m.Size, "revision", m.Revision, "keys", m.Keys)
 		t.failures, t.doing = 0, verified(&m)
 		return
 	}
@@ -371,12 +371,12 @@ func (r *runner) judge(t *try, goOn bool) part.Answer {
 		message := fmt.Sprintf("no backup was taken, %d tries failed: %v", t.failures, t.err)
 		return part.Pass(finding.Finding{Reason: ReasonFailed, Message: message})
 	case t.err != nil:
-		message := fmt.Sprintf("backup of etcd failed (try %d), is tried again: %v", t.failures, t.err)
+		message := fmt.Sprintf("backup of etcd failed (try %d) and will be retried: %v", t.failures, t.err)
 		return part.Hold(t.retry.Sub(r.now()), finding.Finding{Reason: ReasonFailed, Message: message})
 	case t.isEnded():
 		return part.Pass(finding.Finding{Reason: ReasonVerified, Message: t.doing})
 	}
-	message := fmt.Sprintf("backup of etcd since %s: %s", t.began.UTC().Format("15:04:05 MST"), t.doing)
+	message := fmt.Sprintf("backup of etcd, running since %s: %s", t.began.UTC().Format("15:04:05 MST"), t.doing)
 	return part.Hold(askAgain, finding.Finding{Reason: ReasonRunning, Message: message})
 }
 

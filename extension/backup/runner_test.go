@@ -138,7 +138,7 @@ func TestItBlocksWhileABackupRuns(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		if _, err := w.upgrade(short, "v1.36.3"); err == nil ||
-			!strings.Contains(err.Error(), "wait 2s: backup of etcd since") {
+			!strings.Contains(err.Error(), "wait 2s: backup of etcd, running since") {
 			t.Errorf("while it runs: %v", err)
 		}
 	}
@@ -156,7 +156,8 @@ func TestFailures(t *testing.T) {
 	w.now = func() time.Time { return at }
 	for try := range 5 {
 		_, err := w.upgrade(t.Context(), "v1.36.3")
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(try %d), is tried again: no route to host", try+1)) {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(try %d) and will be retried: no route to host",
+			try+1)) {
 			t.Errorf("try %d: %v", try, err)
 		}
 		if _, again := w.upgrade(t.Context(), "v1.36.3"); again == nil || again.Error() != err.Error() ||
@@ -280,7 +281,7 @@ func TestAControlPlaneThatNeverCameUp(t *testing.T) {
 		"it did":     {controlPlane{initialized: true}, 1, "was verified"},
 		"it is gone": {controlPlane{err: apierrors.NewNotFound(schema.GroupResource{}, "blue")}, 1, "was verified"},
 		"it can't be read": {controlPlane{err: errors.New("no answer")}, 0,
-			"is tried again: reading KubeadmControlPlane blue: no answer"},
+			"will be retried: reading KubeadmControlPlane blue: no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Options{Reader: c.reader}, func(context.Context) error { return nil })
@@ -340,7 +341,7 @@ func TestSettings(t *testing.T) {
 		"stale at once":       {settingFreshFor, "1s", "1m or more"},
 		"no time for a try":   {settingTimeout, "1s", "between 10s and 2h"},
 		"no end of a try":     {settingTimeout, "24h", "between 10s and 2h"},
-		"no duration":         {settingTimeout, "soon", "it is no duration"},
+		"no duration":         {settingTimeout, "soon", "it is not a duration"},
 		"all as it should be": {settingKeep, "3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,22 +32,22 @@ func Settings() []setting.Setting {
 	return []setting.Setting{
 		{
 			Name: settingKeep, Default: "5", Allowed: "a number between 1 and 500", Check: checkKeep,
-			Does: "How many backups of a cluster are kept, of those that hooks have asked for. What was taken again for the " +
-				"same step goes first.",
+			Does: "How many backups of a cluster are kept, of those that hooks asked for. Repeated backups of one step are " +
+				"removed first.",
 		},
 		{
-			Name: settingMaxAge, Default: "720h", Allowed: "a duration, such as 720h, or 0s for ever",
+			Name: settingMaxAge, Default: "720h", Allowed: "a duration, such as 720h, or 0s for no limit",
 			Check: checkDuration(0, 0),
-			Does:  "For how long they are kept; the newest one stays whatever its age.",
+			Does:  "How long they are kept; the newest one always stays.",
 		},
 		{
 			Name: settingFreshFor, Default: "1h", Allowed: "a duration of 1m or more", Check: checkDuration(time.Minute, 0),
-			Does: "How old the backup for an upgrade or a deletion may be when it goes on: something else may hold it for days.",
+			Does: "How old a backup may be when the upgrade or deletion continues: something else may hold it for days.",
 		},
 		{
 			Name: settingTimeout, Default: "10m", Allowed: "a duration between 10s and 2h",
 			Check: checkDuration(10*time.Second, 2*time.Hour),
-			Does:  "How long one try may take.",
+			Does:  "How long one attempt may take.",
 		},
 		{
 			Name: settingBucket, Allowed: "the name of a bucket",
@@ -66,16 +66,16 @@ func Settings() []setting.Setting {
 		},
 		{
 			Name: settingPrefix, Allowed: "letters, digits, dots, dashes and slashes", Check: checkPrefix,
-			Does: "What the names of all objects begin with.",
+			Does: "The prefix of the names of all objects.",
 		},
 		{
 			Name: settingCredentials, Allowed: "NAMESPACE/NAME of a Secret", Check: emptyOr(isSecretName),
-			Does: "Secret with `access-key-id`, `secret-access-key` and, if the store's certificate is of an authority of its " +
-				"own, `ca.crt`.",
+			Does: "Secret with `access-key-id`, `secret-access-key` and, if a private authority signed the store's " +
+				"certificate, `ca.crt`.",
 		},
 		{
 			Name: settingInsecure, Default: "false", Allowed: "true or false", Check: setting.OneOf("true", "false"),
-			Does: "Whether an endpoint with http is allowed: all Secrets of a cluster are in a backup.",
+			Does: "Whether an endpoint with http is allowed: a backup contains all Secrets of a cluster.",
 		},
 	}
 }
@@ -160,7 +160,7 @@ func checkDuration(least, most time.Duration) func(string) error {
 		d, err := time.ParseDuration(value)
 		switch {
 		case err != nil:
-			return errors.New("it is no duration")
+			return errors.New("it is not a duration")
 		case d < least, most > 0 && d > most:
 			return errors.New("it is out of range")
 		}

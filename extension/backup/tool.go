@@ -131,7 +131,7 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 	defer cancel(nil)
 	go func() {
 		err := cmd.Wait()
-		cancel(fmt.Errorf("the etcd to verify the snapshot ended: %w: %s", err, lastLines(out.Bytes())))
+		cancel(fmt.Errorf("the etcd to verify the snapshot exited: %w: %s", err, lastLines(out.Bytes())))
 		ended <- err
 	}()
 	defer func() {

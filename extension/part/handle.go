@@ -143,5 +143,6 @@ func clusterOf(request runtime.Object) (*clusterv1.Cluster, error) {
 	case *runtimehooksv1.GenerateUpgradePlanRequest:
 		return &r.Cluster, nil
 	}
-	return nil, fmt.Errorf("a request of type %s is about no Cluster", strings.TrimPrefix(fmt.Sprintf("%T", request), "*"))
+	return nil, fmt.Errorf("a request of type %s is not about a Cluster", strings.TrimPrefix(fmt.Sprintf("%T", request),
+		"*"))
 }

@@ -41,7 +41,7 @@ func TestSwitches(t *testing.T) {
 		"a label that says neither": {nil, "yes",
 			"label extensions.capstan.dev/maintenance-window of the Cluster must be enabled or disabled"},
 		"a setting that nobody knows": {map[string]string{"maintenance-window.window": "x"}, "",
-			`setting "maintenance-window.window" is not known: known are `},
+			`setting "maintenance-window.window" is unknown: the settings are `},
 		"a setting that is wrong": {map[string]string{"maintenance-window.enabled": "yes"}, "",
 			`setting "maintenance-window.enabled" must be true or false`},
 		"a wrong setting of another part": {map[string]string{"capacity.enabled": ""}, "enabled",

@@ -42,7 +42,7 @@ func NewTable(settings ...Setting) (*Table, error) {
 	t := &Table{settings: map[string]Setting{}}
 	for _, s := range settings {
 		if _, twice := t.settings[s.Name]; twice {
-			return nil, fmt.Errorf("setting %q is there twice", s.Name)
+			return nil, fmt.Errorf("setting %q is set twice", s.Name)
 		}
 		if err := s.check(s.Default); err != nil {
 			return nil, fmt.Errorf("the default is not allowed: %w", err)
@@ -72,7 +72,7 @@ func (t *Table) Read(given map[string]string) (Values, error) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		s, known := t.settings[name]
 		if !known {
-			problems = append(problems, fmt.Sprintf("setting %q is not known: known are %s", name,
+			problems = append(problems, fmt.Sprintf("setting %q is unknown: the settings are %s", name,
 				strings.Join(t.names(), ", ")))
 			continue
 		}
@@ -104,7 +104,7 @@ func (t *Table) names() []string { return slices.Sorted(maps.Keys(t.settings)) }
 func OneOf(allowed ...string) func(string) error {
 	return func(value string) error {
 		if !slices.Contains(allowed, value) {
-			return errors.New("it is none of them")
+			return errors.New("it is not one of them")
 		}
 		return nil
 	}

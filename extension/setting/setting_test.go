@@ -31,11 +31,11 @@ func TestRead(t *testing.T) {
 		"a setting without a check takes all": {map[string]string{"name": "ü"},
 			map[string]string{"colour": "red", "name": "ü"}, ""},
 		"an unknown name, and those there are": {map[string]string{"color": "red"}, nil,
-			`setting "color" is not known: known are colour, name`},
+			`setting "color" is unknown: the settings are colour, name`},
 		"a wrong value, and what is allowed": {map[string]string{"colour": "green"}, nil,
-			`setting "colour" must be red or blue: it is none of them`},
+			`setting "colour" must be red or blue: it is not one of them`},
 		"everything that is wrong, in order": {map[string]string{"x": "", "colour": ""}, nil,
-			`spec.settings of the ExtensionConfig: setting "colour" must be red or blue: it is none of them; setting "x" is not known: known are colour, name`},
+			`spec.settings of the ExtensionConfig: setting "colour" must be red or blue: it is not one of them; setting "x" is unknown: the settings are colour, name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := table(t).Read(c.given)

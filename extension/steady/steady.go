@@ -54,11 +54,11 @@ func (s steady) settle(ctx context.Context, err error) error {
 	case err == nil, isAnswer(err):
 		return err
 	case errors.Is(err, context.Canceled):
-		return &Failure{"the call was given up", err}
+		return &Failure{"the call was abandoned", err}
 	}
 	s.log.WarnContext(ctx, "The management cluster could not be read", "error", err)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Failure{"the management cluster's API server gave no answer in time", err}
+		return &Failure{"the management cluster's API server did not answer in time", err}
 	}
 	return &Failure{"the management cluster's API server could not be asked; the extension's log says why", err}
 }

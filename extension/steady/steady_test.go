@@ -41,9 +41,9 @@ func TestReader(t *testing.T) {
 		},
 		"a deadline": {
 			fmt.Errorf("after 3.2 s: %w", context.DeadlineExceeded),
-			"the management cluster's API server gave no answer in time", true,
+			"the management cluster's API server did not answer in time", true,
 		},
-		"a caller that gives up": {context.Canceled, "the call was given up", false},
+		"a caller that gives up": {context.Canceled, "the call was abandoned", false},
 		"an object that is gone": {apierrors.NewNotFound(resource, "a"), `secrets "a" not found`, false},
 		"a right that is missing": {apierrors.NewForbidden(resource, "a", errors.New("no")),
 			`secrets "a" is forbidden: no`, false},

@@ -167,8 +167,8 @@ func TestPart(t *testing.T) {
 		"an add-on is not applied": {func(_ answers, w *parttest.World, _ *clusterv1.Cluster) {
 			w.AddOns = []corev1.ConfigMap{addOn}
 		},
-			"verification: add-on ConfigMap x is not as it is wanted",
-			"verification: add-on ConfigMap x is not as it is wanted"},
+			"verification: add-on ConfigMap x is not as wanted",
+			"verification: add-on ConfigMap x is not as wanted"},
 		"no kubeconfig": {func(_ answers, w *parttest.World, _ *clusterv1.Cluster) { w.Kubeconfigs = nil },
 			"verification: there is no kubeconfig: Secret", "verification: there is no kubeconfig: Secret"},
 		"no kubeconfig and no Machines": {func(_ answers, w *parttest.World, c *clusterv1.Cluster) {

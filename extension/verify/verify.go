@@ -175,7 +175,7 @@ func podsAreRight(pods []Pod, node, version string) (found []finding.Finding) {
 
 func addOnsAreApplied(state State, _ string, _ bool) (found []finding.Finding) {
 	for _, name := range state.AddOns {
-		found = append(found, say(ReasonAddOnOutstanding, "add-on %s is not as it is wanted", name))
+		found = append(found, say(ReasonAddOnOutstanding, "add-on %s is not as wanted", name))
 	}
 	return found
 }

@@ -74,7 +74,7 @@ func TestFindings(t *testing.T) {
 		"etcd elsewhere":                  {func(s *State) { s.Pods = s.Pods[:3] }, "", ""},
 		"a control plane of another sort": {func(s *State) { s.Pods, s.StaticPods = nil, false }, "", ""},
 		"an add-on that is not applied": {func(s *State) { s.AddOns = []string{"ConfigMap shop/x"} },
-			"add-on ConfigMap shop/x is not as it is wanted", "add-on ConfigMap shop/x is not as it is wanted"},
+			"add-on ConfigMap shop/x is not as wanted", "add-on ConfigMap shop/x is not as wanted"},
 		"kubeadm's control plane without Machines": {func(s *State) { s.Machines = s.Machines[1:] },
 			"the control plane has no Machines", "the control plane has no Machines"},
 		"a control plane without Machines": {func(s *State) { s.Machines, s.StaticPods = s.Machines[1:], false }, "", ""},

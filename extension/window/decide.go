@@ -104,7 +104,7 @@ func (d Decision) Finding() finding.Finding {
 		return finding.Finding{Reason: ReasonOpen, Message: "the maintenance window is open until " + text(d.Until)}
 	}
 	return finding.Finding{
-		Reason: ReasonClosed, Message: "outside of the maintenance windows, the next one opens " + text(d.Next),
+		Reason: ReasonClosed, Message: "outside the maintenance windows, the next one opens " + text(d.Next),
 	}
 }
 

@@ -28,7 +28,7 @@ func TestMaintenanceWindow(t *testing.T) {
 		"open": {"Sat 11:00 2h UTC", "", noon, 0,
 			"the maintenance window is open until Sat 2026-11-21 13:00 +00:00 (UTC)", false},
 		"soon: asked again when it opens": {"Sat 12:01 2h UTC", "", noon, 60,
-			"the upgrade to v1.36.3 waits: outside of the maintenance windows, the next one opens Sat 2026-11-21 12:01 +00:00 " +
+			"the upgrade to v1.36.3 waits: outside the maintenance windows, the next one opens Sat 2026-11-21 12:01 +00:00 " +
 				"(UTC)", false},
 		"a second before": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Second), 1,
 			"opens Sat 2026-11-21 12:01", false},
@@ -104,13 +104,13 @@ func TestHold(t *testing.T) {
 		fails                   bool
 	}{
 		"closed": {closed, "true", "", ReasonClosed,
-			"the backup waits: outside of the maintenance windows", false},
+			"the backup waits: outside the maintenance windows", false},
 		"open":             {open, "true", "", ReasonOpen, "the maintenance window is open until", false},
 		"none":             {"", "true", "", ReasonNoWindows, "", false},
 		"off":              {closed, "false", "", "", "", false},
 		"off by the label": {closed, "true", "disabled", "", "", false},
 		"on by the label": {closed, "false", "enabled", ReasonClosed,
-			"the backup waits: outside of the maintenance windows", false},
+			"the backup waits: outside the maintenance windows", false},
 		"a label that is none": {closed, "true", "no", "", "must be enabled or disabled", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,15 +61,15 @@ func parse(text string) (w Window, err error) {
 	}
 	start, err := time.Parse("15:04", fields[1])
 	if err != nil {
-		return w, fmt.Errorf("start %q is no time of day, such as 22:00", fields[1])
+		return w, fmt.Errorf("start %q is not a time of day, such as 22:00", fields[1])
 	}
 	w.Hour, w.Minute = start.Hour(), start.Minute()
 	if w.Duration, err = time.ParseDuration(fields[2]); err != nil || w.Duration < time.Minute ||
 		w.Duration > maxDuration {
-		return w, fmt.Errorf("duration %q is none from 1m to %.0fh, such as 90m or 6h", fields[2], maxDuration.Hours())
+		return w, fmt.Errorf("duration %q is not between 1m and %.0fh, such as 90m or 6h", fields[2], maxDuration.Hours())
 	}
 	if fields[3] == "Local" {
-		return w, errors.New(`time zone "Local" means another one on every machine: name it, such as Europe/Berlin or UTC`)
+		return w, errors.New(`time zone "Local" differs from machine to machine: name it, such as Europe/Berlin or UTC`)
 	}
 	if w.Zone, err = time.LoadLocation(fields[3]); err != nil {
 		return w, fmt.Errorf("time zone %q is not known: write it like Europe/Berlin or UTC", fields[3])
@@ -90,7 +90,7 @@ func parseDays(text string) (set [7]bool, err error) {
 		}
 		first, last := day(from), day(to)
 		if first < 0 || last < 0 {
-			return set, fmt.Errorf("%q are no days: write daily, or days and ranges such as Sat,Sun or Mon-Fri", text)
+			return set, fmt.Errorf("%q is not a list of days: write daily, or days and ranges such as Sat,Sun or Mon-Fri", text)
 		}
 		for d := first; ; d = (d + 1) % 7 {
 			set[d] = true

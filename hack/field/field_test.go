@@ -111,7 +111,7 @@ func TestDifferences(t *testing.T) {
 		},
 		"a check failed": {
 			provider{}, result{failures: []check.Failure{{Check: "a", Message: "b"}}},
-			[]string{"the check a failed itself: b"},
+			[]string{"the check a itself failed: b"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

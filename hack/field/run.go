@@ -69,7 +69,7 @@ func (p provider) differences(got result) []string {
 		return append(all, "it can be judged, and the file says that it cannot: "+p.Refused)
 	}
 	for _, f := range got.failures {
-		all = append(all, fmt.Sprintf("the check %s failed itself: %s", f.Check, f.Message))
+		all = append(all, fmt.Sprintf("the check %s itself failed: %s", f.Check, f.Message))
 	}
 	judged := map[string]bool{}
 	for _, one := range p.Findings {

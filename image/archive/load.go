@@ -149,7 +149,7 @@ func (l *loader) spool(ctx context.Context, from io.Reader) error {
 	return nil
 }
 
-const formats = "what docker save writes works, and an OCI image layout, as a directory or an archive"
+const formats = "use the output of docker save, or an OCI image layout as a directory or an archive"
 
 // find returns a file of the archive.
 func (l *loader) find(name string) (file, bool) {
@@ -273,7 +273,7 @@ func (l *loader) choose(d v1.Descriptor, depth int) (v1.Hash, error) {
 		return d.Digest, nil
 	}
 	if depth > 2 || d.Digest.Algorithm != "sha256" {
-		return v1.Hash{}, layer.Refuse("the archive has indexes in indexes in indexes")
+		return v1.Hash{}, layer.Refuse("the archive nests indexes too deeply")
 	}
 	data, err := l.store.ReadBlob(d.Digest, store.MaxManifest)
 	if err != nil {

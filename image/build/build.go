@@ -221,7 +221,7 @@ func (l *layer) directory(root string) error {
 			return l.header(name, tar.TypeSymlink, 0o777, 0, link)
 		case !info.Mode().IsRegular():
 			return image.Errorf(image.CodeInvalid, "remove it from the directory",
-				"%s is neither file, directory nor link", file)
+				"%s is not a file, directory or link", file)
 		case info.Mode()&0o111 != 0:
 			return l.file(file, name, 0o755)
 		}

@@ -172,7 +172,7 @@ func (c *Client) long(ctx context.Context, path string, body io.Reader, say func
 	for dec := json.NewDecoder(resp.Body); ; {
 		var e image.Event
 		if err := dec.Decode(&e); err != nil {
-			return nil, fmt.Errorf("the image store broke off: %w", err)
+			return nil, fmt.Errorf("the image store stopped in the middle: %w", err)
 		}
 		switch {
 		case e.Error != nil:

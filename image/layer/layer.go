@@ -125,14 +125,14 @@ func clean(name string) (string, error) {
 		case part == "..":
 			return "", Refuse("%q leads out of the image: names with .. are refused", name)
 		case len(part) > maxName:
-			return "", Refuse("%.60q... has a part of %d bytes: at most %d work", name, len(part), maxName)
+			return "", Refuse("%.60q... has a part of %d bytes: at most %d are allowed", name, len(part), maxName)
 		case strings.ContainsRune(part, 0):
 			return "", Refuse("%q has a zero byte in it", name)
 		}
 		parts = append(parts, part)
 	}
 	if len(parts) > maxDepth {
-		return "", Refuse("%.60q... is %d directories deep: at most %d work", name, len(parts), maxDepth)
+		return "", Refuse("%.60q... is %d directories deep: at most %d are allowed", name, len(parts), maxDepth)
 	}
 	return path.Join(parts...), nil
 }

@@ -147,9 +147,9 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	case tar.TypeFifo:
 		return u.link(fd, base, at, h, func() error { return unix.Mkfifoat(fd, base, 0o600) })
 	case tar.TypeChar, tar.TypeBlock:
-		return Refuse("%q is a device: an image must hold none, its containers get theirs from the host", h.Name)
+		return Refuse("%q is a device: images must not have any, containers get theirs from the host", h.Name)
 	}
-	return Refuse("%q is of the unknown kind %q", h.Name, string(h.Typeflag))
+	return Refuse("%q has the unknown type %q", h.Name, string(h.Typeflag))
 }
 
 // directory makes a directory, or updates an existing one.

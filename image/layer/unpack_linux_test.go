@@ -286,7 +286,7 @@ func TestUnpackRefuses(t *testing.T) {
 			"leads to a name",
 		},
 		"more files than fit": {many, "more than 10 files"},
-		"an unknown kind":     {[]*tar.Header{{Name: "x", Typeflag: 'Z'}}, "unknown kind"},
+		"an unknown kind":     {[]*tar.Header{{Name: "x", Typeflag: 'Z'}}, "unknown type"},
 		"more bytes than fit": {[]*tar.Header{big}, "holds more than"},
 		"more bytes than fit, in two files": {
 			[]*tar.Header{file("a", strings.Repeat("x", 600)), file("b", strings.Repeat("x", 600))},

@@ -53,7 +53,7 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 			continue // the partial download was damaged, or the connection altered it
 		}
 		if errors.Is(err, store.ErrDigest) {
-			return layer.Refuse("registry %s serves something else for blob %s than its digest says", p.endpoint, d.Digest)
+			return layer.Refuse("registry %s serves content for blob %s that does not match its digest", p.endpoint, d.Digest)
 		}
 		if err == nil {
 			p.puller.store.From(d.Digest, p.endpoint)
@@ -145,18 +145,18 @@ func (p *pull) piece(ctx context.Context, d v1.Descriptor, part *store.Partial) 
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", part.Size)) {
-			return errors.Join(errors.New("the registry serves another part than it was asked for"), part.Restart())
+			return errors.Join(errors.New("the registry serves a different part from the one requested"), part.Restart())
 		}
 	case http.StatusOK:
 		if err := part.Restart(); err != nil {
 			return err
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
-		return errors.Join(errors.New("the registry does not have the part that is missing"), part.Restart())
+		return errors.Join(errors.New("the registry lacks the missing part"), part.Restart())
 	default:
 		return transport.CheckError(resp, http.StatusOK)
 	}
-	stall := time.AfterFunc(stallTime, func() { cancel(errors.New("nothing has come for a minute")) })
+	stall := time.AfterFunc(stallTime, func() { cancel(errors.New("nothing has arrived for a minute")) })
 	defer stall.Stop()
 	return part.Append(ctx, &watched{resp.Body, stall}, d.Size)
 }

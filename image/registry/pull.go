@@ -292,19 +292,19 @@ func explain(err error, ref, endpoint string, withAuth bool, who service.Asker) 
 	case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
 		if withAuth {
 			return image.Errorf(image.CodeDenied, "look at the pull secret",
-				"image %s: registry %s does not give it to this credential, or has no such image%s", short, endpoint, says)
+				"image %s: registry %s denies it to this credential, or has no such image%s", short, endpoint, says)
 		}
 		return image.Errorf(image.CodeDenied, "give the pod imagePullSecrets, or correct the image's name",
-			"image %s: registry %s wants a credential for it, or has no such image%s", short, endpoint, says)
+			"image %s: registry %s requires a credential for it, or has no such image%s", short, endpoint, says)
 	case answer.StatusCode == http.StatusNotFound:
 		return image.Errorf(image.CodeNotFound, "correct the name, or load the image: capstan image load",
 			"image %s: registry %s has no such image%s", short, endpoint, says)
 	case answer.StatusCode == http.StatusTooManyRequests:
 		return image.Errorf(image.CodeUnavailable, "try again later, or with a credential",
-			"image %s: registry %s limits how much is pulled%s", short, endpoint, says)
+			"image %s: registry %s limits the rate of pulls%s", short, endpoint, says)
 	case isTemporary(answer.StatusCode):
 		return image.Errorf(image.CodeUnavailable, "try again later",
-			"image %s: registry %s does not work: it answers %d%s", short, endpoint, answer.StatusCode, says)
+			"image %s: registry %s is not working: it answers %d%s", short, endpoint, answer.StatusCode, says)
 	}
 	return image.Errorf(image.CodeFailed, "", "image %s: registry %s answers %d%s",
 		short, endpoint, answer.StatusCode, says)

@@ -89,7 +89,7 @@ func TestEachPullNeedsItsOwnCredential(t *testing.T) {
 	w := newWorld(t, "alice", "bob")
 	ref, digest := w.push("private/web:1", imageOf(t, layerOf(t, "a", 1000)), basic(alice))
 	_, err := w.pull(ref, nil)
-	refused(t, err, image.CodeDenied, "wants a credential")
+	refused(t, err, image.CodeDenied, "requires a credential")
 	if strings.Contains(err.Error(), "internal words") {
 		t.Errorf("a host reads what the registry says: %v", err)
 	}
@@ -99,9 +99,9 @@ func TestEachPullNeedsItsOwnCredential(t *testing.T) {
 	// The image is in the store, but nobody else may have it, not even by its digest.
 	for _, name := range []string{ref, w.host + "/private/web@" + digest} {
 		_, err = w.pull(name, nil)
-		refused(t, err, image.CodeDenied, "wants a credential")
+		refused(t, err, image.CodeDenied, "requires a credential")
 		_, err = w.pull(name, eve)
-		refused(t, err, image.CodeDenied, "does not give it to this credential")
+		refused(t, err, image.CodeDenied, "denies it to this credential")
 	}
 	w.forget()
 	w.must(ref, bob)
@@ -124,7 +124,7 @@ func TestARegistryThatIsAwayGivesWhatItHasGiven(t *testing.T) {
 		t.Errorf("pulled %s", got)
 	}
 	_, err := w.pull(ref, bob)
-	refused(t, err, image.CodeUnavailable, "does not work")
+	refused(t, err, image.CodeUnavailable, "is not working")
 	w.server.Close()
 	if got := w.must(ref, alice); got != digest {
 		t.Errorf("pulled %s", got)
@@ -262,7 +262,7 @@ func TestWhatARegistryServesIsChecked(t *testing.T) {
 				return true
 			}
 			return false
-		}, "", "serves something else"},
+		}, "", "does not match its digest"},
 		"a blob without end": {func(out http.ResponseWriter, in *http.Request) bool {
 			if strings.HasSuffix(in.URL.Path, h.String()) {
 				for range 1000 {
@@ -298,7 +298,7 @@ func TestWhatARegistryServesIsChecked(t *testing.T) {
 		"a limit": {func(out http.ResponseWriter, in *http.Request) bool {
 			http.Error(out, "slow down", http.StatusTooManyRequests)
 			return true
-		}, image.CodeUnavailable, "limits how much"},
+		}, image.CodeUnavailable, "limits the rate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -361,7 +361,7 @@ func TestTheMachinesCredentialsAreNotForHosts(t *testing.T) {
 		t.Errorf("the machine's user: %v", err)
 	}
 	_, err := w.pull(ref, nil)
-	refused(t, err, image.CodeDenied, "wants a credential")
+	refused(t, err, image.CodeDenied, "requires a credential")
 }
 
 type keychain struct{ authn.Authenticator }

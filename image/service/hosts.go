@@ -178,13 +178,13 @@ func (b *bouncer) enter(h store.Host, count func(*load) *int, most int, what str
 	l := b.hosts[h]
 	if l == nil {
 		if len(b.hosts) >= maxHosts {
-			return nil, image.Errorf(image.CodeBusy, "try again", "more than %d hosts ask at a time", maxHosts)
+			return nil, image.Errorf(image.CodeBusy, "try again", "more than %d hosts are asking at once", maxHosts)
 		}
 		l = &load{}
 		b.hosts[h] = l
 	}
 	if *count(l) >= most {
-		return nil, image.Errorf(image.CodeBusy, "try again", "host %s has %d %s under way already", h.Name, most, what)
+		return nil, image.Errorf(image.CodeBusy, "try again", "host %s already has %d %s under way", h.Name, most, what)
 	}
 	*count(l)++
 	return func() {

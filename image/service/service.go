@@ -177,7 +177,7 @@ func question(w http.ResponseWriter, r *http.Request) (q image.Question, err err
 	}
 	defer control.SetReadDeadline(time.Time{})
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&q); err != nil {
-		return q, image.Errorf(image.CodeInvalid, "", "the question can't be read: %v", err)
+		return q, image.Errorf(image.CodeInvalid, "", "the request can't be read: %v", err)
 	}
 	return q, nil
 }

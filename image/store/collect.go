@@ -44,7 +44,7 @@ func (s *Store) recover() error {
 	}
 	for _, half := range halves {
 		if err := os.Remove(half); err != nil {
-			return fmt.Errorf("removing what was half done: %w", err)
+			return fmt.Errorf("removing unfinished work: %w", err)
 		}
 	}
 	if err := s.readLayers(); err != nil {
@@ -59,7 +59,7 @@ func (s *Store) readLayers() error {
 	s.layers = map[string]meta{}
 	metas, err := os.ReadDir(s.path("meta"))
 	if err != nil {
-		return fmt.Errorf("reading which layers there are: %w", err)
+		return fmt.Errorf("listing layers: %w", err)
 	}
 	for _, e := range metas {
 		name, is := strings.CutSuffix(e.Name(), ".json")
@@ -76,12 +76,12 @@ func (s *Store) readLayers() error {
 			}
 		}
 		if err := os.Remove(s.path("meta", e.Name())); err != nil {
-			return fmt.Errorf("removing what was half done: %w", err)
+			return fmt.Errorf("removing unfinished work: %w", err)
 		}
 	}
 	dirs, err := os.ReadDir(s.path("layers"))
 	if err != nil {
-		return fmt.Errorf("reading which layers there are: %w", err)
+		return fmt.Errorf("listing layers: %w", err)
 	}
 	for _, e := range dirs {
 		if _, whole := s.layers[strings.TrimSuffix(e.Name(), ".owners")]; whole {
@@ -102,7 +102,7 @@ func (s *Store) Collect() {
 	}
 	defer s.busy.Unlock()
 	if err := s.collect(); err != nil {
-		s.options.Log.Printf("removing images that nobody holds: %v", err)
+		s.options.Log.Printf("removing images that nothing uses: %v", err)
 	}
 }
 

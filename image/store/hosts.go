@@ -128,7 +128,7 @@ func (s *Store) hold(h Host, name, digest string) error {
 	}
 	if len(old.Names) >= maxHeld {
 		return image.Errorf(image.CodeBusy, "remove images that no container needs",
-			"host %s holds %d images already", h.Name, len(old.Names))
+			"host %s already holds %d images", h.Name, len(old.Names))
 	}
 	held := host{Names: maps.Clone(old.Names), Hidden: maps.Clone(old.Hidden)}
 	if held.Names == nil {

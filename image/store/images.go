@@ -31,20 +31,20 @@ func ParseManifest(data []byte) (*v1.Manifest, error) {
 		return nil, layer.Refuse("the image's manifest can't be read: %v", err)
 	}
 	if m.SchemaVersion != 2 || m.Config.Digest.Hex == "" {
-		return nil, layer.Refuse("the image has a manifest of version %d: only version 2 works", m.SchemaVersion)
+		return nil, layer.Refuse("the image has a manifest of version %d: only version 2 is supported", m.SchemaVersion)
 	}
 	if len(m.Layers) > maxLayers {
-		return nil, layer.Refuse("the image has %d layers: at most %d work", len(m.Layers), maxLayers)
+		return nil, layer.Refuse("the image has %d layers: at most %d are allowed", len(m.Layers), maxLayers)
 	}
 	if m.Config.Size > MaxConfig {
-		return nil, layer.Refuse("the image's configuration has %d bytes: at most %d work", m.Config.Size, MaxConfig)
+		return nil, layer.Refuse("the image's configuration has %d bytes: at most %d are allowed", m.Config.Size, MaxConfig)
 	}
 	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
 		if d.Digest.Algorithm != "sha256" {
-			return nil, layer.Refuse("the image has a digest by %s: only sha256 works", d.Digest.Algorithm)
+			return nil, layer.Refuse("the image has a digest of type %s: only sha256 is supported", d.Digest.Algorithm)
 		}
 		if d.Size < 0 || d.Size > maxBlob {
-			return nil, layer.Refuse("the image has a blob of %d bytes: at most %d GiB work", d.Size, maxBlob>>30)
+			return nil, layer.Refuse("the image has a blob of %d bytes: at most %d GiB are allowed", d.Size, maxBlob>>30)
 		}
 		if !d.MediaType.IsDistributable() {
 			return nil, layer.Refuse("the image has a layer that registries don't serve (%s)", d.MediaType)
@@ -61,12 +61,12 @@ func ParseConfig(data []byte, m *v1.Manifest) (*v1.ConfigFile, error) {
 	}
 	if len(c.RootFS.DiffIDs) != len(m.Layers) {
 		return nil, layer.Refuse(
-			"the image has %d layers, but its configuration speaks of %d: is it an image for containers?",
+			"the image has %d layers, but its configuration lists %d: is it a container image?",
 			len(m.Layers), len(c.RootFS.DiffIDs))
 	}
 	for _, d := range c.RootFS.DiffIDs {
 		if d.Algorithm != "sha256" {
-			return nil, layer.Refuse("the image has a digest by %s: only sha256 works", d.Algorithm)
+			return nil, layer.Refuse("the image has a digest of type %s: only sha256 is supported", d.Algorithm)
 		}
 	}
 	if c.OS != "" && c.OS != "linux" || c.Architecture != "" && c.Architecture != runtime.GOARCH {
@@ -107,7 +107,7 @@ func (s *Store) Add(ctx context.Context, manifest v1.Hash, say func(string)) err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, is := s.state.Images[r.Manifest]; !is && len(s.state.Images) >= maxImages {
-		return image.Errorf(image.CodeNoSpace, roomAdvice, "the store has %d images already", maxImages)
+		return image.Errorf(image.CodeNoSpace, roomAdvice, "the store already has %d images", maxImages)
 	}
 	s.state.Images[r.Manifest] = r
 	if err := s.save(); err != nil {
@@ -142,7 +142,7 @@ func (s *Store) Complete(ctx context.Context, digest string) error {
 
 // NotFound returns the error for an image that does not exist.
 func NotFound(ref string) error {
-	return image.Errorf(image.CodeNotFound, "see which there are: capstan image list", "there is no image %s", ref)
+	return image.Errorf(image.CodeNotFound, "list them with: capstan image list", "there is no image %s", ref)
 }
 
 // Has reports whether an image exists, by the digest of its manifest.
@@ -185,7 +185,7 @@ func (s *Store) untag(ref string) error {
 	if !is {
 		if held, found := s.heldBy(ref); found {
 			return image.Errorf(image.CodeInUse, "it goes when the host's kubelet removes it, or with the host",
-				"image %s has no name of its own any more: host %s holds it", ref, held)
+				"image %s no longer has a name of its own: host %s holds it", ref, held)
 		}
 		return NotFound(ref)
 	}

@@ -79,7 +79,7 @@ type Store struct {
 }
 
 // ErrLocked reports that another process uses the store.
-var ErrLocked = errors.New("another process has the image store")
+var ErrLocked = errors.New("another process uses the image store")
 
 // Open opens a store and cleans up what a killed process left.
 func Open(o Options) (*Store, error) {
@@ -241,10 +241,10 @@ func (s *Store) load() error {
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading what images there are: %w: remove %s to begin anew", err, s.options.Dir)
+		return fmt.Errorf("listing images: %w: remove %s to start over", err, s.options.Dir)
 	}
 	if s.state.Version != stateVersion {
-		return fmt.Errorf("%s was written by another version of Capstan: remove %s to begin anew",
+		return fmt.Errorf("%s was written by another version of Capstan: remove %s to start over",
 			s.path("state.json"), s.options.Dir)
 	}
 	if s.state.Images == nil {
@@ -289,7 +289,7 @@ const roomAdvice = "free some space on that disk, or remove images: capstan imag
 func (s *Store) room() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.options.Dir, &st); err != nil {
-		return fmt.Errorf("looking how full the disk of images is: %w", err)
+		return fmt.Errorf("reading how full the disk of images is: %w", err)
 	}
 	free := st.Bavail * uint64(st.Bsize)
 	if free < s.options.MinFree || st.Files > 0 && st.Ffree == 0 {

@@ -165,7 +165,7 @@ func TestLoadRefuses(t *testing.T) {
 		}, "has 128 layers"},
 		"a layer without a diff id": {func(t *testing.T) []byte {
 			return makeImage(t, same, func(c *v1.ConfigFile, _ *v1.Manifest) { c.RootFS.DiffIDs = nil }, one).layout(t, "x:1")
-		}, "speaks of 0"},
+		}, "lists 0"},
 		"a layer that is missing": {func(t *testing.T) []byte {
 			m := makeImage(t, same, nil, one)
 			m.layers = nil

@@ -33,8 +33,8 @@ func (b Bundles) Find(image component.Image) (string, error) {
 	}
 	binary := filepath.Join(b.Dir, filepath.Base(image.Tag), "capstan-kube")
 	if _, err := os.Stat(binary); err != nil {
-		return "", fmt.Errorf("no bundle has %s %s: this host has %s and what is in %s; install the bundle, or use a "+
-			"version that is there",
+		return "", fmt.Errorf("no bundle has %s %s: this host has %s and what is in %s; install the bundle, or use an "+
+			"available version",
 			image.Name, image.Tag, b.Contents.Kubernetes, b.Dir)
 	}
 	return binary, nil
@@ -75,7 +75,7 @@ func checkMounts(mounts []*runtimeapi.Mount) error {
 		if slices.Contains(ownFiles, m.ContainerPath) || path.Clean(m.ContainerPath) == path.Clean(m.HostPath) {
 			continue
 		}
-		return fmt.Errorf("the mount of %s at %s can't be done: components run in the host's own filesystem, so mount it "+
+		return fmt.Errorf("%s can't be mounted at %s: components run in the host's own filesystem, so mount it "+
 			"at the path that it has on the host",
 			m.HostPath, m.ContainerPath)
 	}

@@ -202,7 +202,7 @@ func (s *Server) ReopenContainerLog(_ context.Context,
 	state, log := c.State, c.log
 	s.mu.RUnlock()
 	if state != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		return nil, status.Errorf(codes.FailedPrecondition, "container %s does not run", c.ID)
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s is not running", c.ID)
 	}
 	if log != nil {
 		if err := log.Reopen(); err != nil {

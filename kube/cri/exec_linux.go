@@ -53,10 +53,10 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	var out, errOut limited
 	err = runOnPipes(cmd, nil, &out, &errOut)
 	if errors.Is(context.Cause(ctx), errEnded) {
-		return nil, status.Errorf(codes.FailedPrecondition, "container %s ended before command %q", c.name(), req.Cmd)
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s exited before command %q", c.name(), req.Cmd)
 	}
 	if ctx.Err() != nil {
-		return nil, status.Errorf(codes.DeadlineExceeded, "command %q did not end within %s", req.Cmd, timeout)
+		return nil, status.Errorf(codes.DeadlineExceeded, "command %q did not finish within %s", req.Cmd, timeout)
 	}
 	resp := &runtimeapi.ExecSyncResponse{Stdout: out.Bytes(), Stderr: errOut.Bytes()}
 	var exit utilexec.ExitError

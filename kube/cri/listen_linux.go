@@ -21,19 +21,20 @@ type addresses struct {
 func addFlags(flags *flag.FlagSet) *addresses {
 	a := &addresses{
 		main: flags.String("listen", DefaultListen, "`address` to serve at, a unix socket"),
-		hollow: flags.String("listen-hollow", HollowListen, "`address` where containers that are no components are hollow: "+
+		hollow: flags.String("listen-hollow", HollowListen, "`address` where containers other than components are hollow: "+
 			"reported as running without a process; empty for none"),
 		real: flags.String("listen-real", RealListen, "`address` where containers run from their images; empty for none"),
 	}
-	flags.BoolFunc("hollow", "whether containers are hollow that are asked for at --listen; by default what they were "+
-		"when the state directory was made", func(s string) error {
+	flags.BoolFunc("hollow", "whether containers requested at --listen are hollow; by default as when the state "+
+		"directory "+
+		"was made", func(s string) error {
 		switch s {
 		case "true", "false":
 			hollow := s == "true"
 			a.mainHollow = &hollow
 			return nil
 		}
-		return errors.New("it is true or false")
+		return errors.New("it must be true or false")
 	})
 	return a
 }

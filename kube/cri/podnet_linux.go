@@ -66,12 +66,12 @@ func hostPorts(mappings []*runtimeapi.PortMapping) ([]network.HostPort, error) {
 		}
 		port := network.HostPort{Protocol: protocols[m.Protocol], Port: uint16(m.HostPort), Pod: uint16(m.ContainerPort)}
 		if port.Protocol == 0 || int32(port.Port) != m.HostPort || int32(port.Pod) != m.ContainerPort || port.Pod == 0 {
-			return nil, fmt.Errorf("a hostPort of %v is none", m)
+			return nil, fmt.Errorf("%v is not a hostPort", m)
 		}
 		if m.HostIp != "" {
 			var err error
 			if port.Host, err = netip.ParseAddr(m.HostIp); err != nil {
-				return nil, fmt.Errorf("the hostIP %q of a hostPort is none: %w", m.HostIp, err)
+				return nil, fmt.Errorf("the hostIP %q of a hostPort is not an address: %w", m.HostIp, err)
 			}
 		}
 		ports = append(ports, port)

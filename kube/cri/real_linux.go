@@ -170,7 +170,7 @@ func readReport(r *os.File) (run.Report, error) {
 		return report, fmt.Errorf("waiting for the container to start: %w", err)
 	}
 	if err := json.Unmarshal(data, &report); err != nil {
-		return report, errors.New("the container's supervisor ended without a word")
+		return report, errors.New("the container's supervisor exited without a report")
 	}
 	if report.Error != "" {
 		return report, errors.New(report.Error)
@@ -193,7 +193,7 @@ func (s *Server) pidNamespace(c *container, sb *sandbox) (string, error) {
 		target := s.containers[options.GetTargetId()]
 		if target == nil || target.process == nil || !target.Real || target.Sandbox != sb.ID {
 			return "", status.Errorf(codes.FailedPrecondition,
-				"the container %q whose processes are asked for does not run in this pod",
+				"the container %q whose processes are requested is not running in this pod",
 				options.GetTargetId())
 		}
 		pid = target.report.PID

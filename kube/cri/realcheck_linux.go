@@ -16,7 +16,7 @@ func checkReal(config *runtimeapi.ContainerConfig) error {
 	for _, m := range config.Mounts {
 		private := m.Propagation == runtimeapi.MountPropagation_PROPAGATION_PRIVATE
 		if m.RecursiveReadOnly && (!m.Readonly || !private) {
-			return fmt.Errorf("the mount at %s shall be read-only with all below it: "+
+			return fmt.Errorf("the mount at %s is to be read-only with all below it: "+
 				"it must be read-only itself, without propagation", m.ContainerPath)
 		}
 	}

@@ -76,7 +76,7 @@ func realMounts(spaces podSpaces, asked []*runtimeapi.Mount) ([]run.Mount, error
 		if m.Image.GetImage() != "" {
 			return nil,
 				fmt.Errorf("the mount of image %s at %s is not supported: "+
-					"copy what it has into a volume by an init container",
+					"copy its content into a volume with an init container",
 					m.Image.Image, m.ContainerPath)
 		}
 		if len(m.UidMappings)+len(m.GidMappings) > 0 {

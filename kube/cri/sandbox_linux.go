@@ -111,7 +111,7 @@ func (s *Server) RemovePodSandbox(ctx context.Context,
 	}
 	for _, c := range s.containers {
 		if c.Sandbox == sb.ID {
-			return nil, status.Errorf(codes.FailedPrecondition, "container %s was made meanwhile: try again", c.ID)
+			return nil, status.Errorf(codes.FailedPrecondition, "container %s was made in the meantime: try again", c.ID)
 		}
 	}
 	if err := s.store.removeSandbox(sb.ID); err != nil {

@@ -118,7 +118,7 @@ func New(opts Options) (*Server, error) {
 	s.ownProc = process.OwnProc()
 	if opts.Images != nil && opts.Unable == nil && !s.ownProc {
 		s.opts.Unable = errors.New("containers from images need /proc of the host's own PID namespace, " +
-			"and here it is an outer one's: run the dock where no part of /proc is covered, or have hollow containers")
+			"and here it belongs to an outer one: run the dock where no part of /proc is covered, or use hollow containers")
 	}
 	if err := s.restore(); err != nil {
 		s.Close()

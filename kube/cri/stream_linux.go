@@ -121,7 +121,7 @@ func (s *Server) real(id string) (*container, error) {
 	defer s.mu.RUnlock()
 	switch {
 	case c.State != runtimeapi.ContainerState_CONTAINER_RUNNING:
-		return nil, status.Errorf(codes.FailedPrecondition, "container %s does not run", c.name())
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s is not running", c.name())
 	case c.process == nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "container %s is hollow: there is no process in it", c.name())
 	}

@@ -47,7 +47,7 @@ func makeScheme() *runtime.Scheme {
 // NewCommand returns the server's command. Its subcommand manifest prints the objects that a cluster needs for it.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: Name, Short: "Serve metrics.k8s.io of the cluster whose pod this is", Args: cobra.NoArgs,
+		Use: Name, Short: "Serve metrics.k8s.io of the cluster in which this is a pod", Args: cobra.NoArgs,
 		SilenceUsage: true,
 		RunE:         func(*cobra.Command, []string) error { return serve(genericapiserver.SetupSignalContext()) },
 	}
@@ -65,7 +65,7 @@ func NewCommand() *cobra.Command {
 func serve(ctx context.Context) error {
 	config, err := clientrest.InClusterConfig()
 	if err != nil {
-		return fmt.Errorf("finding the cluster, whose pod this must be: %w", err)
+		return fmt.Errorf("finding the cluster (this must run in one of its pods): %w", err)
 	}
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {

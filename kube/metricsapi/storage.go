@@ -150,7 +150,7 @@ func (s *storage) in(ctx context.Context) metadata.ResourceInterface {
 }
 
 func unavailable(err error) error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("the figures can't be read now, try again: %v", err))
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("the metrics can't be read now, try again: %v", err))
 }
 
 func nodeMetrics(of metav1.ObjectMeta, u usages) (metrics.NodeMetrics, bool) {

@@ -20,7 +20,7 @@ func ParseRanges(texts []string) ([]netip.Prefix, error) {
 	for _, text := range texts {
 		r, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("the Node's pod range %q is none: %w", text, err)
+			return nil, fmt.Errorf("the Node's pod range %q is not valid: %w", text, err)
 		}
 		r = r.Masked()
 		if r.Bits() > r.Addr().BitLen()-2 {
@@ -56,7 +56,7 @@ func (a *Addresses) SetRanges(ranges []netip.Prefix) { a.ranges = slices.Clone(r
 func (a *Addresses) Hold(id string, addresses []netip.Addr) error {
 	for _, address := range addresses {
 		if other := a.held[address]; other != "" && other != id {
-			return fmt.Errorf("address %s is held by pod sandbox %s already", address, other)
+			return fmt.Errorf("address %s is already held by pod sandbox %s", address, other)
 		}
 	}
 	a.init()

@@ -16,7 +16,7 @@ func TestParseRanges(t *testing.T) {
 		"one range":                 {texts: []string{"10.244.1.0/24"}, want: "10.244.1.0/24"},
 		"one of each family":        {texts: []string{"fd00::/64", " 10.244.1.0/24 "}, want: "fd00::/64 10.244.1.0/24"},
 		"the bits of hosts are cut": {texts: []string{"10.244.1.7/24"}, want: "10.244.1.0/24"},
-		"no range":                  {texts: []string{"10.244.1.0"}, err: "is none"},
+		"no range":                  {texts: []string{"10.244.1.0"}, err: "is not valid"},
 		"no room":                   {texts: []string{"10.244.1.0/31"}, err: "no room"},
 		"two of a family":           {texts: []string{"10.244.1.0/24", "10.244.2.0/24"}, err: "two pod ranges of one family"},
 	} {
@@ -78,7 +78,7 @@ func TestAddresses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := after.Hold("b", held[:1]); err == nil || !strings.Contains(err.Error(), "is held by pod sandbox a") {
+	if err := after.Hold("b", held[:1]); err == nil || !strings.Contains(err.Error(), "is already held by pod sandbox a") {
 		t.Errorf("held twice: %v", err)
 	}
 	if got, err := after.Take("b"); texts(got) != "10.244.1.3 fd00::3" {

@@ -151,7 +151,7 @@ func (n *Netlink) AwaitLocal(address netip.Addr) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the kernel has not taken the address after %s (%v)", awaitLimit, err)
+			return fmt.Errorf("the kernel has not accepted the address after %s (%v)", awaitLimit, err)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (n *Network) locate(p *Pod) error {
 		all := slices.Concat(n.ranges, n.old)
 		i := slices.IndexFunc(all, func(r netip.Prefix) bool { return r.Contains(a) })
 		if i < 0 {
-			return fmt.Errorf("address %s is of no range of this Node", a)
+			return fmt.Errorf("address %s is outside the ranges of this Node", a)
 		}
 		p.Gateways = append(p.Gateways, Gateway(all[i]))
 		p.Sources = append(p.Sources, Source(all[i], n.uplink.Address))

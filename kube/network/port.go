@@ -59,7 +59,7 @@ func Conflict(p Pod, others []Pod) error {
 			}
 			for _, theirs := range other.Ports {
 				if port.meets(theirs) {
-					return fmt.Errorf("%s leads to pod sandbox %s already: remove that pod, or choose another hostPort",
+					return fmt.Errorf("%s already leads to pod sandbox %s: remove that pod, or choose another hostPort",
 						port, other.ID)
 				}
 			}

@@ -92,7 +92,7 @@ type command struct {
 }
 
 func (c command) unknown() error {
-	return fmt.Errorf("%q of a %s is nothing that kube-proxy needs", c.verb, c.object)
+	return fmt.Errorf("%q of a %s is not something that kube-proxy needs", c.verb, c.object)
 }
 
 // send adds a message. Creating an object that already exists has no effect.
@@ -148,7 +148,7 @@ func (c command) properties(f func(name string) (known bool, err error)) (commen
 			known, err = f(name)
 		}
 		if err == nil && !known {
-			err = fmt.Errorf("%q is no property that kube-proxy needs of a %s", name, c.object)
+			err = fmt.Errorf("%q is not a property that kube-proxy needs of a %s", name, c.object)
 		}
 		if err == nil {
 			err = c.must(";")

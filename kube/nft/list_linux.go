@@ -14,7 +14,7 @@ import (
 func list(out io.Writer, what []string) error {
 	family, ok := families[what[1]]
 	if !ok {
-		return fmt.Errorf("there are lists of families ip and ip6 only, not %q", what[1])
+		return fmt.Errorf("only families ip and ip6 can be listed, not %q", what[1])
 	}
 	c, err := dial()
 	if err != nil {
@@ -28,7 +28,7 @@ func list(out io.Writer, what []string) error {
 	case (what[0] == "set" || what[0] == "map") && len(what) == 4:
 		all, err = c.elements(what[0], what[1], setName{family, what[2], what[3]})
 	default:
-		return errors.New("there are lists of one table, set or map only")
+		return errors.New("only one table, set or map can be listed")
 	}
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", strings.Join(what, " "), err)

@@ -194,9 +194,9 @@ func TestOtherCommandsAreRefused(t *testing.T) {
 		"list table kube-proxy":          "does only what kube-proxy needs", // at level 4 of its log; it goes on
 		"-f /etc/nftables.conf":          "does only what kube-proxy needs",
 		"--json list ruleset":            "does only what kube-proxy needs",
-		"--json list table inet x":       "families ip and ip6 only",
-		"--json list chain ip x y":       "one table, set or map only",
-		"--json list set ip x":           "one table, set or map only",
+		"--json list table inet x":       "only families ip and ip6",
+		"--json list chain ip x y":       "only one table, set or map",
+		"--json list set ip x":           "only one table, set or map",
 		"--json --terse list table ip x": "No such file or directory",
 	} {
 		if _, err := do(s, "", strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {

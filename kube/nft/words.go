@@ -25,7 +25,7 @@ func split(line string) (*words, error) {
 		if line[0] == '"' {
 			end := strings.IndexByte(line[1:], '"')
 			if end < 0 {
-				return nil, errors.New("a quote has no end")
+				return nil, errors.New("a quote is not closed")
 			}
 			text := line[1 : 1+end]
 			if strings.ContainsRune(text, '\\') {

@@ -179,7 +179,7 @@ func TestMounts(t *testing.T) {
 			spec.Mounts = []Mount{c.mount}
 			if c.want == "" {
 				b := w.try(spec)
-				if !strings.Contains(b.report.Error, "is a link to what is not in the image") {
+				if !strings.Contains(b.report.Error, "is a link to something that the image lacks") {
 					t.Errorf("it started: %+v", b.report)
 				}
 				<-b.ended
@@ -256,8 +256,8 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 			"setting sysctl net.no.such"},
 		"an unknown namespace": {func(s *Spec) { s.Namespaces.Net = "/no/such" }, "joining a namespace"},
 		"a file as directory":  {func(s *Spec) { s.Process.Dir = "/replaced/x" }, "making the working directory"},
-		"an impossible user":   {func(s *Spec) { id := int64(-1); s.Process.User.UID = &id }, "-1 is no user or group"},
-		"a damaged filter":     {func(s *Spec) { s.Process.Seccomp = []byte{1} }, "the seccomp filter is cut short"},
+		"an impossible user":   {func(s *Spec) { id := int64(-1); s.Process.User.UID = &id }, "-1 is not a user or group"},
+		"a damaged filter":     {func(s *Spec) { s.Process.Seccomp = []byte{1} }, "the seccomp filter is truncated"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

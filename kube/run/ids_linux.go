@@ -22,7 +22,7 @@ func ownIDs() (ids, error) {
 	for path, m := range map[string]*mapping{"/proc/self/uid_map": &all.users, "/proc/self/gid_map": &all.groups} {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return all, fmt.Errorf("looking which ids there are: %w", err)
+			return all, fmt.Errorf("finding out which ids there are: %w", err)
 		}
 		*m = parseMapping(string(data))
 	}

@@ -212,7 +212,7 @@ func filterCalls(filter []byte) error {
 		return nil
 	}
 	if len(filter)%size != 0 {
-		return errors.New("the seccomp filter is cut short")
+		return errors.New("the seccomp filter is truncated")
 	}
 	instructions := make([]unix.SockFilter, len(filter)/size)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&instructions[0])), len(filter)), filter)

@@ -87,7 +87,7 @@ func cloneVolumes(mounts []Mount) ([]volume, error) {
 	for _, m := range mounts {
 		fd, err := clone(m.Source)
 		if errors.Is(err, unix.ENOENT) {
-			return volumes, fmt.Errorf("the mount of %s at %s can't be done: there is no %s on the host", m.Source,
+			return volumes, fmt.Errorf("%s can't be mounted at %s: there is no %s on the host", m.Source,
 				m.Target, m.Source)
 		}
 		if err != nil {

@@ -26,7 +26,7 @@ func beginRoot(dir string, spec *Spec) (t tree, err error) {
 	}
 	// From here on, no mount reaches the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return t, fmt.Errorf("cutting mounts off from the host: %w", err)
+		return t, fmt.Errorf("isolating mounts from the host: %w", err)
 	}
 	root := filepath.Join(dir, rootDir)
 	if err := mountOverlay(dir, root, spec.Layers); err != nil {
@@ -253,7 +253,7 @@ func pivot(root int) error {
 		return fmt.Errorf("making the container's root the root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("letting go of the host's root: %w", err)
+		return fmt.Errorf("detaching the host's root: %w", err)
 	}
 	return unix.Chdir("/")
 }

@@ -260,7 +260,7 @@ func startTime(pid int) (string, error) {
 	}
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat is cut short", pid)
+		return "", fmt.Errorf("/proc/%d/stat is truncated", pid)
 	}
 	return fields[19], nil
 }

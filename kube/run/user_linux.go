@@ -88,7 +88,7 @@ func checkIDs(id Identity) error {
 	const limit = 1<<32 - 1 // the last value means "none"
 	for _, n := range append([]int64{id.UID, id.GID}, id.Groups...) {
 		if n < 0 || n >= limit {
-			return fmt.Errorf("%d is no user or group: it must be at least 0 and less than %d", n, int64(limit))
+			return fmt.Errorf("%d is not a user or group: it must be at least 0 and less than %d", n, int64(limit))
 		}
 	}
 	return nil

@@ -165,7 +165,7 @@ func extract(path, into string) (m Manifest, err error) {
 		sum := sha256.New()
 		switch err := save(in, f.path, sum); {
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return m, damaged(path, "it is cut off within %s", f.Name)
+			return m, damaged(path, "it is truncated within %s", f.Name)
 		case err != nil:
 			return m, fmt.Errorf("reading %s of the backup: %w", f.Name, err)
 		}

@@ -75,7 +75,7 @@ func (u *Unblocking) Grant(ctx context.Context) error {
 		}
 		if u.Cluster.Generation != generation {
 			return true, hint.Errorf("look at it again: capstan hook timeline "+u.Cluster.Name,
-				"cluster %s was changed by somebody in this moment", u.Cluster.Name)
+				"cluster %s was just changed by somebody else", u.Cluster.Name)
 		}
 		return false, err
 	})
@@ -111,7 +111,7 @@ func (u *Unblocking) Wait(ctx context.Context, waiting func(detail string)) erro
 		return false, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return hint.Errorf(u.timeline(), "the cluster was not let through yet; it may be until %s",
+		return hint.Errorf(u.timeline(), "the cluster has not passed the hook yet; the permission is valid until %s",
 			u.Order.Until.Local().Format(time.TimeOnly))
 	}
 	if err != nil {
@@ -123,9 +123,9 @@ func (u *Unblocking) Wait(ctx context.Context, waiting func(detail string)) erro
 // notPassed returns why an unused permission is gone. Pure.
 func notPassed(calls []record.Call, order unblock.Order) error {
 	if _, err := blocksAt(record.Blocks(calls), order.Hook, order.Extension); err != nil {
-		return errors.New("it was not needed any more: nothing blocks there now")
+		return errors.New("it was no longer needed: nothing blocks the cluster at the hook now")
 	}
-	return hint.Errorf("run it again", "somebody has removed the permission before it could be used")
+	return hint.Errorf("run it again", "somebody removed the permission before it could be used")
 }
 
 // passedSince reports whether an administrator's permission was used. Pure.
@@ -139,10 +139,10 @@ func passedSince(calls []record.Call, hook string, after time.Time) bool {
 func stillBlocked(calls []record.Call, order unblock.Order) string {
 	for _, b := range record.Blocks(calls) {
 		if b.Call.HookName() == order.Hook && order.Extension != "" && b.Call.Extension != order.Extension {
-			return fmt.Sprintf("extension %s blocks, too: %s", b.Call.Extension, text.OneLine(b.Call.Why(), 100))
+			return fmt.Sprintf("extension %s also blocks it: %s", b.Call.Extension, text.OneLine(b.Call.Why(), 100))
 		}
 	}
-	return "waiting until the cluster is asked about again"
+	return "waiting for the next call of the hook"
 }
 
 // blocksAt returns the blocks at a hook. Pure.
@@ -161,7 +161,7 @@ func blocksAt(all []record.Block, hook, extension string) ([]record.Block, error
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("hook %s does not block it; what does: %s", hook, strings.Join(others, ", "))
+		return nil, fmt.Errorf("hook %s does not block it; what blocks it: %s", hook, strings.Join(others, ", "))
 	}
 	return found, nil
 }

@@ -32,9 +32,9 @@ func TestBlocksAt(t *testing.T) {
 		"written in small letters": {two, "beforeclusterupgrade", "", 2, ""},
 		"of one extension":         {two, "BeforeClusterUpgrade", "b", 1, ""},
 		"of one that does not block": {two, "BeforeClusterUpgrade", "c", 0,
-			"what does: BeforeClusterUpgrade by extension a, "},
+			"what blocks it: BeforeClusterUpgrade by extension a, "},
 		"a hook that does not block": {two, "BeforeClusterDelete", "", 0,
-			"hook BeforeClusterDelete does not block it; what does: "},
+			"hook BeforeClusterDelete does not block it; what blocks it: "},
 		"a cluster that nothing holds": {nil, "BeforeClusterDelete", "", 0, "no hook blocks it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestStillBlocked(t *testing.T) {
 		{Hook: "g/v1/BeforeClusterUpgrade", Extension: "other", Answer: record.Blocked, Message: "no hosts"},
 	}
 	if got := stillBlocked(calls, unblock.Order{Hook: "BeforeClusterUpgrade", Extension: "mine"}); !strings.Contains(got,
-		"extension other blocks, too: no hosts") {
+		"extension other also blocks it: no hosts") {
 		t.Errorf("got %q", got)
 	}
 	if got := stillBlocked(calls, unblock.Order{Hook: "BeforeClusterUpgrade"}); strings.Contains(got, "too") {
@@ -74,11 +74,11 @@ func TestStillBlocked(t *testing.T) {
 func TestNotPassed(t *testing.T) {
 	order := unblock.Order{Hook: "BeforeClusterUpgrade"}
 	call := record.Call{Hook: "g/v1/BeforeClusterUpgrade", Answer: record.Blocked}
-	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "somebody has removed") {
+	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "somebody removed") {
 		t.Errorf("while it blocks: %v", err)
 	}
 	call.Answer = record.Success
-	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "not needed any more") {
+	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "no longer needed") {
 		t.Errorf("when it blocks no longer: %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestGrant(t *testing.T) {
 			u := &Unblocking{Client: c, Cluster: &clusterv1.Cluster{}, Order: order}
 			err := u.Grant(t.Context())
 			if c.granted == spec || (err == nil) == spec ||
-				err != nil && !strings.Contains(err.Error(), "was changed by somebody") {
+				err != nil && !strings.Contains(err.Error(), "was just changed by somebody") {
 				t.Errorf("granted: %t after %d writes, %v", c.granted, c.patches, err)
 			}
 		})
@@ -157,9 +157,9 @@ func TestWait(t *testing.T) {
 		want  string
 	}{
 		"it was used":                       {[]record.Call{blocks, passes}, 0, ""},
-		"nothing blocks any more":           {[]record.Call{blocks, goes}, 2, "was not needed any more"},
-		"somebody has removed it":           {[]record.Call{blocks}, 2, "somebody has removed"},
-		"the cluster is not asked about":    {[]record.Call{blocks}, 0, "was not let through yet"},
+		"nothing blocks any more":           {[]record.Call{blocks, goes}, 2, "was no longer needed"},
+		"somebody removed it":           {[]record.Call{blocks}, 2, "somebody removed"},
+		"the cluster is not asked about":    {[]record.Call{blocks}, 0, "has not passed the hook yet"},
 		"it was used, and is gone for that": {[]record.Call{blocks, passes}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,18 +91,19 @@ type Leaf struct {
 // has expired or can't be read, but returns an error: a replacement would silently break everything that trusts it.
 func (f Folder) Authority(name string) (Pair, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
-		return Pair{}, fmt.Errorf("making the folder for keys: %w", err)
+		return Pair{}, fmt.Errorf("creating the directory for keys: %w", err)
 	}
 	certFile, _ := f.files(name)
 	if _, err := os.Stat(certFile); !errors.Is(err, fs.ErrNotExist) {
 		pair, err := f.load(name)
 		if err != nil {
-			return Pair{}, fmt.Errorf("%w; restore it, or remove the folder %s to get a new authority, which ends all "+
-				"kubeconfigs made before", err, f.Path)
+			return Pair{}, fmt.Errorf("%w; restore it, or remove the directory %s to get a new authority, which invalidates "+
+				"all earlier kubeconfigs", err, f.Path)
 		}
 		if f.now().After(pair.parsed.NotAfter) {
-			return Pair{}, fmt.Errorf("the authority %s ended on %s; remove the folder %s to get a new one, which ends all "+
-				"kubeconfigs made before",
+			return Pair{}, fmt.Errorf("the authority %s expired on %s; remove the directory %s to get a new one, which "+
+				"invalidates "+
+				"all earlier kubeconfigs",
 				certFile, pair.parsed.NotAfter.Format(time.DateOnly), f.Path)
 		}
 		return pair, nil

@@ -81,7 +81,7 @@ func TestAuthorityIsNeverReplaced(t *testing.T) {
 		"its certificate is empty": {func(t *testing.T, f *Folder) { truncate(t, f, "ca.crt") }, "not PEM"},
 		"it ended": {func(_ *testing.T, f *Folder) {
 			f.Now = func() time.Time { return time.Now().Add(AuthorityLifetime + time.Hour) }
-		}, "ended on"},
+		}, "expired on"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestAuthorityIsNeverReplaced(t *testing.T) {
 			issue(t, folder, Leaf{Name: "x"})
 			c.change(t, &folder)
 			_, err := folder.Authority("ca")
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remove the folder") {
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remove the directory") {
 				t.Errorf("got %v", err)
 			}
 		})

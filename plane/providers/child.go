@@ -81,7 +81,7 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 		problem := limited(err.Error())
 		c.told(state{problem: problem})
 		r.recorder.Eventf(d, nil, corev1.EventTypeWarning, ProcessEndedEvent, "Restart", "%s",
-			limited(fmt.Sprintf("it is started again in %s: %s", pause, problem)))
+			limited(fmt.Sprintf("it restarts in %s: %s", pause, problem)))
 	}
 	go func() {
 		defer close(c.done)
@@ -134,7 +134,7 @@ func (c *child) live(ctx context.Context, p process.Process, s *setting) error {
 			probes.Go(func() {
 				s.live.watch(works, func(err error) bool {
 					if err != nil {
-						end(fmt.Errorf("it was ended, because its liveness probe has failed %d times: %w", s.live.threshold, err))
+						end(fmt.Errorf("it was stopped because its liveness probe failed %d times: %w", s.live.threshold, err))
 					}
 					return err == nil
 				})

@@ -101,5 +101,5 @@ func processPort(service *corev1.Service, number int, deployments []appsv1.Deplo
 		}
 		return 0, fmt.Errorf("leads to port %s, which Deployment %s doesn't have", target, d.Name)
 	}
-	return 0, fmt.Errorf("leads to no provider that runs as a process of the plane, which has no other network")
+	return 0, fmt.Errorf("leads to nothing that runs as a process of the plane, which has no other network")
 }

@@ -72,9 +72,9 @@ func TestServiceDialer(t *testing.T) {
 			deployment, name, "selects nothing"},
 		"a Service of others": {
 			service(intstr.FromInt32(port), func(s *corev1.Service) { s.Spec.Selector["app"] = "other" }), deployment, name,
-			"leads to no provider",
+			"leads to nothing that runs",
 		},
-		"a Deployment of Pods": {service(intstr.FromInt32(port), same), pods, name, "leads to no provider"},
+		"a Deployment of Pods": {service(intstr.FromInt32(port), same), pods, name, "leads to nothing that runs"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := fake.NewClientBuilder()

@@ -90,7 +90,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	// List the existing directories before new ones are created.
 	left, err := filepath.Glob(filepath.Join(r.Dir, folder, "*", "*"))
 	if err != nil {
-		return fmt.Errorf("looking for folders of providers: %w", err)
+		return fmt.Errorf("looking for directories of providers: %w", err)
 	}
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		r.sweep(ctx, left)
@@ -98,7 +98,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		r.end()
 		return nil
 	})); err != nil {
-		return fmt.Errorf("adding the end of providers: %w", err)
+		return fmt.Errorf("adding the shutdown of providers: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("provider-process").For(&appsv1.Deployment{}).
 		WatchesRawSource(source.Channel(r.happened, &handler.EnqueueRequestForObject{})).
@@ -225,7 +225,7 @@ func (r *reconciler) sweep(ctx context.Context, dirs []string) {
 			continue // it is needed, or may be
 		}
 		if err := remove(dir); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "The folder of a provider that is gone was not removed", "folder", dir)
+			ctrl.LoggerFrom(ctx).Error(err, "The directory of a removed provider could not be deleted", "folder", dir)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func (r *reconciler) sweep(ctx context.Context, dirs []string) {
 // remove removes the directory of a provider, and that of its namespace if it is empty then.
 func remove(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("removing the folder of a provider: %w", err)
+		return fmt.Errorf("removing the directory of a provider: %w", err)
 	}
 	_ = os.Remove(filepath.Dir(dir)) // fails if the directory is not empty
 	return nil

@@ -324,7 +324,7 @@ func TestLife(t *testing.T) {
 		t.Error("a provider that was not ready for a while was started anew")
 	}
 	b.must(os.WriteFile(sick, []byte("/livez"), 0o600))
-	b.says("its liveness probe has failed 1 times")
+	b.says("its liveness probe failed 1 times")
 	b.must(os.Remove(sick))
 	b.works(n)
 

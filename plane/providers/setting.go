@@ -44,7 +44,7 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 		return nil, err
 	}
 	if !slices.Contains(programs, binary) {
-		return nil, fmt.Errorf("%s %w: only what was given to capstan clusterctl by --provider-binary may", binary,
+		return nil, fmt.Errorf("%s %w: only programs passed to capstan clusterctl by --provider-binary may", binary,
 			errNotAllowed)
 	}
 	info, err := os.Stat(binary)
@@ -54,7 +54,7 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 	}
 	pod := &d.Spec.Template.Spec
 	if len(pod.Containers) != 1 {
-		return nil, fmt.Errorf("there are %d containers, and one process", len(pod.Containers))
+		return nil, fmt.Errorf("there are %d containers but only one process", len(pod.Containers))
 	}
 	s := &setting{dir: r.dir(client.ObjectKeyFromObject(d)), binary: binary, files: map[string][]byte{}}
 	s.folders = []string{s.temporary()}
@@ -237,7 +237,7 @@ func (s *setting) write() error {
 		errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("making the folder of the provider: %w", err)
+		return fmt.Errorf("creating the directory of the provider: %w", err)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func status(old appsv1.DeploymentStatus, generation int64, s state, now metav1.T
 			corev1.ConditionTrue, "ProcessReady", "The process of the plane works."
 	}
 	if !s.off && s.missing != "" {
-		available.Message += " (It runs on as it was started, and can't be started anew: " + s.missing + ")"
+		available.Message += " (It keeps running as it was started, and can't be restarted: " + s.missing + ")"
 	}
 	for _, c := range old.Conditions {
 		if c.Type == available.Type && c.Status == available.Status && c.Reason == available.Reason &&

@@ -30,7 +30,7 @@ func TestStatus(t *testing.T) {
 		"for another reason": {broken, state{problem: "no Secret"}, 1, 0, corev1.ConditionFalse, "no Secret", late, early},
 		"it works, and could not be started anew": {
 			ready, state{ready: true, missing: "no file"}, 1, 1, corev1.ConditionTrue,
-			"The process of the plane works. (It runs on as it was started, and can't be started anew: no file)", late, early,
+			"The process of the plane works. (It keeps running as it was started, and can't be restarted: no file)", late, early,
 		},
 		"it is switched off": {ready, state{off: true}, 0, 0, corev1.ConditionFalse,
 			"There is no process, because there are no replicas.", late, late},

@@ -191,7 +191,7 @@ func TestResealRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		want  string
 	}{
 		"a value of another key on the ring": {good, ""},
-		"a value that was cut off":           {good[:len(good)-30], "cut off"},
+		"a value that was cut off":           {good[:len(good)-30], "truncated"},
 		"a value that was changed":           {append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1), "was changed"},
 		"another way to encrypt":             {[]byte("k8s:enc:aescbc:v1:key:xx"), "does not know"},
 		"an unknown key":                     {[]byte("k8s:enc:secretbox:v1:mine:xx"), `the key "mine"`},

@@ -31,12 +31,12 @@ func (k Key) seal(plain []byte) ([]byte, error) {
 // open decrypts the part of a value after the prefix.
 func (k Key) open(sealed []byte) ([]byte, error) {
 	if len(sealed) < nonceSize+secretbox.Overhead {
-		return nil, errors.New("it is cut off")
+		return nil, errors.New("it is truncated")
 	}
 	nonce, box := (*[nonceSize]byte)(sealed[:nonceSize]), sealed[nonceSize:]
 	plain, ok := secretbox.Open(nil, box, nonce, (*[keySize]byte)(k.Secret))
 	if !ok {
-		return nil, fmt.Errorf("it was changed, or encrypted with another key than %s", k.Name)
+		return nil, fmt.Errorf("it was changed, or encrypted with a key other than %s", k.Name)
 	}
 	return plain, nil
 }

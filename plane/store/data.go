@@ -38,7 +38,7 @@ func (d Data) Settle() error {
 	_, err := os.Lstat(string(d))
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(d.old(), string(d)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("taking back etcd's data: %w", err)
+			return fmt.Errorf("undoing the replacement of etcd's data: %w", err)
 		}
 	} else if err != nil {
 		return fmt.Errorf("looking for etcd's data: %w", err)

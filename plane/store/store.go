@@ -96,7 +96,7 @@ func (s *Store) Replace(ctx context.Context, key string, value []byte, revision 
 		return err
 	}
 	if !answer.Succeeded {
-		return errors.New("it has changed meanwhile: another program writes to this etcd")
+		return errors.New("it has changed in the meantime: another program writes to this etcd")
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (u Usage) CanResume() bool { return u.Full && u.Size < u.Quota/10*9 }
 
 // Warning returns the warning about an etcd that is full or nearly full although nothing can be discarded, or "". Pure.
 func (u Usage) Warning() string {
-	const advice = "delete what is not needed any more; \"capstan kubectl get --raw /metrics\" counts objects as " +
+	const advice = "delete what is no longer needed; \"capstan kubectl get --raw /metrics\" counts objects as " +
 		"apiserver_resource_objects"
 	switch used := fmt.Sprintf("%d of %d MiB", u.InUse>>20, u.Quota>>20); {
 	case u.Full:

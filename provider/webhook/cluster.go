@@ -31,7 +31,7 @@ func (clusters) ValidateUpdate(_ context.Context, was, is *v1beta2.CapstanCluste
 	}
 	return nil, refuse("CapstanCluster", is.Name, field.ErrorList{field.Forbidden(
 		field.NewPath("metadata", "annotations").Key(clusterv1.ManagedByAnnotation),
-		"it can't be taken away: what manages the infrastructure of this cluster goes on to do so; create a new cluster "+
+		"it can't be removed: what manages the infrastructure of this cluster continues to do so; create a new cluster "+
 			"instead")})
 }
 

@@ -23,7 +23,7 @@ func TestClosedGateRefusesClusterTemplates(t *testing.T) {
 		_, updated := c.check.ValidateUpdate(t.Context(), template, template)
 		for what, err := range map[string]error{"a new one": created, "a change": updated} {
 			if refused := err != nil && strings.Contains(err.Error(),
-				"feature gate ClusterTopology is closed"); refused != c.refuse {
+				"feature gate ClusterTopology is off"); refused != c.refuse {
 				t.Errorf("%s: %s is answered with: %v", name, what, err)
 			}
 		}

@@ -76,7 +76,7 @@ func (w clusterTemplates) gate() field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("spec"),
-		"the feature gate ClusterTopology is closed: open it in the managers, or use CapstanClusters without a ClusterClass")}
+		"the feature gate ClusterTopology is off: turn it on in the managers, or use CapstanClusters without a ClusterClass")}
 }
 
 func (clusterTemplates) ValidateDelete(context.Context, *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
@@ -108,7 +108,7 @@ func update(ctx context.Context, is metav1.Object, v versions) field.ErrorList {
 		return mistakes
 	}
 	return append(mistakes, field.Forbidden(templateSpec,
-		"it can't be changed, for what was made from it would not follow: create a new template and refer to that one"))
+		"it can't be changed, because objects made from it would not follow: create a new template and refer to that one"))
 }
 
 func metadata(m clusterv1.ObjectMeta) field.ErrorList { return m.Validate(templateMetadata) }

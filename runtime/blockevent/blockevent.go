@@ -91,7 +91,7 @@ func (w *Writer) Observe(call record.Call) {
 	select {
 	case w.queue <- call:
 	default:
-		w.options.Log.Info("Too many calls of hooks wait for their Events: one is left out", "hook", call.Hook, "cluster",
+		w.options.Log.Info("Too many calls of hooks wait for their Events: one is dropped", "hook", call.Hook, "cluster",
 			call.Object.Name)
 	}
 }
@@ -136,7 +136,7 @@ func (w *Writer) write(ctx context.Context, change record.Change) {
 		})
 	}
 	if err != nil && ctx.Err() == nil {
-		log.Error(err, "An Event could not be made")
+		log.Error(err, "An Event could not be created")
 	}
 	if change.Ended == nil || w.options.Over == nil || w.tracker.Holds(object, change.Block.Call.Hook) {
 		return
@@ -144,7 +144,7 @@ func (w *Writer) write(ctx context.Context, change record.Change) {
 	if err := retry(ctx, func(ctx context.Context) error {
 		return w.options.Over(ctx, cluster, name(change.Block.Call.Hook))
 	}); err != nil && ctx.Err() == nil {
-		log.Error(err, "What belongs to a block that is over could not be put away")
+		log.Error(err, "The records of a block that is over could not be removed")
 	}
 }
 
@@ -195,21 +195,23 @@ func describe(change record.Change) (kind, reason, message string, at time.Time)
 	if ended == nil {
 		since := b.Since.UTC().Format(time.RFC3339)
 		if b.Call.Err != nil {
-			return corev1.EventTypeWarning, ReasonBlocked, fmt.Sprintf("Hook %s is blocked since %s: %s fails: %v", hook, since,
+			return corev1.EventTypeWarning, ReasonBlocked, fmt.Sprintf("Hook %s has been blocked since %s: %s fails: %v", hook,
+				since,
 				who, b.Call.Err), b.Since
 		}
-		return corev1.EventTypeNormal, ReasonBlocked, fmt.Sprintf("Hook %s is blocked since %s: %s waits: %s", hook, since,
+		return corev1.EventTypeNormal, ReasonBlocked, fmt.Sprintf("Hook %s has been blocked since %s: %s waits: %s", hook,
+			since,
 			who, b.Call.Message), b.Since
 	}
 	lasted := ended.Time.Sub(b.Since).Round(time.Second)
 	switch {
 	case ended.Hook != b.Call.Hook:
-		message = fmt.Sprintf("Hook %s blocks no longer after %s: the Cluster is at %s now", hook, lasted, name(ended.Hook))
+		message = fmt.Sprintf("Hook %s no longer blocks after %s: the Cluster is at %s now", hook, lasted, name(ended.Hook))
 	case ended.Answer == record.Passed:
 		return corev1.EventTypeWarning, ReasonUnblocked, fmt.Sprintf(
 			"Hook %s was passed after %s, although %s blocks it, by %s", hook, lasted, who, ended.PassedBy), ended.Time
 	default:
-		message = fmt.Sprintf("Hook %s goes on after %s: %s lets the Cluster through", hook, lasted, who)
+		message = fmt.Sprintf("Hook %s continues after %s: %s lets the Cluster through", hook, lasted, who)
 	}
 	return corev1.EventTypeNormal, ReasonReleased, message, ended.Time
 }

@@ -40,19 +40,19 @@ func TestDescribe(t *testing.T) {
 		want  string
 	}{
 		"it waits": {block(nil), nil,
-			"Normal HookBlocked Hook BeforeClusterUpgrade is blocked since 2026-01-02T03:04:05Z: handler window of extension " +
-				"capstan waits: closed"},
+			"Normal HookBlocked Hook BeforeClusterUpgrade has been blocked since 2026-01-02T03:04:05Z: handler window of " +
+				"extension capstan waits: closed"},
 		"it fails": {block(errors.New("no route")), nil,
-			"Warning HookBlocked Hook BeforeClusterUpgrade is blocked since 2026-01-02T03:04:05Z: handler window of extension " +
-				"capstan fails: no route"},
+			"Warning HookBlocked Hook BeforeClusterUpgrade has been blocked since 2026-01-02T03:04:05Z: handler window of " +
+				"extension capstan fails: no route"},
 		"it goes on": {block(nil), ended("BeforeClusterUpgrade", record.Success, ""),
-			"Normal HookReleased Hook BeforeClusterUpgrade goes on after 1m30s: handler window of extension capstan lets the " +
-				"Cluster through"},
+			"Normal HookReleased Hook BeforeClusterUpgrade continues after 1m30s: handler window of extension capstan lets " +
+				"the Cluster through"},
 		"somebody lets it through": {block(nil), ended("BeforeClusterUpgrade", record.Passed, "alice: now"),
 			"Warning HookUnblocked Hook BeforeClusterUpgrade was passed after 1m30s, although handler window of extension " +
 				"capstan blocks it, by alice: now"},
 		"it is at another hook": {block(nil), ended("BeforeClusterDelete", record.Success, ""),
-			"Normal HookReleased Hook BeforeClusterUpgrade blocks no longer after 1m30s: the Cluster is at " +
+			"Normal HookReleased Hook BeforeClusterUpgrade no longer blocks after 1m30s: the Cluster is at " +
 				"BeforeClusterDelete now"},
 	} {
 		t.Run(name, func(t *testing.T) {

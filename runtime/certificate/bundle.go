@@ -65,7 +65,7 @@ func decode(b Bundle) (*identity, error) {
 	id := &identity{}
 	for i, cert := range certs {
 		if !keys[i].PublicKey.Equal(cert.PublicKey) {
-			return nil, fmt.Errorf("key %d of %s is not that of certificate %d of %s", i+1, AuthorityKeysKey, i+1,
+			return nil, fmt.Errorf("key %d of %s does not belong to certificate %d of %s", i+1, AuthorityKeysKey, i+1,
 				AuthoritiesKey)
 		}
 		id.authorities = append(id.authorities, authority{cert: cert, key: keys[i]})
@@ -241,7 +241,7 @@ func privateKeys(data []byte) ([]*ecdsa.PrivateKey, error) {
 		}
 		key, ok := parsed.(*ecdsa.PrivateKey)
 		if !ok {
-			return nil, errors.New("it holds a key of another kind")
+			return nil, errors.New("it holds a key of another type")
 		}
 		all = append(all, key)
 	}

@@ -120,7 +120,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := k.Renew(ctx); err != nil && ctx.Err() == nil {
-			k.options.Log.Error("The certificate could not be renewed; the last good one is served, and this is tried again",
+			k.options.Log.Error("The certificate could not be renewed; the server uses the last good one and will try again",
 				"error", err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrConflict means that somebody else has written the store since it was read.
-var ErrConflict = errors.New("the store was changed by somebody else: read it again")
+var ErrConflict = errors.New("somebody else changed the store: read it again")
 
 // Store holds a bundle for all replicas of a server.
 type Store interface {

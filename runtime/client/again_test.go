@@ -27,7 +27,7 @@ func TestACallEndsAtItsTimeout(t *testing.T) {
 	})
 	start := time.Now()
 	_, err := b.gate(t.Context())
-	if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "gave no answer within 1s") ||
+	if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "did not answer within 1s") ||
 		took < time.Second || took > 5*time.Second {
 		t.Errorf("after %s: %v", took, err)
 	}

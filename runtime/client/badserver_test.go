@@ -100,8 +100,8 @@ func TestBadServers(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		"it hangs":                     {hang, "gave no answer within 1s"},
-		"it drips":                     {drip, "gave no answer within 1s"},
+		"it hangs":                     {hang, "did not answer within 1s"},
+		"it drips":                     {drip, "did not answer within 1s"},
 		"it sends without end":         {flood, "body too large"},
 		"it resets the connection":     {reset, "connection reset by peer"},
 		"it ends the body early":       {cut, "unexpected EOF"},

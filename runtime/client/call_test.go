@@ -321,7 +321,7 @@ func TestAdministratorOverrides(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	if call := b.observed()[0]; call.Answer != record.Ignored ||
-		!strings.Contains(call.Err.Error(), "no answer within 1s") {
+		!strings.Contains(call.Err.Error(), "did not answer within 1s") {
 		t.Errorf("observed %+v", call)
 	}
 }

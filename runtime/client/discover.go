@@ -54,7 +54,7 @@ func (c *Client) Discover(ctx context.Context, config *runtimev1.ExtensionConfig
 		meta.RemoveStatusCondition(&discovered.Status.Conditions, HooksKnownCondition)
 		return discovered, nil
 	}
-	message := "Handlers of hooks that are not known here are not called: " + strings.Join(unknown, ", ")
+	message := "Handlers of unknown hooks are not called: " + strings.Join(unknown, ", ")
 	log.FromContext(ctx).Info(message, "ExtensionConfig", config.Name)
 	meta.SetStatusCondition(&discovered.Status.Conditions, metav1.Condition{
 		Type: HooksKnownCondition, Status: metav1.ConditionFalse, Reason: UnknownHooksReason,

@@ -161,7 +161,7 @@ func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, re
 		return stable(err)
 	case own:
 		// This is clearer than the transport's error.
-		return &failure{text: fmt.Sprintf("it gave no answer within %s", x.timeout), cause: context.DeadlineExceeded}
+		return &failure{text: fmt.Sprintf("it did not answer within %s", x.timeout), cause: context.DeadlineExceeded}
 	default:
 		<-ctx.Done() // it is due at the same moment
 		return context.Cause(ctx)
@@ -175,7 +175,7 @@ func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, re
 			return &failure{
 				kind: unknownHandler,
 				text: statusCodeError(answer).Error() +
-					"; if the extension has changed, it is soon asked again which handlers it has",
+					"; if the extension has changed, its handlers will soon be discovered again",
 			}
 		}
 	}

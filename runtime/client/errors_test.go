@@ -36,7 +36,7 @@ func TestErrorsAreStable(t *testing.T) {
 		"its name can't be found": {func(b *bench) {
 			b.register(b.config("ext", "https://extension.invalid:9443"), "gate", runtimev1.FailurePolicyFail, 5)
 		}, `its name "extension.invalid" could not be looked up: no such host`},
-		"it hangs": {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, hang) }, "it gave no answer within 1s"},
+		"it hangs": {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, hang) }, "it did not answer within 1s"},
 		"unknown CA": {func(b *bench) { b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), stranger) },
 			"tls: failed to verify certificate: x509: certificate signed by unknown authority"},
 		"it is no server": {notTLS, "read"},

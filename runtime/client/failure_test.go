@@ -63,7 +63,7 @@ func TestKindsOfFailures(t *testing.T) {
 
 // Errors that callers match stay in the chain of a failure, whatever its text.
 func TestFailuresMatchTheirCauses(t *testing.T) {
-	late := &failure{text: "it gave no answer within 1s", cause: context.DeadlineExceeded}
+	late := &failure{text: "it did not answer within 1s", cause: context.DeadlineExceeded}
 	left := &CallError{Err: &failure{kind: notAsked, cause: late}}
 	if !errors.Is(left, ErrNotAsked) || !errors.Is(left, context.DeadlineExceeded) || errors.Is(late, ErrNotAsked) {
 		t.Errorf("%v does not match its causes", left)

@@ -89,7 +89,7 @@ func newMetrics(registerer prometheus.Registerer, catalog *hook.Catalog, endpoin
 		deprecated: counter(MetricDeprecated,
 			"Calls to handlers of runtime extensions in a deprecated version of their hook."),
 		circuit: prometheus.NewDesc(MetricCircuit,
-			"Whether an extension is asked (Closed), left alone because its calls failed (Open), or tried again (Probing).",
+			"Whether an extension is called (Closed), not called because its calls failed (Open), or tried again (Probing).",
 			[]string{"extension", "state"}, nil),
 	}
 	var errs []error

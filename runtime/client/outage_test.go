@@ -211,7 +211,7 @@ func TestAHandlerThatIsGoneIsTold(t *testing.T) {
 		t.Errorf("got %+v, %v, told %q", response, err, stale.all())
 	}
 	if err := b.observed()[0].Err; err == nil || !strings.Contains(err.Error(), "HTTP status 404") ||
-		!strings.Contains(err.Error(), "it is soon asked again which handlers it has") {
+		!strings.Contains(err.Error(), "its handlers will soon be discovered again") {
 		t.Errorf("observed %v", err)
 	}
 }

@@ -106,7 +106,7 @@ func logCall(logger logr.Logger, handler string, call record.Call) {
 	case record.Failure:
 		logger.Error(call.Err, "A runtime extension failed")
 	case record.Ignored:
-		logger.Error(call.Err, "A runtime extension failed, which its failure policy ignores")
+		logger.Error(call.Err, "A runtime extension failed; its failure policy ignores this")
 	default:
 		logger.V(4).Info("A runtime extension answered")
 	}

@@ -33,7 +33,7 @@ func (c *Client) passOver(ctx context.Context, q *question, outcomes []outcome) 
 	logger := log.FromContext(ctx).WithValues("hook", q.hook.ID.Name, "object", ctrlclient.ObjectKeyFromObject(q.object))
 	pass, err := c.options.Pass(ctx, q.object, q.hook.ID.Name)
 	if err != nil {
-		logger.Error(err, "Whether an administrator lets the object through could not be found out")
+		logger.Error(err, "Could not find out whether an administrator lets the object through")
 	}
 	if err != nil || pass == nil {
 		return

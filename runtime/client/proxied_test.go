@@ -124,7 +124,7 @@ func TestCallsThroughAProxy(t *testing.T) {
 		}
 	}
 	if _, err := exchange(t.Context(), &post.Call{}, "hang", 100*time.Millisecond); err == nil ||
-		!strings.Contains(err.Error(), "no answer within 100ms") {
+		!strings.Contains(err.Error(), "did not answer within 100ms") {
 		t.Errorf("late: %v", err)
 	}
 	ended := &post.Call{}

@@ -135,7 +135,7 @@ func (r *round) ask(i int, start time.Time, header map[string]string) (runtimeho
 		return nil, &failure{kind: abandoned, cause: cause}
 	}
 	if r.failedBefore(i) {
-		return nil, &failure{kind: superfluous, text: "its answer is not needed any more: another handler has failed"}
+		return nil, &failure{kind: superfluous, text: "its answer is no longer needed: another handler has failed"}
 	}
 	return nil, err
 }

@@ -108,7 +108,7 @@ func TestTheTimeForAllChecks(t *testing.T) {
 	if !strings.Contains(junit.String(), `failures="1"`) || !strings.Contains(junit.String(), `name="complete"`) {
 		t.Errorf("JUnit: %.400s", junit.String())
 	}
-	if text := textOf(t, report); !strings.Contains(text, "the time for all checks, 500ms, was over; not checked") {
+	if text := textOf(t, report); !strings.Contains(text, "the time for all checks, 500ms, ran out; not checked") {
 		t.Errorf("the report is %s", text)
 	}
 }

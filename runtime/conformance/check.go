@@ -121,7 +121,7 @@ type result struct {
 func (p *probe) perform(ctx context.Context, c check, h *handler) result {
 	start := time.Now()
 	if ctx.Err() != nil {
-		return result{err: skip("the checks had ended before")}
+		return result{err: skip("the checks had already stopped")}
 	}
 	for _, name := range c.Requires {
 		if r := requirements[name]; !r.met(p, h) {
@@ -131,7 +131,7 @@ func (p *probe) perform(ctx context.Context, c check, h *handler) result {
 	err := guard(func() error { return c.run(ctx, p, h) })
 	var broken *panicked
 	if err != nil && ctx.Err() != nil && !errors.As(err, &broken) {
-		err = skip("the checks ended while this one was made") // the extension is not at fault
+		err = skip("the checks stopped during this one") // the extension is not at fault
 	}
 	return result{err: err, took: time.Since(start)}
 }

@@ -137,7 +137,7 @@ func Run(ctx context.Context, target Target) (*Report, error) {
 	case ctx.Err() != nil:
 		report.leave("the checks were ended", len(left), namesOf(left))
 	case bounded.Err() != nil:
-		report.leave(fmt.Sprintf("the time for all checks, %s, was over", target.Timeout), len(left), namesOf(left))
+		report.leave(fmt.Sprintf("the time for all checks, %s, ran out", target.Timeout), len(left), namesOf(left))
 	}
 	return report, ctx.Err()
 }

@@ -48,7 +48,7 @@ var handlerChecks = []check{
 	}, checkQuick},
 	{Check{
 		Name: "same-again", Rules: []string{"RX-25", "RX-27", "RX-28"},
-		Doc:      "the same request gives the same answer",
+		Doc:      "the same request gets the same answer",
 		Requires: []Requirement{RequiresHandler, RequiresAnswer},
 	}, checkSame},
 	{Check{
@@ -221,7 +221,7 @@ func (p *probe) same(ctx context.Context, h *handler) error {
 		return err
 	}
 	if !bytes.Equal(now, h.expect) {
-		return fmt.Errorf("the answer was %s and is %s: it ends in conditions, and patches must not change by themselves",
+		return fmt.Errorf("the answer was %s and is %s: conditions contain it, and patches must not change by themselves",
 			wire.Clip(string(h.expect), 300), wire.Clip(string(now), 300))
 	}
 	return nil
@@ -265,7 +265,7 @@ func checkMalformed(ctx context.Context, p *probe, h *handler) error {
 		{"a list", []byte(`[]`)},
 		{"a text", []byte(`"request"`)},
 		{"a number where an object should be", []byte(`{"cluster":1,"items":1,"current":1,"desired":1,"settings":1}`)},
-		{"bytes that are no text", []byte{'{', '"', 0xff, 0xfe, 0x00}},
+		{"bytes that are not text", []byte{'{', '"', 0xff, 0xfe, 0x00}},
 		{"deep nesting", []byte(`{"settings":` + strings.Repeat("[", 20_000))},
 	}
 	var errs []error

@@ -31,18 +31,18 @@ var serverChecks = []check{
 	}, checkDiscovery},
 	{Check{
 		Name: "discovery-entries", Rules: []string{"RX-16", "RX-18", "RX-19", "RX-20", "CL-02"},
-		Doc: "each handler has a unique DNS label as its name, a timeout of 0 to 30 seconds, a failure policy that " +
-			"exists",
+		Doc: "each handler has a unique DNS label as its name, a timeout of 0 to 30 seconds, a valid failure " +
+			"policy",
 		Requires: []Requirement{RequiresDiscovery},
 	}, checkEntries},
 	{Check{
 		Name: "discovery-known", Rules: []string{"RX-17"},
-		Doc:      "each handler is of a hook that exists",
+		Doc:      "each handler serves an existing hook",
 		Requires: []Requirement{RequiresDiscovery},
 	}, checkKnown},
 	{Check{
 		Name: "discovery-stable", Rules: []string{"RX-27"},
-		Doc:      "Discovery gives the same again",
+		Doc:      "Discovery returns the same again",
 		Requires: []Requirement{RequiresDiscovery},
 	}, checkDiscoveryStable},
 	{Check{
@@ -54,7 +54,7 @@ var serverChecks = []check{
 var lastChecks = []check{
 	{Check{
 		Name: "survives", Rules: []string{"RX-22", "RX-24"},
-		Doc:      "after all of this, Discovery gives the same as before",
+		Doc:      "after all of this, Discovery returns the same as before",
 		Requires: []Requirement{RequiresDiscovery},
 	}, checkSurvives},
 }
@@ -175,7 +175,7 @@ func checkEntries(_ context.Context, p *probe, _ *handler) error {
 		return err
 	}
 	if slow != "" {
-		return warn("handler %q asks for more than 10 seconds: callers wait with it, do long work in the background (D-24)",
+		return warn("handler %q asks for more than 10 seconds: callers wait that long, do long work in the background (D-24)",
 			slow)
 	}
 	return nil
@@ -199,8 +199,8 @@ func checkKnown(_ context.Context, p *probe, _ *handler) error {
 		unknown = append(unknown, fmt.Sprintf("and %d more", more))
 	}
 	if len(unknown) > 0 {
-		return warn("these are not in the catalog: %s. Cluster API rejects all of an extension with a hook that it does "+
-			"not know", strings.Join(unknown, ", "))
+		return warn("these are not in the catalog: %s. Cluster API rejects the whole extension if it does not know one of "+
+			"its hooks", strings.Join(unknown, ", "))
 	}
 	return nil
 }
@@ -220,7 +220,8 @@ func (p *probe) sameDiscovery(ctx context.Context) error {
 		return err
 	}
 	if now, err := fixed(a.body); err != nil || !bytes.Equal(now, p.discovery) {
-		return errors.New("it gives another answer: the list ends in a status, where a changing order looks like a change")
+		return errors.New("it returns another answer: the list is written to a status, where a changing order looks like " +
+			"a change")
 	}
 	return nil
 }

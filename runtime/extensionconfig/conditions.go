@@ -64,7 +64,7 @@ func setPaused(config *runtimev1.ExtensionConfig, paused bool) {
 // setNotes sets the conditions that exist only when there is something to report.
 func setNotes(catalog *hook.Catalog, config *runtimev1.ExtensionConfig) {
 	note(config, HooksCurrentCondition, DeprecatedHooksReason,
-		"Handlers are for versions of hooks that will not be called for ever: ",
+		"Handlers serve versions of hooks that will be removed: ",
 		deprecated(catalog, config.Status.Handlers))
 	note(config, OverridesUsedCondition, NoSuchHandlerReason,
 		"Annotations are for handlers that the extension does not have: ", unusedOverrides(config))

@@ -67,7 +67,7 @@ func (b *builder) add(d *Descriptor) error {
 	}
 	if d.function != 0 {
 		if other, taken := b.catalog.byFunction[d.function]; taken {
-			return fmt.Errorf("hooks %s and %s stand for the same function: register it once", other.ID, d.ID)
+			return fmt.Errorf("hooks %s and %s are the same function: register it once", other.ID, d.ID)
 		}
 		b.catalog.byFunction[d.function] = d
 	}
@@ -132,7 +132,7 @@ func (c *Catalog) Lookup(hook any) (*Descriptor, error) {
 	}
 	value := reflect.ValueOf(hook)
 	if value.Kind() != reflect.Func || value.IsNil() {
-		return nil, fmt.Errorf("a hook can't be a %T: pass a hook.Hook, or the function that stands for it", hook)
+		return nil, fmt.Errorf("a hook can't be a %T: pass a hook.Hook, or the function that defines it", hook)
 	}
 	d, ok := c.byFunction[value.Pointer()]
 	if !ok {

@@ -177,7 +177,7 @@ func (b *builder) checkFacts() []error {
 		}
 		if facts.ReplacedBy == "" {
 			if facts.IsDeprecated() {
-				fail("it is deprecated in %s and nothing takes its place: set ReplacedBy (RS-05)", facts.Deprecated)
+				fail("it is deprecated in %s without a replacement: set ReplacedBy (RS-05)", facts.Deprecated)
 			}
 			continue
 		}

@@ -35,7 +35,7 @@ func TestFactsAreChecked(t *testing.T) {
 			hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.10", ReplacedBy: "v1alpha2"}, ""},
 		"replaced by a version that is less firm": {"v1beta1", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1beta1"},
 			"less stable (RS-05)"},
-		"deprecated for nothing": {"v2", "v1", hook.Facts{Deprecated: "v1.10"}, "nothing takes its place"},
+		"deprecated for nothing": {"v2", "v1", hook.Facts{Deprecated: "v1.10"}, "without a replacement"},
 		"replaced by a version that is not there": {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v3"},
 			"not another version in the catalog"},
 		"replaced by itself": {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1"},

@@ -129,7 +129,7 @@ func TestNewCatalogRejects(t *testing.T) {
 		"names that differ by case": {[]hook.Registration{first, hook.Define[ping, pong](v1, "FIRST")},
 			"have the same path"},
 		"the same function twice": {[]hook.Registration{hook.Of(v1, First), hook.Of(v2, First)},
-			"stand for the same function"},
+			"are the same function"},
 		"no group": {
 			[]hook.Registration{hook.Define[ping, pong](schema.GroupVersion{Version: "v1"}, "First")}, `group "" is not valid`,
 		},

@@ -52,7 +52,7 @@ func (s served) register(b *builder) error {
 			older, newest)
 	}
 	if !s.complete {
-		return fmt.Errorf("hook %s is served as %s without both conversions: give down and up", newest, older)
+		return fmt.Errorf("hook %s is served as %s without both conversions: pass down and up", newest, older)
 	}
 	if err := s.older.register(b); err != nil {
 		return err

@@ -165,7 +165,7 @@ func Run(ctx context.Context, descriptor *hook.Descriptor, cluster *clusterv1.Cl
 		if bounded.Err() != nil {
 			answers = append(answers, Answer{
 				Handler: handler, Answer: string(notCalled), Took: "0s",
-				Error: "it was not called: the time for all calls was over",
+				Error: "it was not called: the time for all calls ran out",
 			})
 			continue
 		}

@@ -92,7 +92,7 @@ func TestTheTimeForAllCalls(t *testing.T) {
 		t.Fatalf("after %s: %+v, %v", time.Since(start), answers, err)
 	}
 	if answers[1].Answer != "NotCalled" || answers[2].Answer != "NotCalled" ||
-		!strings.Contains(answers[2].Error, "the time for all calls was over") {
+		!strings.Contains(answers[2].Error, "the time for all calls ran out") {
 		t.Errorf("got %+v", answers)
 	}
 }

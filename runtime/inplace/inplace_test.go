@@ -198,14 +198,14 @@ func TestCanUpdate(t *testing.T) {
 				current.Memory = 7
 				return nil
 			})}, bootstrap: same, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
-			fails: "sets memory to something that is not wanted",
+			fails: "sets memory to something that is not desired",
 		},
 		"changing what is wanted is a mistake too": {
 			rules: []inplace.Rule{inplace.Take(sampleMachine, func(_ context.Context, current, desired *machineSpec) error {
 				current.Memory, desired.Memory = 7, 7
 				return nil
 			})}, bootstrap: same, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
-			fails: "sets memory to something that is not wanted",
+			fails: "sets memory to something that is not desired",
 		},
 		"an error of the function": {
 			rules: []inplace.Rule{

@@ -119,8 +119,8 @@ func taken(kind Kind, from, to, target []byte) ([][]string, error) {
 	var paths [][]string
 	for _, leaf := range leaves(nil, change) {
 		if !reflect.DeepEqual(valueAt(wanted, leaf.path), leaf.value) {
-			return nil, fmt.Errorf("the rule for %s sets %s to something that is not wanted: it may take over what is wanted, "+
-				"and nothing else", kind.Name, strings.Join(leaf.path, "."))
+			return nil, fmt.Errorf("the rule for %s sets %s to something that is not desired: it may only take over what is "+
+				"desired", kind.Name, strings.Join(leaf.path, "."))
 		}
 		paths = append(paths, leaf.path)
 	}

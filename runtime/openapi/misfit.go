@@ -120,7 +120,7 @@ func (f *fitting) fit(s *Schema, value any, path string) {
 	case string:
 		switch {
 		case s.Type != "string":
-			f.add(path, "is a text, not a value of type %s", s.Type)
+			f.add(path, "is a string, not a value of type %s", s.Type)
 		case len(s.Enum) > 0 && !slices.Contains(s.Enum, v):
 			f.add(path, "is %q, not one of %s", v, strings.Join(s.Enum, ", "))
 		}

@@ -194,8 +194,8 @@ func pathOf(d *hook.Descriptor) string {
 }
 
 const about = "Each operation is served by a runtime extension and called over HTTPS. Whatever a handler decides, " +
-	"also a failure, is an answer with HTTP " +
-	"status 200; other codes count as a call that failed. Bodies have at most 20 MiB. Names in paths are in lower case."
+	"including a failure, is an answer with HTTP status 200; other codes count as a call that failed. Bodies have at " +
+	"most 20 MiB. Names in paths are in lower case."
 
 func orElse(text, other string) string {
 	if text == "" {

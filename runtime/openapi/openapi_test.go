@@ -154,7 +154,7 @@ func TestMisfits(t *testing.T) {
 		},
 		"a text for a number": {
 			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","retryAfterSeconds":"5"}`,
-			"retryAfterSeconds is a text, not a value of type integer",
+			"retryAfterSeconds is a string, not a value of type integer",
 		},
 		"a fraction for a whole number": {
 			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","retryAfterSeconds":1.5}`,

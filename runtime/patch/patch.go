@@ -82,7 +82,7 @@ func verify(before []byte, want any, p runtimehooksv1.Patch) error {
 		return fmt.Errorf("decoding a patched document: %w", err)
 	}
 	if !equal(got, want) {
-		return fmt.Errorf("a %s does not give what it was made for: %s", p.PatchType, p.Patch)
+		return fmt.Errorf("a %s does not produce what it was made for: %s", p.PatchType, p.Patch)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func (r *Registry) WarmUp(configs []runtimev1.ExtensionConfig) error {
 	r.change.Lock()
 	defer r.change.Unlock()
 	if r.Ready() {
-		return errors.New("warming up the registry of extensions: it is warm already")
+		return errors.New("warming up the registry of extensions: it is already warm")
 	}
 	extensions := make(map[string][]*Handler, len(configs))
 	var errs []error

@@ -66,7 +66,7 @@ func (c *comparison) hook(before, now *schema.Hook) []Finding {
 		message := "the hook blocks now: answers of the older type have no retryAfterSeconds, and what waits on the hook " +
 			"changes"
 		if before.Blocking {
-			message = "the hook does not block any more: extensions that hold something back with it no longer do"
+			message = "the hook no longer blocks: extensions that hold something back with it no longer do"
 		}
 		all = append(all, Finding{Rule: "RS-02", Severity: Break, Message: message})
 	}
@@ -96,7 +96,7 @@ func (c *comparison) types(before, now *schema.Type, d direction) []Finding {
 	if before.Ref != now.Ref && Breaks(found) {
 		found = slices.Insert(found, 0, Finding{
 			Rule: "RS-02", Severity: Break,
-			Message: fmt.Sprintf("the type %s took the place of %s within one version of the hook", now.Ref, before.Ref),
+			Message: fmt.Sprintf("the type %s replaced %s within one version of the hook", now.Ref, before.Ref),
 		})
 	}
 	c.seen[key] = found

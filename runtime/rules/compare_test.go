@@ -124,7 +124,7 @@ func TestCompare(t *testing.T) {
 			d.Hooks[name].Blocking = false
 			delete(d.Types["a.Response"].Fields, "retryAfterSeconds")
 		}, []string{
-			"break RS-02 First: the hook does not block any more: extensions that hold something back with it no longer do",
+			"break RS-02 First: the hook no longer blocks: extensions that hold something back with it no longer do",
 		}},
 		"another type of the same shape": {func(d *schema.Document) {
 			d.Types["b.Host"] = &schema.Type{Kind: schema.Object, Fields: map[string]*schema.Field{
@@ -138,7 +138,7 @@ func TestCompare(t *testing.T) {
 			}
 			d.Types["a.Request"].Fields["host"].Ref = "b.Host"
 		}, []string{
-			"break RS-02 First: request.host: the type b.Host took the place of a.Host within one version of the hook",
+			"break RS-02 First: request.host: the type b.Host replaced a.Host within one version of the hook",
 			"break RS-01 First: request.host.parent: the field was removed",
 		}},
 	} {
@@ -279,7 +279,7 @@ func release(t *testing.T, version string) *schema.Document {
 	defer cancel()
 	m, err := schema.OpenModule(ctx, "sigs.k8s.io/cluster-api@"+version)
 	if err != nil {
-		t.Skipf("release %s of Cluster API can't be had here: %v", version, err)
+		t.Skipf("release %s of Cluster API can't be downloaded here: %v", version, err)
 	}
 	source := &schema.Source{Locate: m.Locate}
 	d, err := source.Read(ctx, "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1")
@@ -287,7 +287,7 @@ func release(t *testing.T, version string) *schema.Document {
 		t.Fatal(err)
 	}
 	if missing := source.Missing(); len(missing) > 0 {
-		t.Skipf("packages of release %s can't be had here: %s", version, missing)
+		t.Skipf("packages of release %s can't be downloaded here: %s", version, missing)
 	}
 	read[version] = d
 	return d
@@ -303,7 +303,7 @@ func TestTheBreakInV113IsFound(t *testing.T) {
 		if f.Severity != rules.Break {
 			continue
 		}
-		if f.Path == "request.cluster" && strings.Contains(f.Message, "core/v1beta2.Cluster took the place of") &&
+		if f.Path == "request.cluster" && strings.Contains(f.Message, "core/v1beta2.Cluster replaced") &&
 			len(f.Hooks) > 8 {
 			swapped = true
 		}

@@ -119,10 +119,10 @@ func try(convert func(runtime.Object) (runtime.Object, error), from runtime.Obje
 	}
 	one, err := json.Marshal(first)
 	if err != nil {
-		return nil, fmt.Errorf("encoding what came of it: %w", err)
+		return nil, fmt.Errorf("encoding the result: %w", err)
 	}
 	if two, err := json.Marshal(second); err != nil || !bytes.Equal(one, two) {
-		return nil, errors.New("the conversion does not give the same for the same")
+		return nil, errors.New("the conversion is not deterministic")
 	}
 	return first, nil
 }
@@ -130,10 +130,10 @@ func try(convert func(runtime.Object) (runtime.Object, error), from runtime.Obje
 func decodes(object, into runtime.Object) error {
 	data, err := json.Marshal(object)
 	if err != nil {
-		return fmt.Errorf("encoding what came of it: %w", err)
+		return fmt.Errorf("encoding the result: %w", err)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("decoding what came of it: %w", err)
+		return fmt.Errorf("decoding the result: %w", err)
 	}
 	return nil
 }

@@ -66,13 +66,13 @@ func (c *comparison) deprecated(name string, old, now *schema.Hook) (Finding, bo
 			}
 			return Finding{
 				Rule: "RS-05", Severity: Warning, Hooks: []string{name},
-				Message: fmt.Sprintf("it is deprecated since %s: use %s", now.Deprecated, candidate.Version),
+				Message: fmt.Sprintf("it has been deprecated since %s: use %s", now.Deprecated, candidate.Version),
 			}, true
 		}
 	}
 	return Finding{
 		Rule: "RS-05", Severity: Break, Hooks: []string{name},
-		Message: fmt.Sprintf("it is deprecated since %s, but no other version is at least as stable", now.Deprecated),
+		Message: fmt.Sprintf("it has been deprecated since %s, but no other version is at least as stable", now.Deprecated),
 	}, true
 }
 

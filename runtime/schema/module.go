@@ -107,7 +107,7 @@ func (m *Module) required(ctx context.Context, r requirement) (string, error) {
 	key := r.Path + "@" + r.Version
 	if directory, known := m.found[key]; known {
 		if directory == "" {
-			return "", fmt.Errorf("the module %s can't be had", key)
+			return "", fmt.Errorf("the module %s can't be downloaded", key)
 		}
 		return directory, nil
 	}
@@ -144,7 +144,7 @@ func runGo(ctx context.Context, directory string, args ...string) ([]byte, error
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return nil, errors.New("the go command is not in PATH: install Go, it reads the modules")
+			return nil, errors.New("the go command is not in PATH: install Go, which reads the modules")
 		}
 		return stdout.Bytes(), fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}

@@ -69,7 +69,7 @@ func (i *identity) current() *tls.Config {
 	}
 	i.checked = time.Now()
 	if err := i.refresh(); err != nil {
-		i.log.Error("Changed certificates can't be used; the last good ones stay", "error", err)
+		i.log.Error("Changed certificates can't be used; the last good ones stay in use", "error", err)
 	}
 	return i.config
 }

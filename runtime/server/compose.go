@@ -63,7 +63,7 @@ func Parallel[Req, Resp any, PReq hook.Request[Req],
 		for i := range parts {
 			own, ok := PReq(request).DeepCopyObject().(PReq)
 			if !ok {
-				return fmt.Errorf("copying the request gave no %T", request)
+				return fmt.Errorf("copying the request did not return a %T", request)
 			}
 			calls.Go(func() { outcomes[i] = callPart[Req, Resp, PResp](ctx, parts[i], (*Req)(own)) })
 		}

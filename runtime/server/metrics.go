@@ -33,7 +33,7 @@ var handlerLabels = []string{"hook", "version", "handler"}
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "runtime_extension_calls_total", Help: "Calls of handlers that ended, by how they ended.",
+			Name: "runtime_extension_calls_total", Help: "Calls of handlers that finished, by outcome.",
 		}, append(handlerLabels[:len(handlerLabels):len(handlerLabels)], "answer")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "runtime_extension_call_duration_seconds",
@@ -44,7 +44,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Name: "runtime_extension_wait_seconds_total", Help: "Seconds that callers were asked to wait.",
 		}, handlerLabels),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "runtime_extension_calls_running", Help: "Calls that are being worked on.",
+			Name: "runtime_extension_calls_running", Help: "Calls in progress.",
 		}),
 	}
 	if registerer == nil {

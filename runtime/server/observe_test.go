@@ -44,7 +44,7 @@ func TestMetrics(t *testing.T) {
 	post(s, createPath, `{`)
 	post(s, "/whatever/callers/send", `{}`) // never becomes a label
 	want := `
-		# HELP runtime_extension_calls_total Calls of handlers that ended, by how they ended.
+		# HELP runtime_extension_calls_total Calls of handlers that finished, by outcome.
 		# TYPE runtime_extension_calls_total counter
 		runtime_extension_calls_total{answer="failure",handler="gate",hook="BeforeClusterCreate",version="v1alpha1"} 2
 		runtime_extension_calls_total{answer="panic",handler="gate",hook="BeforeClusterCreate",version="v1alpha1"} 1

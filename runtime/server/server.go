@@ -217,7 +217,7 @@ func (s *Server) turn(ctx context.Context) (release func(), err error) {
 	case s.turns <- struct{}{}:
 		return release, nil
 	case <-ctx.Done():
-		return nil, errors.New("too many calls at once: there was no turn in time")
+		return nil, errors.New("too many calls at once: none became free in time")
 	}
 }
 
@@ -274,7 +274,7 @@ func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *
 	select {
 	case o := <-ended:
 		if o.panicked {
-			http.Error(w, "the handler broke; see the extension's log", http.StatusInternalServerError)
+			http.Error(w, "the handler crashed; see the extension's log", http.StatusInternalServerError)
 			return answeredPanic
 		}
 		answer := conclude(h, response, o.err)

@@ -96,7 +96,7 @@ func settingsPlan(t reflect.Type) (settingFields, error) {
 		entry := settingField{index: i, name: name, required: options == "required", set: set}
 		if preset, ok := field.Tag.Lookup("default"); ok {
 			if entry.required {
-				return nil, fmt.Errorf("field %s of settings %s is required and has a default: one makes no sense with the other",
+				return nil, fmt.Errorf("field %s of settings %s is required and has a default: use one or the other",
 					field.Name, t)
 			}
 			if err := set(reflect.New(field.Type).Elem(), preset); err != nil {

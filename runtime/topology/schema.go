@@ -41,7 +41,7 @@ func derive(t reflect.Type, above []reflect.Type) (clusterv1.JSONSchemaProps, er
 	}
 	for _, outer := range above {
 		if outer == t {
-			return none, fmt.Errorf("%s holds itself: a variable's schema can't", t)
+			return none, fmt.Errorf("%s contains itself, which a variable's schema can't", t)
 		}
 	}
 	above = append(above[:len(above):len(above)], t)
@@ -202,7 +202,7 @@ func literal(kind, text string) (apiextensionsv1.JSON, error) {
 			kind)
 	}
 	if err != nil {
-		return apiextensionsv1.JSON{}, fmt.Errorf("the tag schema has the value %q, which is no %s", text, kind)
+		return apiextensionsv1.JSON{}, fmt.Errorf("the tag schema has the value %q, which is not of type %s", text, kind)
 	}
 	data, err := json.Marshal(value)
 	return apiextensionsv1.JSON{Raw: data}, err

@@ -298,7 +298,7 @@ func TestVariablesThatCanNotBe(t *testing.T) {
 		A int `json:"a" schema:"most=1"`
 	}
 	for want, d := range map[string]topology.Definition{
-		"holds itself":         topology.Define[loop]("a"),
+		"contains itself":      topology.Define[loop]("a"),
 		"can't hold a chan":    topology.Define[channel]("a"),
 		"has no name in JSON":  topology.Define[unnamed]("a"),
 		"a whole number":       topology.Define[bad]("a"),

@@ -58,7 +58,7 @@ func Define[T any](name string, opts ...VariableOption) Variable[T] {
 	case name == runtimehooksv1.BuiltinsName:
 		v.err = fmt.Errorf("the name %q is Cluster API's own", name)
 	case strings.ContainsAny(name, ". "):
-		v.err = fmt.Errorf("the name %q of a variable must not have dots and blanks", name)
+		v.err = fmt.Errorf("the name %q of a variable must not have dots or spaces", name)
 	}
 	return v
 }

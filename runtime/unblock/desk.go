@@ -52,10 +52,10 @@ func (d *Desk) use(ctx context.Context, object ctrlclient.Object, order *Order) 
 		return err
 	}
 	if fresh.GetUID() != object.GetUID() || now == nil || !now.equals(order) {
-		return errors.New("the permission was used already, or replaced by another one")
+		return errors.New("the permission was already used, or replaced by another one")
 	}
 	if why := now.counts(fresh, order.Hook, d.now()); why != "" {
-		return errors.New("the permission does not count any more: " + why)
+		return errors.New("the permission is no longer valid: " + why)
 	}
 	return d.remove(ctx, fresh)
 }
@@ -97,7 +97,7 @@ func (d *Desk) again(ctx context.Context, object ctrlclient.Object) (ctrlclient.
 func (d *Desk) remove(ctx context.Context, object ctrlclient.Object) error {
 	err := patch(ctx, d.writer, object, nil)
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf("the object has changed in this moment; it is tried again: %w", err)
+		return fmt.Errorf("the object has just changed; this will be retried: %w", err)
 	}
 	return err
 }
@@ -106,11 +106,11 @@ func (d *Desk) remove(ctx context.Context, object ctrlclient.Object) error {
 func Grant(ctx context.Context, writer ctrlclient.Writer, object ctrlclient.Object, order Order) error {
 	order.Generation = object.GetGeneration()
 	if err := order.Check(); err != nil {
-		return fmt.Errorf("giving the permission: %w", err)
+		return fmt.Errorf("granting the permission: %w", err)
 	}
 	data, err := json.Marshal(order)
 	if err != nil {
-		return fmt.Errorf("giving the permission: %w", err)
+		return fmt.Errorf("granting the permission: %w", err)
 	}
 	text := string(data)
 	return patch(ctx, writer, object, &text)

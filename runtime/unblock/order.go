@@ -39,11 +39,11 @@ func (o *Order) Check() error {
 	case o.Hook == "":
 		return errors.New("it names no hook")
 	case o.By == "" || o.Reason == "":
-		return errors.New("it does not say who gives it, and why")
+		return errors.New("it does not say who grants it and why")
 	case len(o.By) > maxText || len(o.Reason) > maxText:
-		return fmt.Errorf("who gives it, and why, may have %d bytes each", maxText)
+		return fmt.Errorf("who grants it and why may have %d bytes each", maxText)
 	case o.Until.IsZero():
-		return errors.New("it does not say until when it counts")
+		return errors.New("it does not say until when it is valid")
 	}
 	return nil
 }
@@ -73,9 +73,9 @@ func (o *Order) counts(object client.Object, hook string, now time.Time) string 
 	case !now.Before(o.Until):
 		return "it has expired"
 	case o.Until.Sub(now) > MaxDuration:
-		return fmt.Sprintf("it is for longer than %s", MaxDuration)
+		return fmt.Sprintf("it is valid for longer than %s", MaxDuration)
 	case o.Generation != object.GetGeneration():
-		return "the object was changed since"
+		return "the object has changed since"
 	}
 	return ""
 }

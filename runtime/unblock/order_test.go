@@ -41,8 +41,8 @@ func TestRead(t *testing.T) {
 		"no JSON":         {"true", "cannot unmarshal"},
 		"empty":           {"", "unexpected end"},
 		"no hook":         {`{"by":"alice","reason":"r","until":"2026-01-02T03:04:05Z"}`, "names no hook"},
-		"nobody":          {`{"hook":"BeforeClusterUpgrade","reason":"r","until":"2026-01-02T03:04:05Z"}`, "who gives it"},
-		"no reason":       {`{"hook":"BeforeClusterUpgrade","by":"alice","until":"2026-01-02T03:04:05Z"}`, "who gives it"},
+		"nobody":          {`{"hook":"BeforeClusterUpgrade","reason":"r","until":"2026-01-02T03:04:05Z"}`, "who grants it"},
+		"no reason":       {`{"hook":"BeforeClusterUpgrade","by":"alice","until":"2026-01-02T03:04:05Z"}`, "who grants it"},
 		"a long reason": {
 			`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"` + strings.Repeat("x", 501) +
 				`","until":"2026-01-02T03:04:05Z"}`, "500 bytes",

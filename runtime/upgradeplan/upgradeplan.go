@@ -35,15 +35,15 @@ func Compute(controlPlane, workers, target string, available []string) (Plan, er
 	}
 	to, err := version.ParseSemantic(target)
 	if err != nil {
-		return Plan{}, fmt.Errorf("reading the version %q that is asked for: %w", target, err)
+		return Plan{}, fmt.Errorf("reading the version %q that is requested: %w", target, err)
 	}
 	switch {
 	case !slices.Contains(available, target):
-		return Plan{}, fmt.Errorf("version %s is not available: there are %s", target, strings.Join(available, ", "))
+		return Plan{}, fmt.Errorf("version %s is not available; these are: %s", target, strings.Join(available, ", "))
 	case to.LessThan(from):
-		return Plan{}, fmt.Errorf("the control plane is at %s already: it can't go back to %s", controlPlane, target)
+		return Plan{}, fmt.Errorf("the control plane is already at %s: it can't go back to %s", controlPlane, target)
 	case to.Major() != from.Major():
-		return Plan{}, fmt.Errorf("there is no way from %s to %s: the major versions differ", controlPlane, target)
+		return Plan{}, fmt.Errorf("there is no path from %s to %s: the major versions differ", controlPlane, target)
 	}
 	var plan Plan
 	if controlPlane != target {
@@ -83,7 +83,7 @@ func minorByMinor(from, to *version.Version, available []string) ([]string, erro
 	var steps []string
 	for minor := from.Minor() + 1; minor < to.Minor(); minor++ {
 		if text[minor] == "" {
-			return nil, fmt.Errorf("there is no way from v%s to v%s: no version v%d.%d is available, and control planes can't "+
+			return nil, fmt.Errorf("there is no path from v%s to v%s: no version v%d.%d is available, and control planes can't "+
 				"leave out a minor version", from, to, from.Major(), minor)
 		}
 		steps = append(steps, text[minor])

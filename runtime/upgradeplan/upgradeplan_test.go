@@ -63,7 +63,7 @@ func TestCompute(t *testing.T) {
 			wantWorkers: "v1.35.9-rc.1",
 		},
 		"a target that is not available": {
-			controlPlane: "v1.35.4", target: "v1.36.9", fails: "v1.36.9 is not available: there are v1.36.3",
+			controlPlane: "v1.35.4", target: "v1.36.9", fails: "v1.36.9 is not available; these are: v1.36.3",
 		},
 		"back": {
 			controlPlane: "v1.36.3", target: "v1.35.4", fails: "can't go back to v1.35.4",

@@ -46,7 +46,7 @@ func TestUpgradeFromAnotherDirectory(t *testing.T) {
 	p.must("cluster", "create", "demo", "--workers", "1")
 	p.works(2)
 	was, plane, chosen := p.state(), p.plane(), p.chosen()
-	words := []string{"a dock runs already", p.dir, other.dir, "capstan down", "install these binaries in " + p.dir}
+	words := []string{"a dock is already running", p.dir, other.dir, "capstan down", "install these binaries in " + p.dir}
 	other.refused(words, "up", "--hosts", "5", "--rotate-keys")
 	if is := p.plane(); is.PID != plane.PID || !is.Since.Equal(plane.Since) {
 		t.Errorf("after a refusal the plane is %+v, was %+v", is, plane)
@@ -58,7 +58,7 @@ func TestUpgradeFromAnotherDirectory(t *testing.T) {
 	other.must("up")
 	other.works(2)
 	other.compare("objects", was.objects, other.state().objects)
-	p.refused([]string{"a dock runs already", "capstan down"}, "up")
+	p.refused([]string{"a dock", "already", "capstan down"}, "up")
 
 	other.must("down")
 	p.must("up")

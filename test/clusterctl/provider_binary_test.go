@@ -40,7 +40,7 @@ func TestProviderBinary(t *testing.T) {
 		return append(config, "tiny:"+version, "--provider-binary", "tiny="+binary)
 	}
 	e.fails("--provider-binary", append([]string{"init"}, append(config, "tiny")...)...)
-	e.fails("not among the providers", append([]string{"init", "--provider-binary", "other=" + binary},
+	e.fails("not one of the named providers", append([]string{"init", "--provider-binary", "other=" + binary},
 		append(config, "tiny")...)...)
 	e.fails("not executable", append([]string{"init", "--provider-binary", "tiny=" + e.config},
 		append(config, "tiny")...)...)

@@ -50,7 +50,7 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 		}},
 		{hanging, func() {
 			a.signal(syscall.SIGSTOP) // connections are still taken, by the kernel
-			condition(t, cluster, hook, "."+one, "it gave no answer within 5s")
+			condition(t, cluster, hook, "."+one, "it did not answer within 5s")
 			a.signal(syscall.SIGCONT)
 		}},
 		{noCertificate, func() {

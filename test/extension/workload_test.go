@@ -156,7 +156,7 @@ func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 		failure, wait        string
 	}{
 		"no YAML": {
-			"a: b: c", "", "reading add-ons: ConfigMap broken, key manifest.yaml: document 1 is no YAML of an object", "",
+			"a: b: c", "", "reading add-ons: ConfigMap broken, key manifest.yaml: document 1 is not the YAML of an object", "",
 		},
 		"a kind of nobody": {"apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: x}", "", "",
 			"add-ons: applying Nothing x of broken/manifest.yaml"},
@@ -279,7 +279,7 @@ func TestVerification(t *testing.T) {
 		}
 	}
 	create(t, addOn("extra", "", config("extra", "red")))
-	if got := verify(version.GitVersion); got != "verification: add-on ConfigMap extra is not as it is wanted" {
+	if got := verify(version.GitVersion); got != "verification: add-on ConfigMap extra is not as wanted" {
 		t.Error(got)
 	}
 	cluster.Labels = map[string]string{"extensions.capstan.dev/add-ons": "disabled"}

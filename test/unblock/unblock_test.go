@@ -296,7 +296,7 @@ func TestOldPermissions(t *testing.T) {
 	w.until("the permission that was not needed is gone", func() bool { return !w.hasPermission() })
 	w.until("the end of the block is told", func() bool {
 		n, message := w.events(blockevent.ReasonReleased)
-		return n == 1 && strings.HasPrefix(message, "Normal Hook BeforeClusterUpgrade goes on after ")
+		return n == 1 && strings.HasPrefix(message, "Normal Hook BeforeClusterUpgrade continues after ")
 	})
 	w.blocks.Store(true)
 	cluster := w.read()
@@ -371,7 +371,7 @@ func TestAPermissionIsUsedOnce(t *testing.T) {
 	if err := passes[0].Use(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := passes[1].Use(t.Context()); err == nil || !strings.Contains(err.Error(), "used already") {
+	if err := passes[1].Use(t.Context()); err == nil || !strings.Contains(err.Error(), "already used") {
 		t.Errorf("the second time: %v", err)
 	}
 }

@@ -132,7 +132,7 @@ func parse(data []byte) (*Member, error) {
 		return nil, errors.New("it does not give etcd the flags --name, --initial-advertise-peer-urls and --data-dir")
 	}
 	if filepath.Clean(m.data) != m.data || m.data == "/" || strings.ContainsRune(m.data, 0) {
-		return nil, fmt.Errorf("--data-dir=%q is not the path of a directory without detours", m.data)
+		return nil, fmt.Errorf("--data-dir=%q is not a clean path of a directory", m.data)
 	}
 	m.data = strings.TrimPrefix(m.data, "/")
 	return m, nil
@@ -184,7 +184,7 @@ func (m *Member) Replace(make func(directory string) error, now time.Time) (kept
 	// Put it beside the host's files, not among them, because programs that follow links work there.
 	fresh := filepath.Join(filepath.Dir(filepath.Clean(m.root)), "restoring")
 	if err := os.RemoveAll(fresh); err != nil {
-		return "", fmt.Errorf("removing what an earlier try has left: %w", err)
+		return "", fmt.Errorf("removing what an earlier attempt left behind: %w", err)
 	}
 	defer os.RemoveAll(fresh) // after a crash, the next call removes it
 	if err := make(fresh); err != nil {

@@ -21,8 +21,9 @@ func TestParse(t *testing.T) {
 		"not YAML":                  {"{", "did not find"},
 		"another program":           {`{"spec":{"containers":[{"command":["sleep"]}]}}`, "--data-dir"},
 		"a relative data directory": {strings.Replace(pod, "/var/lib/etcd", "etcd", 1), "--data-dir"},
-		"a way out of the root":     {strings.Replace(pod, "/var/lib/etcd", "/var/lib/../../../../etc", 1), "detours"},
-		"the root itself":           {strings.Replace(pod, "/var/lib/etcd", "/", 1), "detours"},
+		"a way out of the root": {strings.Replace(pod, "/var/lib/etcd", "/var/lib/../../../../etc", 1), "not a clean " +
+			"path"},
+		"the root itself": {strings.Replace(pod, "/var/lib/etcd", "/", 1), "not a clean path"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := parse([]byte(c.data))

@@ -67,9 +67,9 @@ func (r *Restore) stop(ctx context.Context, detail func(string)) error {
 	err := errors.Join(errs...)
 	if err == nil {
 		// An API server that still answers would serve cached data.
-		detail("waiting for the API server to end")
+		detail("waiting for the API server to stop")
 		if err = poll.Until(ctx, func() (bool, error) { return r.ready(ctx) != nil, nil }); err != nil {
-			err = fmt.Errorf("waiting for the API server to end: %w", err)
+			err = fmt.Errorf("waiting for the API server to stop: %w", err)
 		}
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *Restore) replace(ctx context.Context, host, snapshot string) (kept stri
 	switch {
 	case errors.Is(err, member.ErrWithoutData):
 		// The other members with the old data and this one without any would form two clusters of the same name.
-		return kept, hint.Errorf("put the old data back on host "+host+", then begin again",
+		return kept, hint.Errorf("put the old data back on host "+host+", then start over",
 			"etcd was left stopped on all control plane hosts: %w", err)
 	case err != nil:
 		return kept, errors.Join(err, r.startAll(ctx))

@@ -118,7 +118,7 @@ func TestDataGivesUp(t *testing.T) {
 		"a backup that can't be fetched": {
 			func(r *Restore) { r.options.Store = fakeStore{fetch: errors.New("no such bucket")} }, "no such bucket", 3, 0},
 		"an API server that answers on": {
-			func(r *Restore) { r.ready = func(context.Context) error { return nil } }, "waiting for the API server to end", 3,
+			func(r *Restore) { r.ready = func(context.Context) error { return nil } }, "waiting for the API server to stop", 3,
 			stopTimeout},
 		"an API server that never comes back": {
 			func(r *Restore) { r.ready = func(context.Context) error { return errors.New("refused") } }, "deadline", 1,

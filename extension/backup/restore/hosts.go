@@ -42,8 +42,8 @@ type Directories struct {
 func (d Directories) Member(_ context.Context, host string) (bool, error) {
 	root := d.Root(host)
 	if _, err := os.Stat(root); err != nil {
-		return false, hint.Errorf("docs/backup.md says how it is done on owned hosts",
-			"host %s is not a local one: its files are not here", host)
+		return false, hint.Errorf("docs/backup.md describes the steps for owned hosts",
+			"host %s is not a local host: its files are not here", host)
 	}
 	_, err := member.Read(root)
 	if errors.Is(err, member.ErrNone) {

@@ -85,7 +85,7 @@ func TestRestoreBeginsAgain(t *testing.T) {
 func TestFilesThatAreNotHere(t *testing.T) {
 	d := Directories{Root: func(string) string { return filepath.Join(t.TempDir(), "none") }}
 	_, err := d.Member(t.Context(), "owned")
-	if err == nil || !strings.Contains(err.Error(), "host owned is not a local one") || hint.Of(err) == "" {
+	if err == nil || !strings.Contains(err.Error(), "host owned is not a local host") || hint.Of(err) == "" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func (r *Restore) ReplaceOthers(ctx context.Context) error {
 		return r.replaceOthers(ctx, detail)
 	})
 	if err != nil {
-		return fmt.Errorf("cluster %s has its data, and not all of its control plane: %w", r.options.Cluster.Name, err)
+		return fmt.Errorf("cluster %s has its data, but not all of its control plane: %w", r.options.Cluster.Name, err)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (r *Restore) replaceOthers(ctx context.Context, detail func(string)) error 
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		see := "capstan cluster describe " + r.options.Cluster.Name + " --watch"
-		return hint.Errorf("it goes on in the background; see: "+see,
+		return hint.Errorf("it continues in the background; see: "+see,
 			"stopped waiting for the other control plane machines: %s", last)
 	}
 	return err

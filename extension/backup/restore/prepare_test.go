@@ -143,7 +143,7 @@ func TestReplaceOthersConverges(t *testing.T) {
 					t.Fatal(err)
 				}
 				err = r.ReplaceOthers(t.Context())
-				const failed = "has its data, and not all of its control plane: deleting machine"
+				const failed = "has its data, but not all of its control plane: deleting machine"
 				if (err == nil) != (fail == 0) || err != nil && !strings.Contains(err.Error(), failed) {
 					t.Fatalf("error %v", err)
 				}

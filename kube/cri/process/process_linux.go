@@ -171,7 +171,7 @@ func (p *Process) Stop(s unix.Signal, grace time.Duration) error {
 	case <-p.done:
 		return nil
 	case <-time.After(killWait):
-		return fmt.Errorf("process %d did not end within %s of SIGKILL: it hangs in the kernel", p.pid, killWait)
+		return fmt.Errorf("process %d did not exit within %s of SIGKILL: it hangs in the kernel", p.pid, killWait)
 	}
 }
 

@@ -59,7 +59,7 @@ func (k *kernel) uplink(own netip.Addr) (int, error) {
 			return link.Attrs().MTU, nil
 		}
 	}
-	return 0, fmt.Errorf("the Node's address %s is not of this host: its kubelet reports another one", own)
+	return 0, fmt.Errorf("the Node's address %s is not an address of this host: its kubelet reports another one", own)
 }
 
 // state reads what belongs to this package.

@@ -132,7 +132,7 @@ func (c claims) address(n Node) string {
 	}
 	for _, other := range c.ranges {
 		if other.r.Contains(a) {
-			return fmt.Sprintf("its address %s is of the pods of Node %s", a, other.node)
+			return fmt.Sprintf("its address %s belongs to the pods of Node %s", a, other.node)
 		}
 	}
 	return ""
@@ -156,7 +156,7 @@ func (c claims) span(r netip.Prefix) string {
 	}
 	within := func(p netip.Prefix) bool { return p.Bits() <= r.Bits() && p.Contains(a) }
 	if len(c.pods) > 0 && !slices.ContainsFunc(c.pods, within) {
-		return fmt.Sprintf("its range %s is not of the cluster's pods", r)
+		return fmt.Sprintf("its range %s is outside the cluster's pod ranges", r)
 	}
 	for _, other := range c.ranges {
 		if other.r.Overlaps(r) {

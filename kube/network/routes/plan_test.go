@@ -98,8 +98,8 @@ func TestPlan(t *testing.T) {
 		"what is not of the cluster's pods is refused": {
 			nodes: nodes(self, "b 10.231.1.2 10.245.2.0/24 10.244.2.0/24 10.0.0.0/8"), pods: cluster,
 			peers: "b 10.231.1.2 [10.244.2.0/24]",
-			refused: "Node b: its range 10.0.0.0/8 is not of the cluster's pods; " +
-				"Node b: its range 10.245.2.0/24 is not of the cluster's pods",
+			refused: "Node b: its range 10.0.0.0/8 is outside the cluster's pod ranges; " +
+				"Node b: its range 10.245.2.0/24 is outside the cluster's pod ranges",
 		},
 		"an address that another Node has is refused": {
 			nodes:   nodes(self, "old 10.231.1.2 10.244.2.0/24", "a 10.231.1.2 10.244.3.0/24", "b 10.231.1.1"),
@@ -108,7 +108,7 @@ func TestPlan(t *testing.T) {
 		},
 		"an address of pods is not one of a Node": {
 			nodes:   nodes(self, "b 10.244.1.7"),
-			refused: "Node b: its address 10.244.1.7 is of the pods of Node self",
+			refused: "Node b: its address 10.244.1.7 belongs to the pods of Node self",
 		},
 		"loopback is not the address of a Node": {
 			nodes: nodes(self, "b 127.0.0.1"), refused: "Node b: 127.0.0.1 can't be the address of a Node",

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrEnded is the error of an exchange that was ended by [Call.End].
-var ErrEnded = errors.New("the exchange was ended")
+var ErrEnded = errors.New("the exchange was aborted")
 
 // Options of a Client.
 type Options struct {

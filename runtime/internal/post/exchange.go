@@ -228,5 +228,5 @@ func (conn *connection) readHead() (*http.Response, error) {
 			return response, nil
 		}
 	}
-	return nil, errors.New("the server sends interim answers without end")
+	return nil, errors.New("the server sends endless interim answers")
 }

@@ -143,7 +143,7 @@ func TestAnswers(t *testing.T) {
 		"of HTTP/1.0":          {"HTTP/1.0 200 OK\r\n\r\nok", "200 ok"},
 		"after an interim one": {"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok, "200 ok"},
 		"interim ones without end": {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10),
-			"error: interim answers without end"},
+			"error: endless interim answers"},
 		"a failure":                     {"HTTP/1.1 500 No\r\nContent-Length: 4\r\n\r\ndisk", "500 disk"},
 		"a failure with half of a body": {"HTTP/1.1 500 No\r\nContent-Length: 400\r\n\r\ndisk", "500 disk"},
 		"half of a body":                {"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\nok", "error: unexpected EOF"},

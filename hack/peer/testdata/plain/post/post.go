@@ -20,7 +20,7 @@ import (
 const MaxQuoted = 256
 
 // ErrEnded is the error of an exchange that [Call.End] ended.
-var ErrEnded = errors.New("the exchange was ended")
+var ErrEnded = errors.New("the exchange was aborted")
 
 // Call lets somebody else end an exchange.
 type Call struct {
