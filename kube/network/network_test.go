@@ -138,7 +138,7 @@ func TestHostPorts(t *testing.T) {
 	if err := network.Within(h.Path(), func() error {
 		_, err := h.net.Add(idOf("conflict"), other.Path(), both(local, 80)[:1])
 		return err
-	}); err == nil || !strings.Contains(err.Error(), "port 80/tcp of 127.0.0.1 leads to pod sandbox "+all.id) {
+	}); err == nil || !strings.Contains(err.Error(), "port 80/tcp of 127.0.0.1 already leads to pod sandbox "+all.id) {
 		t.Errorf("a port was given twice: %v", err)
 	}
 	h.remove(onLoopback)

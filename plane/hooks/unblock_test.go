@@ -158,7 +158,7 @@ func TestWait(t *testing.T) {
 	}{
 		"it was used":                       {[]record.Call{blocks, passes}, 0, ""},
 		"nothing blocks any more":           {[]record.Call{blocks, goes}, 2, "was no longer needed"},
-		"somebody removed it":           {[]record.Call{blocks}, 2, "somebody removed"},
+		"somebody removed it":               {[]record.Call{blocks}, 2, "somebody removed"},
 		"the cluster is not asked about":    {[]record.Call{blocks}, 0, "has not passed the hook yet"},
 		"it was used, and is gone for that": {[]record.Call{blocks, passes}, 1, ""},
 	} {
