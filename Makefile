@@ -127,7 +127,8 @@ demo: build ## build, start the management plane, make a cluster, run a web serv
 
 .PHONY: recording
 recording: build ## record the demo as docs/demo.cast, which asciinema plays
-	@go run ./hack/recording -o docs/demo.cast -title 'Capstan: from Linux to a Kubernetes cluster' -- hack/demo
+	@go run ./hack/recording -o docs/demo.cast \
+		-title "Capstan: from Linux to a Kubernetes cluster ($$(git rev-parse --short HEAD), $$(date -u +%F))" -- hack/demo
 
 .PHONY: test
 test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, API, end to end with real clusters
@@ -216,6 +217,10 @@ critest: build ## the validation suite of the CRI on a local host; ARGS='-user 6
 .PHONY: test-software
 test-software: build ## nginx, PostgreSQL, Redis, Python and Node in pods of root, of a user with subordinate ids, and with one id
 	@CAPSTAN_TEST_SOFTWARE=1 go test -count=1 -timeout 70m -v -run TestSoftware ./test/software
+
+.PHONY: test-tutorial
+test-tutorial: build kube-previous ## run the commands of docs/tutorial.md in their order (takes minutes)
+	@CAPSTAN_TEST_TUTORIAL=1 go test -count=1 -timeout 60m -v ./test/tutorial
 
 .PHONY: conformance
 conformance: build ## the conformance tests of Kubernetes, 40 minutes of them at a time (docs/conformance.md)
