@@ -155,6 +155,10 @@ KILLS ?= 200
 test-pod-kills: kube ## kill what runs real pods on a local host at random points, 200 times (takes an hour): make test-pod-kills KILLS=20
 	@cd kube && GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_KILLS='$(KILLS)' go test -count=1 -timeout 4h -v -run TestPodsSurviveKills .
 
+.PHONY: test-million-files
+test-million-files: ## load an image of a million files: bounded in time, memory and what is left of it (root)
+	@CAPSTAN_TEST_FILES=1 go test -count=1 -timeout 20m -v -run TestAMillionFiles ./image/store
+
 .PHONY: test-upgrade
 test-upgrade: build kube-previous ## upgrade clusters while hooks block in all ways and everything fails (takes long)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e
