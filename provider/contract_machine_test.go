@@ -2,6 +2,7 @@ package provider
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -177,7 +178,7 @@ func TestMoveRebuildsTheStatus(t *testing.T) {
 	if got := there.capstanCluster("demo-infra"); got.Spec.ControlPlaneEndpoint != infra.Spec.ControlPlaneEndpoint {
 		t.Errorf("the endpoint was %v, is %v", infra.Spec.ControlPlaneEndpoint, got.Spec.ControlPlaneEndpoint)
 	}
-	if claim := there.host(owner.Name).Spec.Claim; claim == nil || *claim != *owner.Spec.Claim {
+	if claim := there.host(owner.Name).Spec.Claim; claim == nil || !reflect.DeepEqual(claim, owner.Spec.Claim) {
 		t.Errorf("the claim was %+v, is %+v", owner.Spec.Claim, claim)
 	}
 	for _, call := range there.changes() {

@@ -95,6 +95,9 @@ type Options struct {
 	// Proof is what must prove that an owned host is clean after a machine, unless spec.cleaning of the host says
 	// otherwise. Default: Trust.
 	Proof infrav1.CleaningProof
+	// Bundles says where owned hosts get the programs of a node from, unless spec.bundles of the host or the host's own
+	// configuration says otherwise. Default: the host's own programs if it has kubeadm and kubelet, else the plane's.
+	Bundles infrav1.BundlePolicy
 	// UnlinkedTimeout is how long the machine or the Cluster of a host's claim may be missing before the host is marked as
 	// left behind. Default: host.DefaultUnlinkedTimeout.
 	UnlinkedTimeout time.Duration
@@ -154,6 +157,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Filter:   filter,
 		Shortage: options.Shortage,
 		Proof:    options.Proof,
+		Bundles:  options.Bundles,
 		Metrics:  recorder,
 		Pace:     pacer,
 	}

@@ -14,108 +14,164 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 	"github.com/capstan-dev/capstan/internal/backoff"
-	"github.com/capstan-dev/capstan/internal/enrolment"
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 const (
-	// fetchLimit bounds the download of a bundle, including all retries.
-	fetchLimit = time.Hour
+	// fetchLimit bounds the download of a bundle, including all retries. A plane with many hosts may serve it slowly.
+	fetchLimit = 12 * time.Hour
+	// idleLimit is how long a download may go on without a byte of it, including all retries.
+	idleLimit = time.Hour
+	// stallLimit is how long a connection may be silent before it is replaced.
+	stallLimit = 2 * time.Minute
 	// archiveLimit bounds an archive, in bytes.
 	archiveLimit = 4 << 30
 )
 
-// errNone says that the plane does not have the bundle.
-var errNone = errors.New("the plane has no such bundle")
+// errNone says that the source does not have the bundle.
+var errNone = errors.New("there is no such bundle")
 
-// Plane is the source of bundles: the plane's enrolment server, which identifies the host by its key.
-type Plane struct {
-	// URL is the server's URL.
-	URL string
-	// HTTP presents the host's certificate and trusts only the plane's certificate authority.
-	HTTP *http.Client
+// download is one file to download from a web server.
+type download struct {
+	// url is the file, and http the client.
+	url  string
+	http *http.Client
+	// refused returns the fault for a status code that trying again doesn't mend, and nil for others.
+	refused func(code int) error
 }
 
-// fetch downloads a bundle to path. It resumes an earlier attempt as long as the plane still has the same bundle.
-func (p *Plane) fetch(ctx context.Context, version, arch, path string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit,
-		fault.New(nil, "the bundle of Kubernetes %s could not be fetched within %s; see the agent's log",
-			version, fetchLimit))
+// fetch downloads the file to path. It resumes an earlier attempt if the server still has the same file.
+func (d *download) fetch(ctx context.Context, path string) error {
+	return persist(ctx, func(ctx context.Context) (bool, error) { return d.once(ctx, path) })
+}
+
+// persist calls attempt until it succeeds, fails for good, or has brought nothing for too long. An attempt reports
+// whether it brought something. Its error is final if it is errNone or a fault.
+func persist(ctx context.Context, attempt func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
-	url := strings.TrimRight(p.URL, "/") + enrolment.BundlePath + version + "/linux/" + arch
 	pauses := backoff.Backoff{First: time.Second, Max: time.Minute, Spread: backoff.FleetSpread}
-	for {
-		err := p.once(ctx, url, path)
-		if err == nil || errors.Is(err, errNone) {
-			return err
-		}
+	for last := time.Now(); ; {
+		brought, err := attempt(ctx)
 		var final *fault.Fault
-		if errors.As(err, &final) {
+		switch {
+		case err == nil || errors.Is(err, errNone) || errors.As(err, &final):
 			return err
+		case brought:
+			last = time.Now()
+			pauses.Reset()
+		}
+		if time.Since(last) > idleLimit || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fault.New(err, "the bundle could not be downloaded; see the agent's log, then delete "+
+				"the machine to try again")
 		}
 		if pauses.Wait(ctx) != nil {
-			return errors.Join(context.Cause(ctx), err)
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
-// once makes one attempt to start or resume a download. An error that is not a fault may be temporary.
-func (p *Plane) once(ctx context.Context, url, path string) error {
-	tag, have := p.before(path)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// once makes one attempt to start or resume the download.
+func (d *download) once(ctx context.Context, path string) (brought bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	alarm := time.AfterFunc(stallLimit, cancel)
+	defer alarm.Stop()
+	response, have, err := d.ask(ctx, path)
 	if err != nil {
-		return err
+		return false, err
+	}
+	defer response.Body.Close()
+	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if have == 0 {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+		if err := atomicfile.Write(path+".etag", []byte(validator(response)), 0o600); err != nil {
+			return false, fault.New(err, "the bundle can't be written")
+		}
+	}
+	file, err := regular.Open(path, flags)
+	if err != nil {
+		return false, fault.New(err, "the bundle can't be written")
+	}
+	defer file.Close()
+	body := &watched{reader: io.LimitReader(response.Body, archiveLimit-have), alarm: alarm}
+	n, err := io.Copy(file, body)
+	switch {
+	case err != nil:
+		return n > 0, fmt.Errorf("fetching the bundle: %w", err)
+	case have+n >= archiveLimit:
+		return true, fault.New(nil, "the bundle is larger than %d bytes", int64(archiveLimit))
+	}
+	if err := file.Close(); err != nil {
+		return true, fault.New(err, "the bundle can't be written")
+	}
+	return true, nil
+}
+
+// ask requests the file, or the part of it that path lacks, if there is one. have is the number of bytes that path has
+// and that the response goes on after.
+func (d *download) ask(ctx context.Context, path string) (response *http.Response, have int64, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url, nil)
+	if err != nil {
+		return nil, 0, fault.New(err, "%s can't be downloaded", d.url)
+	}
+	var tag string
+	if path != "" {
+		tag, have = before(path)
 	}
 	if have > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 		request.Header.Set("If-Range", tag)
 	}
-	response, err := p.HTTP.Do(request)
-	if err != nil {
-		return fmt.Errorf("fetching the bundle: %w", err)
+	request.Header.Set("Accept-Encoding", "identity") // the digest is of the file
+	if response, err = d.http.Do(request); err != nil {
+		return nil, 0, fmt.Errorf("fetching the bundle: %w", err)
 	}
-	defer response.Body.Close()
-	flags := os.O_WRONLY | os.O_CREATE
-	switch response.StatusCode {
-	case http.StatusPartialContent:
-		flags |= os.O_APPEND
-	case http.StatusOK:
-		flags |= os.O_TRUNC
-		have = 0
-	case http.StatusRequestedRangeNotSatisfiable: // the file is complete, or the plane has another bundle by now
-		return errors.Join(errors.New("fetching the bundle: starting over"), os.Remove(path))
-	case http.StatusNotFound:
-		return errNone
-	case http.StatusForbidden:
-		return fault.New(nil, "the plane does not know this host's key and refuses bundles; enroll the host again")
+	switch code := response.StatusCode; {
+	case code == http.StatusOK:
+		return response, 0, nil
+	case code == http.StatusPartialContent && have > 0 &&
+		strings.HasPrefix(response.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
+		return response, have, nil
+	case code == http.StatusPartialContent, code == http.StatusRequestedRangeNotSatisfiable:
+		// The file is complete, or the server has another one by now, or does not know what it sends.
+		err = errors.Join(errors.New("fetching the bundle: starting over"), os.Remove(path))
+	case code == http.StatusNotFound || code == http.StatusGone:
+		err = errNone
 	default:
-		return fmt.Errorf("fetching the bundle: the plane answers %s", response.Status)
-	}
-	if have == 0 {
-		if err := atomicfile.Write(path+".etag", []byte(response.Header.Get("ETag")), 0o600); err != nil {
-			return fault.New(err, "the bundle can't be written")
+		err = fmt.Errorf("fetching the bundle: the server answers %s", response.Status)
+		if final := d.refused(code); final != nil {
+			err = final
 		}
 	}
-	file, err := regular.Open(path, flags)
-	if err != nil {
-		return fault.New(err, "the bundle can't be written")
+	response.Body.Close()
+	return nil, 0, err
+}
+
+// watched puts off an alarm with everything that it reads.
+type watched struct {
+	reader io.Reader
+	alarm  *time.Timer
+}
+
+func (w *watched) Read(data []byte) (int, error) {
+	n, err := w.reader.Read(data)
+	if n > 0 {
+		w.alarm.Reset(stallLimit)
 	}
-	defer file.Close()
-	n, err := io.Copy(file, io.LimitReader(response.Body, archiveLimit-have))
-	if err != nil {
-		return fmt.Errorf("fetching the bundle: %w", err)
+	return n, err
+}
+
+// validator returns what identifies the content of a response when its download is resumed; empty: nothing does.
+func validator(response *http.Response) string {
+	if tag := response.Header.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") && len(tag) <= 256 {
+		return tag
 	}
-	if have+n >= archiveLimit {
-		return fault.New(nil, "the bundle is larger than %d bytes", int64(archiveLimit))
-	}
-	if err := file.Close(); err != nil {
-		return fault.New(err, "the bundle can't be written")
-	}
-	return nil
+	return ""
 }
 
 // before returns what an earlier attempt downloaded: the ETag of the bundle and the number of bytes.
-func (p *Plane) before(path string) (tag string, have int64) {
+func before(path string) (tag string, have int64) {
 	text, err := regular.Read(path+".etag", 256)
 	if err != nil || len(text) == 0 {
 		return "", 0

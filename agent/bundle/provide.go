@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
@@ -27,19 +28,45 @@ const (
 	FromDirectory Policy = "directory"
 	// FromPackages uses what the packages of the host's distribution have installed.
 	FromPackages Policy = "packages"
+	// FromMirror uses the directory of bundles, and downloads missing ones from a web server.
+	FromMirror Policy = "mirror"
 )
 
-// Valid reports whether the policy exists. Pure.
-func (p Policy) Valid() bool {
-	return p == FromAnywhere || p == FromPlane || p == FromDirectory || p == FromPackages
+// Source is where a host gets the programs of a node from.
+type Source struct {
+	Policy Policy
+	// Mirror is the web server, with policy FromMirror.
+	Mirror Mirror
+	// Plane is the host's plane; nil if it has none, or the source doesn't need it.
+	Plane *Plane
 }
 
-// AsksPlane reports whether a bundle may come from the plane. Pure.
-func (p Policy) AsksPlane() bool { return p == FromAnywhere || p == FromPlane }
+// Choose returns the source of a claim, without its plane. What the host's own configuration says comes first.
+func Choose(configured string, claimed v1beta2.BundlePolicy) Source {
+	if configured != "" {
+		return Source{Policy: Policy(configured)}
+	}
+	return Source{
+		Policy: Policy(strings.ToLower(string(claimed.Source))),
+		Mirror: Mirror{URL: claimed.Mirror.URL, Digests: claimed.Mirror.Digests},
+	}
+}
 
-// Provide makes sure that the bundle of a version is unpacked in dir, if the policy asks for it. If the bundle can't be
+// NeedsPlane reports whether the plane is asked for a bundle or its digest.
+func (s Source) NeedsPlane() bool {
+	switch s.Policy {
+	case FromAnywhere, FromPlane:
+		return true
+	case FromMirror:
+		return len(s.Mirror.Digests) == 0
+	}
+	return false
+}
+
+// Provide makes sure that the bundle of a version is unpacked in dir, if the source asks for it. If the bundle can't be
 // had, the error is a fault.
-func Provide(ctx context.Context, dir, version string, policy Policy, plane *Plane) error {
+func Provide(ctx context.Context, dir, version string, source Source) error {
+	policy := source.Policy
 	if version == "" || policy == FromPackages || has(dir, version) || policy == FromAnywhere && packaged(dir) {
 		return nil
 	}
@@ -53,16 +80,22 @@ func Provide(ctx context.Context, dir, version string, policy Policy, plane *Pla
 	if _, err := os.Lstat(archive); err == nil {
 		return unpack(archive, dir, version)
 	}
+	part := filepath.Join(dir, "."+filepath.Base(archive)+".part")
+	var err error
 	switch {
 	case policy == FromDirectory:
 		return fault.New(nil, "this host has no bundle of Kubernetes %s; copy %s to it", version, archive)
-	case plane == nil && policy == FromAnywhere:
+	case policy == FromMirror:
+		err = source.Mirror.fetch(ctx, source.Plane, version, runtime.GOARCH, part)
+	case policy != FromAnywhere && policy != FromPlane:
+		return fault.New(nil, "this agent knows no bundles from %q; upgrade the agent", policy)
+	case source.Plane == nil && policy == FromAnywhere:
 		return nil // the bootstrap data may install the programs
-	case plane == nil:
+	case source.Plane == nil:
 		return fault.New(nil, "this host knows no plane with bundles; enroll it again, or copy %s to it", archive)
+	default:
+		err = source.Plane.fetch(ctx, version, runtime.GOARCH, part)
 	}
-	part := filepath.Join(dir, "."+filepath.Base(archive)+".part")
-	err := plane.fetch(ctx, version, runtime.GOARCH, part)
 	switch {
 	case errors.Is(err, errNone) && policy == FromAnywhere:
 		return nil

@@ -121,7 +121,7 @@ func TestProvide(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := Provide(t.Context(), dir, wanted, c.policy, plane)
+			err := Provide(t.Context(), dir, wanted, Source{Policy: c.policy, Plane: plane})
 			if c.fails == "" && err != nil || c.fails != "" && !strings.Contains(fault.Text(err, ""), c.fails) {
 				t.Fatalf("got %v, want %q", err, c.fails)
 			}
@@ -140,7 +140,7 @@ func TestADownloadGoesOnWhereItWas(t *testing.T) {
 	data := archived(t, "v1.36.3")
 	plane, ranges := served(t, "v1.36.3", data, len(data)*2/3)
 	dir := filepath.Join(t.TempDir(), "bundles")
-	if err := Provide(t.Context(), dir, "v1.36.3", FromPlane, plane); err != nil {
+	if err := Provide(t.Context(), dir, "v1.36.3", Source{Policy: FromPlane, Plane: plane}); err != nil {
 		t.Fatal(err)
 	}
 	if len(*ranges) != 2 || (*ranges)[0] != "" || !strings.HasPrefix((*ranges)[1], "bytes=") {
@@ -161,7 +161,7 @@ func TestADownloadOfAnotherBundleBeginsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Provide(t.Context(), dir, "v1.36.3", FromPlane, plane); err != nil {
+	if err := Provide(t.Context(), dir, "v1.36.3", Source{Policy: FromPlane, Plane: plane}); err != nil {
 		t.Error(err)
 	}
 }
@@ -170,7 +170,7 @@ func TestInstallNode(t *testing.T) {
 	parent := t.TempDir()
 	dir, bin, cni := filepath.Join(parent, "bundles"), filepath.Join(parent, "bin"), filepath.Join(parent, "cni")
 	plane, _ := served(t, "v1.36.3", archived(t, "v1.36.3"), 0)
-	if err := Provide(t.Context(), dir, "v1.36.3", FromPlane, plane); err != nil {
+	if err := Provide(t.Context(), dir, "v1.36.3", Source{Policy: FromPlane, Plane: plane}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := Node(dir, "v1.36.3")

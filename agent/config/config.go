@@ -46,7 +46,7 @@ type Config struct {
 	// BundlesDir has a folder for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
 	BundlesDir string `yaml:"bundlesDir"`
 	// Bundles says where the programs of a node come from: plane, directory (BundlesDir) or packages (the host's own).
-	// Default: the host's own if it has kubeadm and kubelet, else plane.
+	// Default: as spec.bundles of the CapstanHost says, or else the host's own if it has kubeadm and kubelet, else plane.
 	Bundles string `yaml:"bundles,omitempty"`
 	// StateDir is where the agent keeps its token and journal. Default /var/lib/capstan.
 	StateDir string `yaml:"stateDir"`

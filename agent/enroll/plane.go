@@ -8,9 +8,9 @@ import (
 )
 
 // Plane returns where the host of a configuration gets bundles, or nil if it was not enrolled with a plane that has
-// them, or its policy doesn't ask a plane. The host proves that it has its key.
+// them. The host proves that it has its key.
 func Plane(c config.Config) (*bundle.Plane, error) {
-	if c.Enrolment == "" || !bundle.Policy(c.Bundles).AsksPlane() {
+	if c.Enrolment == "" {
 		return nil, nil
 	}
 	key, err := readKey(c.StateDir)

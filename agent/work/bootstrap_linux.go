@@ -94,10 +94,13 @@ func (w *Worker) provideBundle(
 		return nil
 	}
 	step("bundle")
-	plane, err := enroll.Plane(w.config)
+	source := bundle.Choose(w.config.Bundles, claim.Bundles)
+	var err error
+	if source.NeedsPlane() {
+		source.Plane, err = enroll.Plane(w.config)
+	}
 	if err == nil {
-		policy := bundle.Policy(w.config.Bundles)
-		err = bundle.Provide(ctx, w.config.BundlesDir, claim.KubernetesVersion, policy, plane)
+		err = bundle.Provide(ctx, w.config.BundlesDir, claim.KubernetesVersion, source)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -118,6 +118,11 @@ type CapstanHostSpec struct {
 	// +optional
 	Cleaning CleaningPolicy `json:"cleaning,omitempty,omitzero"`
 
+	// bundles says where an owned host gets the programs of a node from. It counts for claims that are made after it was
+	// written, unless the host's own configuration says otherwise. Absent: what the provider was started with.
+	// +optional
+	Bundles BundlePolicy `json:"bundles,omitempty,omitzero"`
+
 	// claim says which machine has the host. Set and cleared by the controller only; one update of one object, so a host
 	// has at most one claimant.
 	// +optional
@@ -212,6 +217,11 @@ type HostClaim struct {
 	// Absent: the claim is of a provider that did not know it, or the host is not an owned one; Trust.
 	// +optional
 	Proof CleaningProof `json:"proof,omitempty"`
+
+	// bundles says where the programs of a node come from: spec.bundles as it was when the claim was made. Absent: the
+	// host's own if it has kubeadm and kubelet, else as Plane.
+	// +optional
+	Bundles BundlePolicy `json:"bundles,omitempty,omitzero"`
 
 	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw before the machine came, with proof
 	// Compare. The agent begins with the bootstrap data once it is set here, so the machine can't exchange it.

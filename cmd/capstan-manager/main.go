@@ -54,6 +54,7 @@ type settings struct {
 	version                bool
 	featureGates           string
 	proof                  string
+	bundles                bundleFlags
 	// gates are all feature gates, according to featureGates.
 	gates gates.Set
 }
@@ -108,6 +109,7 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 		"PriorityQueue=true puts urgent work first; the others have no effect here")
 	flags.StringVar(&s.proof, "cleaning-proof", string(infrav1.ProofCompare), "what proves that an owned host is clean "+
 		"after a machine, unless spec.cleaning of the host overrides it: Trust, Compare or Reimage")
+	s.bundles.add(flags)
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	logging.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
@@ -123,6 +125,9 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	case infrav1.ProofTrust, infrav1.ProofCompare, infrav1.ProofReimage:
 	default:
 		return s, nil, fmt.Errorf("--cleaning-proof can't be %q: give Trust, Compare or Reimage", s.proof)
+	}
+	if err := s.bundles.check(); err != nil {
+		return s, nil, err
 	}
 	changes, err := gates.Parse(s.featureGates)
 	if err == nil {
@@ -191,7 +196,7 @@ func manage(ctx context.Context, s settings) error {
 			WatchFilter: s.watchFilter, Concurrency: s.concurrency, MachineConcurrency: s.machineConcurrency,
 			UnlinkedTimeout: s.unlinkedTimeout, HostLimits: s.limits,
 			PriorityQueue: s.gates.On(feature.PriorityQueue), Proof: infrav1.CleaningProof(s.proof),
-			Metrics: ctrlmetrics.Registry,
+			Bundles: s.bundles.policy(), Metrics: ctrlmetrics.Registry,
 		}),
 		migration.Setup(ctx, mgr))
 	if own != nil {

@@ -67,6 +67,9 @@ func ValidVersion(text string) bool { return versionText.MatchString(text) }
 // ValidArchitecture reports whether bundles exist for an architecture.
 func ValidArchitecture(text string) bool { return text == "amd64" || text == "arm64" }
 
+// ValidDigest reports whether a text is a SHA-256 digest in hex.
+func ValidDigest(text string) bool { return digestText.MatchString(text) }
+
 // FileName returns the file name of a bundle.
 func FileName(version, architecture string) string {
 	return version + "-linux-" + architecture + ".tar.gz"

@@ -15,11 +15,11 @@ const (
 	// ReturnPath accepts a Return and returns an Answer or a Refusal.
 	ReturnPath = "/v1/return"
 	// BundlePath, followed by VERSION/linux/ARCH, returns a bundle to enrolled hosts, which present the certificate of
-	// their key.
+	// their key; with ChecksumSuffix, its SHA-256 in hex.
 	BundlePath = "/v1/bundle/"
 )
 
-// ChecksumSuffix is appended to the path of an agent to get its checksum.
+// ChecksumSuffix is appended to the path of an agent or a bundle to get its checksum.
 const ChecksumSuffix = ".sha256"
 
 // BodyLimit is the maximum size of a Request, an Answer or a Refusal, in bytes.

@@ -1,12 +1,16 @@
 package enrol
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/capstan-dev/capstan/internal/enrolment"
@@ -32,6 +36,7 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request, which string, fr
 		answer(w, http.StatusForbidden, refuse(enrolment.ReasonRequest, "bundles are for hosts that have enrolled"))
 		return
 	}
+	which, sum := strings.CutSuffix(which, enrolment.ChecksumSuffix)
 	version, arch, _ := strings.Cut(which, "/linux/")
 	file, err := s.Bundle(version, arch)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +62,47 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request, which string, fr
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bundleTimeout)); err != nil {
 		return
 	}
+	tag := fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
+	if sum {
+		digest, err := s.digests.of(which+tag, file)
+		if err != nil {
+			answer(w, http.StatusServiceUnavailable, refuse(enrolment.ReasonPlane, "the plane could not read the bundle"))
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain")
+		fmt.Fprintln(w, digest)
+		return
+	}
 	w.Header().Set("Content-Type", "application/gzip")
-	w.Header().Set("ETag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
+	w.Header().Set("ETag", tag)
 	http.ServeContent(w, r, "", info.ModTime(), file)
+}
+
+// mostDigests is how many digests are remembered.
+const mostDigests = 128
+
+// digests remembers the SHA-256 digests of bundles.
+type digests struct {
+	mu    sync.Mutex
+	known map[string]string
+}
+
+// of returns the digest of a bundle in hex. It reads each bundle once, and one at a time. which names the bundle and
+// changes with its content.
+func (d *digests) of(which string, bundle io.Reader) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if digest, known := d.known[which]; known {
+		return digest, nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, bundle); err != nil {
+		return "", fmt.Errorf("computing the digest of a bundle: %w", err)
+	}
+	if d.known == nil || len(d.known) >= mostDigests {
+		d.known = map[string]string{}
+	}
+	digest := hex.EncodeToString(sum.Sum(nil))
+	d.known[which] = digest
+	return digest, nil
 }

@@ -46,7 +46,25 @@ func TestBundlesAreForHosts(t *testing.T) {
 	if code, body := call(t, host, http.MethodGet, f.url+good, nil); code != http.StatusOK || body != "0123456789" {
 		t.Errorf("the host got %d %s", code, body)
 	}
-	for _, other := range []string{"v1.36.3/linux/arm64", "v1.36.3", "", "../linux/amd64", "v1.36.3/linux/amd64/x"} {
+	const digest = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882\n" // of 0123456789
+	for range 2 {
+		if code, body := call(t, host, http.MethodGet, f.url+good+enrolment.ChecksumSuffix, nil); body != digest {
+			t.Errorf("the digest is %d %s", code, body)
+		}
+	}
+	if err := os.WriteFile(path, []byte("another one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := call(t, host, http.MethodGet, f.url+good+enrolment.ChecksumSuffix, nil); code != http.StatusOK ||
+		body == digest {
+		t.Errorf("the digest of another bundle is %d %s", code, body)
+	}
+	if code, _ := call(t, stranger, http.MethodGet, f.url+good+".sha256", nil); code != http.StatusForbidden {
+		t.Errorf("a stranger got the digest: %d", code)
+	}
+	for _, other := range []string{
+		"v1.36.3/linux/arm64", "v1.36.3", "", "../linux/amd64", "v1.36.3/linux/amd64/x", ".sha256",
+	} {
 		code, body := call(t, host, http.MethodGet, f.url+enrolment.BundlePath+other, nil)
 		if code != http.StatusNotFound {
 			t.Errorf("%q: %d %s", other, code, body)

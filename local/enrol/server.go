@@ -66,6 +66,7 @@ type Server struct {
 	downloads *slots
 	enrolling *slots
 	open      *slots
+	digests   digests
 }
 
 // New returns a server.

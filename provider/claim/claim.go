@@ -157,6 +157,19 @@ func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.C
 	return cmp.Or(host.Spec.Cleaning.Proof, byDefault)
 }
 
+// Bundles returns where the host gets the programs of a node from for a claim that is made now. byDefault applies to
+// hosts whose spec doesn't say. The result is empty for supplied hosts, whose supplier brings the programs.
+func Bundles(host *infrav1.CapstanHost, byDefault infrav1.BundlePolicy) infrav1.BundlePolicy {
+	policy := host.Spec.Bundles
+	switch {
+	case host.Spec.Supplier != "":
+		return infrav1.BundlePolicy{}
+	case policy.Source == "":
+		policy = byDefault
+	}
+	return *policy.DeepCopy()
+}
+
 // Verdict is what is known about whether a released host is clean.
 type Verdict int
 

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestNewNamesTheInstance(t *testing.T) {
 		Machine: "demo-abc", MachineUID: "0123456789ab", Cluster: "demo", ProviderID: "capstan://default/host-01/01234567",
 		Hostname: "demo-abc", KubernetesVersion: "v1.36.3", ControlPlane: true, BootstrapReady: true,
 	}
-	if *h.Spec.Claim != want {
+	if !reflect.DeepEqual(*h.Spec.Claim, want) {
 		t.Errorf("claim %+v\nwant  %+v", *h.Spec.Claim, want)
 	}
 	data := infrav1.InstanceData{
@@ -235,5 +236,29 @@ func TestProof(t *testing.T) {
 	h.Spec.Supplier = infrav1.SupplierDock
 	if got := Proof(&h, infrav1.ProofCompare); got != "" {
 		t.Errorf("a host that is made again: %q", got)
+	}
+}
+
+func TestBundles(t *testing.T) {
+	byDefault := infrav1.BundlePolicy{
+		Source: infrav1.BundlesFromMirror,
+		Mirror: infrav1.BundleMirror{URL: "https://mirror.example", Digests: []string{"a"}},
+	}
+	h := infrav1.CapstanHost{}
+	got := Bundles(&h, byDefault)
+	if got.Mirror.URL != "https://mirror.example" {
+		t.Errorf("by default: %+v", got)
+	}
+	got.Mirror.Digests[0] = "b"
+	if byDefault.Mirror.Digests[0] != "a" {
+		t.Error("a claim shares the default's digests")
+	}
+	h.Spec.Bundles.Source = infrav1.BundlesFromPackages
+	if got := Bundles(&h, byDefault); got.Source != infrav1.BundlesFromPackages || got.Mirror.URL != "" {
+		t.Errorf("the host says packages: %+v", got)
+	}
+	h.Spec.Supplier = infrav1.SupplierDock
+	if got := Bundles(&h, byDefault); got.Source != "" {
+		t.Errorf("a local host: %+v", got)
 	}
 }

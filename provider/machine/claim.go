@@ -74,6 +74,7 @@ func (r *Reconciler) pick(s *scope) (*pool.Pick, *step.Obstacle, error) {
 	pick, why, err := r.Hosts.Pick(s.capstan, request, func(host *infrav1.CapstanHost) {
 		host.Spec.Claim = claim.New(host, s.capstan, s.machine)
 		host.Spec.Claim.Proof = claim.Proof(host, r.Proof)
+		host.Spec.Claim.Bundles = claim.Bundles(host, r.Bundles)
 		handover.Mark(host)
 	})
 	if err == nil && pick == nil {

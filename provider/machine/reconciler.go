@@ -47,6 +47,8 @@ type Reconciler struct {
 
 	// Proof is what must prove that a host is clean, unless spec.cleaning of the host says otherwise.
 	Proof infrav1.CleaningProof
+	// Bundles says where hosts get the programs of a node from, unless spec.bundles of the host says otherwise.
+	Bundles infrav1.BundlePolicy
 	// Shortage returns, for a namespace without a free host, what happens next or what to do; "" means no special advice.
 	// Optional.
 	Shortage func(ctx context.Context, namespace string) string

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,7 +124,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 		t.Error("the host is still in the source")
 	}
 	h := to.host(host)
-	if h.Spec.Claim == nil || *h.Spec.Claim != claim || h.Status.Agent.Cleaning != nil {
+	if h.Spec.Claim == nil || !reflect.DeepEqual(*h.Spec.Claim, claim) || h.Status.Agent.Cleaning != nil {
 		t.Errorf("the host has the claim %+v, cleaning %+v", h.Spec.Claim, h.Status.Agent.Cleaning)
 	}
 	to.until("the machine goes on in the target", to.provisioned)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -375,7 +376,7 @@ func (s side) wentForMove(last func() (*infrav1.CapstanMachine, error), to side,
 	if !marked || m.DeletionTimestamp == nil || len(m.Finalizers) == 0 {
 		s.Errorf("the machine left with the annotations %v and the finalizers %v", m.Annotations, m.Finalizers)
 	}
-	if got := to.host(host).Spec.Claim; got == nil || *got != claim {
+	if got := to.host(host).Spec.Claim; got == nil || !reflect.DeepEqual(*got, claim) {
 		s.Errorf("the deletion in the source changed the claim: it is %+v, was %+v", got, claim)
 	}
 	s.Attr("rule", "CT-111")
@@ -417,7 +418,7 @@ func (s side) arrived(host string, claim infrav1.HostClaim) {
 		_, held := s.host(host).Annotations[clusterctlv1.BlockMoveAnnotation]
 		return held
 	})
-	if got := s.host(host).Spec.Claim; got == nil || *got != claim {
+	if got := s.host(host).Spec.Claim; got == nil || !reflect.DeepEqual(*got, claim) {
 		s.Errorf("the claim is %+v, was %+v", got, claim)
 	}
 	m := &infrav1.CapstanMachine{}

@@ -73,7 +73,7 @@ func TestUpgradeWithACluster(t *testing.T) {
 		}
 	}
 	s.until("the machine is provisioned still", func() bool { s.agent(claimed); return s.provisioned() })
-	if got := s.host(claimed).Spec.Claim; got == nil || *got != claim {
+	if got := s.host(claimed).Spec.Claim; got == nil || !reflect.DeepEqual(*got, claim) {
 		t.Errorf("the claim is %+v, was %+v", got, claim)
 	}
 	s.releases(t, claimed, free, claim)
