@@ -177,7 +177,7 @@ func TestPodsKeepAndFreeAddresses(t *testing.T) {
 		t.Errorf("the pod has %v", ips)
 	}
 	if _, err := h.tryPod(withPort(5353)); err == nil ||
-		!strings.Contains(err.Error(), "port 5353/udp of all addresses leads to") {
+		!strings.Contains(err.Error(), "port 5353/udp of all addresses already leads to") {
 		t.Errorf("the port was given twice: %v", err)
 	}
 	h.kill()
