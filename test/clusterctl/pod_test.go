@@ -82,8 +82,9 @@ func (w *world) runs(namespace, name string, from image) *pod {
 		replace[inside] = outside
 	}
 	args := variables(d)
-	for _, port := range c.Ports {
-		p.ports[port.Name] = freePort(w)
+	free := freePorts(w, len(c.Ports))
+	for i, port := range c.Ports {
+		p.ports[port.Name] = free[i]
 		own := fmt.Sprintf(":%d", port.ContainerPort)
 		if replace[own] = fmt.Sprintf("127.0.0.1:%d", p.ports[port.Name]); !slices.ContainsFunc(args,
 			func(a string) bool { return strings.HasSuffix(a, "="+own) }) {
@@ -189,12 +190,16 @@ func variables(d *appsv1.Deployment) []string {
 	return args
 }
 
-func freePort(w *world) int {
+// freePorts returns n different ports. Chosen one after the other, two could be the same.
+func freePorts(w *world, n int) (ports []int) {
 	w.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	w.must(err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		w.must(err)
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
 }
 
 // route makes the Services before a Deployment lead to this machine, and returns their ports here.
