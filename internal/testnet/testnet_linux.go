@@ -45,7 +45,7 @@ func New(t testing.TB) *Computer {
 	t.Cleanup(func() {
 		close(c.work)
 		wg.Wait()
-		_ = c.file.Close() // nil if that failed
+		_ = c.file.Close() // the file is nil if opening it failed
 	})
 	if err != nil {
 		t.Fatalf("making a network namespace: %v", err)
@@ -54,8 +54,8 @@ func New(t testing.TB) *Computer {
 	return c
 }
 
-// Do calls f on a thread that is in the computer's network. Sockets that f opens and processes that it starts stay
-// there.
+// Do calls f on a thread in the computer's network, and fails the test if f returns an error. Sockets that f opens and
+// processes that it starts stay in that network.
 func (c *Computer) Do(f func() error) {
 	c.t.Helper()
 	if err := c.Try(f); err != nil {
@@ -63,14 +63,14 @@ func (c *Computer) Do(f func() error) {
 	}
 }
 
-// Try is Do for an f that may fail.
+// Try is like Do, but returns the error of f instead of failing the test.
 func (c *Computer) Try(f func() error) error {
 	done := make(chan error)
 	c.work <- func() { done <- f() }
 	return <-done
 }
 
-// Cable connects two computers. Each end gets a link with a name and its addresses, like "192.0.2.1/24".
+// Cable connects two computers. Each end is a link with a name and addresses such as "192.0.2.1/24".
 func Cable(a *Computer, nameA string, addressesA []string, b *Computer, nameB string, addressesB []string) {
 	a.t.Helper()
 	a.Do(func() error {
@@ -111,7 +111,7 @@ func setUp(link string) error {
 	return netlink.LinkSetUp(l)
 }
 
-// Route sends packets for a range by a gateway, like "0.0.0.0/0" by "192.0.2.1".
+// Route routes a range of addresses through a gateway, for example "0.0.0.0/0" through "192.0.2.1".
 func (c *Computer) Route(to, gateway string) {
 	c.t.Helper()
 	c.Do(func() error {
@@ -123,17 +123,17 @@ func (c *Computer) Route(to, gateway string) {
 	})
 }
 
-// Set writes a setting of the network, like "ipv4/ip_forward".
+// Set writes a setting of the network, for example "ipv4/ip_forward".
 func (c *Computer) Set(name, value string) {
 	c.t.Helper()
 	c.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
 }
 
-// talkLimit bounds an answer.
+// talkLimit limits how long a server takes for one answer.
 const talkLimit = 10 * time.Second
 
-// Serve answers at a port of all addresses until the test ends, by TCP: with "NAME saw ADDRESS", where ADDRESS is the
-// caller's. Port 0 takes a free one; Serve returns the port.
+// Serve listens on a TCP port of all addresses until the test ends. It answers each connection with "NAME saw ADDRESS",
+// where ADDRESS is the caller's. Port 0 picks a free port; Serve returns the port.
 func (c *Computer) Serve(port int, name string) int {
 	c.t.Helper()
 	var l net.Listener
@@ -161,7 +161,8 @@ func (c *Computer) Serve(port int, name string) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// Ask connects to a server of Serve and returns its answer, within a time limit.
+// Ask connects to a server that Serve started and returns its answer. limit applies to connecting and then again to
+// reading the answer.
 func (c *Computer) Ask(to netip.AddrPort, limit time.Duration) (answer string, err error) {
 	err = c.Try(func() error {
 		conn, err := net.DialTimeout("tcp", to.String(), limit)
