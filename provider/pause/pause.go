@@ -12,7 +12,7 @@ import (
 )
 
 // Why returns a sentence that says why an object is paused, or "" if it is not. A nil cluster pauses nothing. The
-// annotation counts whatever its value is.
+// annotation pauses the object whatever its value is.
 func Why(cluster *clusterv1.Cluster, object metav1.Object) string {
 	var why []string
 	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
@@ -24,7 +24,7 @@ func Why(cluster *clusterv1.Cluster, object metav1.Object) string {
 	return strings.Join(why, "; ")
 }
 
-// Condition returns the condition Paused for the answer of Why.
+// Condition returns the condition Paused; why is the result of Why.
 func Condition(why string) metav1.Condition {
 	if why == "" {
 		return metav1.Condition{
