@@ -52,8 +52,8 @@ func (r *Restore) Data(ctx context.Context) (kept string, err error) {
 	return kept, nil
 }
 
-// stop stops etcd on all hosts: members left running would be a second cluster of the same name. If it fails, it
-// restarts all.
+// stop stops etcd on all hosts: members left running would form a second cluster of the same name. If it fails, it
+// restarts etcd on all of them.
 func (r *Restore) stop(ctx context.Context, detail func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
@@ -78,7 +78,7 @@ func (r *Restore) stop(ctx context.Context, detail func(string)) error {
 	return nil
 }
 
-// startAll restarts etcd on all hosts. It has time for that even if ctx is done.
+// startAll restarts etcd on all hosts. It does so even if ctx is done.
 func (r *Restore) startAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
@@ -91,12 +91,13 @@ func (r *Restore) startAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// replace replaces the data on a host. If it fails, it restarts etcd on all hosts, unless one would run without data.
+// replace replaces the data on a host. If it fails, it restarts etcd on all hosts, unless this host has lost its data.
 func (r *Restore) replace(ctx context.Context, host, snapshot string) (kept string, err error) {
 	kept, err = r.options.Hosts.Replace(ctx, host, snapshot)
 	switch {
 	case errors.Is(err, member.ErrWithoutData):
-		// The other members with the old data and this one without any would form two clusters of the same name.
+		// If etcd ran now, there would be two clusters of the same name: one with the old data, and an empty one on
+		// this host.
 		return kept, hint.Errorf("put the old data back on host "+host+", then start over",
 			"etcd was left stopped on all control plane hosts: %w", err)
 	case err != nil:

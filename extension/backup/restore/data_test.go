@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// restoreOn is a restore of three members, of which b gets the data, and a host c on which etcd is not set up.
+// restoreOn is a restore with four hosts. Three are members, of which b gets the data; on host c etcd is not set up.
 func restoreOn(hosts *fakeHosts) *Restore {
 	cluster := &clusterv1.Cluster{}
 	cluster.Name = "blue"
@@ -36,7 +36,7 @@ func restoreOn(hosts *fakeHosts) *Restore {
 	}
 }
 
-// whole says what is wrong after a restore has succeeded.
+// whole returns an error unless the hosts are in the state that a successful restore leaves.
 func whole(f *fakeHosts) error {
 	if f.data["b"] != "restored" || !f.running["b"] {
 		return fmt.Errorf("host b has %s data, running: %t", f.data["b"], f.running["b"])
@@ -49,8 +49,9 @@ func whole(f *fakeHosts) error {
 	return nil
 }
 
-// TestDataConverges: each operation on a host fails in turn, before or after its work. What is left is safe: never do
-// two members run with different data, nor one without any. Repeating it ends as if nothing had failed.
+// TestDataConverges: each operation on a host fails in turn, before or after its work. The result is safe: members with
+// different data never run together, and no member runs without data. A second attempt then ends as if nothing had
+// failed.
 func TestDataConverges(t *testing.T) {
 	calm := newFakeHosts("a", "b", "d")
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +75,8 @@ func TestDataConverges(t *testing.T) {
 					}
 					first := strings.HasPrefix(calm.log[fail], "start")
 					for _, host := range []string{"a", "b", "d"} {
-						// Until the data is replaced all is undone. After that the others stay stopped.
+						// A failure before the new data is in place is undone, so etcd runs on all hosts. After a later
+						// failure, the other hosts stay stopped.
 						if running := !first || host == "b" && half; hosts.running[host] != running {
 							t.Errorf("etcd runs on %s: %t", host, hosts.running[host])
 						}
@@ -107,7 +109,8 @@ func TestDataLeavesNothingRunningWithoutData(t *testing.T) {
 	})
 }
 
-// TestDataGivesUp: an API server that answers on, one that never comes back, and a backup that can't be fetched.
+// TestDataGivesUp covers an API server that does not stop, one that never comes back, and a backup that can't be
+// fetched.
 func TestDataGivesUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*Restore)

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/extension/backup/member"
 )
 
-// fakeHosts are control plane hosts in memory. Operation number fail of all fails, after half of its work is done if
-// half is set.
+// fakeHosts are control plane hosts in memory. fail is the number, counted from 1, of the operation that fails. If half
+// is set, that operation does its work before it fails.
 type fakeHosts struct {
 	running map[string]bool
 	data    map[string]string
@@ -32,7 +32,7 @@ func newFakeHosts(names ...string) *fakeHosts {
 	return f
 }
 
-// do counts an operation and decides whether it fails; work is what it does.
+// do counts an operation and decides whether it fails. work does the operation's work.
 func (f *fakeHosts) do(operation, host string, work func()) error {
 	f.log = append(f.log, operation+" "+host)
 	if len(f.log) != f.fail {

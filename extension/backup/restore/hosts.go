@@ -21,8 +21,8 @@ type Hosts interface {
 	// Stop stops the static pods of etcd and the API server and returns when no process has the data open, or ctx is
 	// done. After an error, Start undoes it.
 	Stop(ctx context.Context, host string) error
-	// Replace replaces the data of a stopped member by a snapshot, a file on this machine. It returns the path on the
-	// host of the old data. After an error the member still has its old data, unless the error is
+	// Replace replaces the data of a stopped member with a snapshot, a file on this machine. It returns the path of the
+	// old data on the host. After an error the member still has its old data, unless the error is
 	// [member.ErrWithoutData].
 	Replace(ctx context.Context, host, snapshot string) (kept string, err error)
 	// Start restarts both pods with the data in place. It does not wait for them.

@@ -35,8 +35,8 @@ func controlPlaneFiles(t *testing.T, root string, joined bool) {
 	}
 }
 
-// TestRestoreBeginsAgain: the data goes to a host with etcd whose machine stays, whatever its name; and if it can't be
-// replaced there, etcd runs on all hosts as before.
+// TestRestoreBeginsAgain: the chosen host has etcd and a machine that stays, even if it is not the first by name. If
+// its data can't be replaced, etcd runs on all hosts as before.
 func TestRestoreBeginsAgain(t *testing.T) {
 	home := t.TempDir()
 	d := Directories{

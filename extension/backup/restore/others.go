@@ -47,7 +47,7 @@ func (r *Restore) replaceOthers(ctx context.Context, detail func(string)) error 
 		}
 	}
 	if len(left) == 0 && !incomplete(machines) {
-		return nil // there is nothing to wait for, whatever number is wanted
+		return nil // no control plane machine is being created or deleted: nothing to wait for
 	}
 	last := ""
 	err = poll.Until(ctx, func() (bool, error) {
@@ -96,8 +96,8 @@ func incomplete(machines []clusterv1.Machine) bool {
 	})
 }
 
-// missing says what a control plane of this size lacks until it is complete without the machines in left. It returns ""
-// if it lacks nothing.
+// missing says what a control plane of this size still waits for. It is complete once the machines in left are gone and
+// enough others are ready; missing then returns "".
 func missing(machines []clusterv1.Machine, left map[types.UID]bool, want int) string {
 	ready := 0
 	var pending []clusterv1.Machine

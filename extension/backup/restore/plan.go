@@ -17,7 +17,7 @@ import (
 // World is the input of [Decide].
 type World struct {
 	Cluster *clusterv1.Cluster
-	// Hosts are the hosts with control plane machines of the cluster, Machines all machines of the cluster.
+	// Hosts are the hosts with control plane machines of the cluster. Machines are all machines of the cluster.
 	Hosts    []infrav1.CapstanHost
 	Machines []clusterv1.Machine
 	// Members are the names of the hosts on which etcd is set up.
@@ -26,9 +26,9 @@ type World struct {
 
 // Host is a host with a control plane machine.
 type Host struct {
-	// Name is the name of the host, Machine that of the CapstanMachine that claims it.
+	// Name is the host's name. Machine is the name of the CapstanMachine that claims the host.
 	Name, Machine string
-	// Member reports whether etcd is set up on the host, Leaving whether the machine is being deleted.
+	// Member reports whether etcd is set up on the host. Leaving reports whether the machine is being deleted.
 	Member, Leaving bool
 }
 

@@ -25,15 +25,15 @@ type Options struct {
 	Plane client.Client
 	// Cluster is the cluster to restore.
 	Cluster *clusterv1.Cluster
-	// Store has the backups. Backup is the name of one. Default: the newest.
+	// Store has the backups. Backup is the name of the one to restore; the default is the newest.
 	Store  backup.Store
 	Backup string
 	// Access returns the connection to the cluster.
 	Access func(context.Context) (*backup.Access, error)
 	// Hosts performs the operations on hosts.
 	Hosts Hosts
-	// Step runs one step and shows its progress; do may report what it waits for. If Step is nil, steps run without
-	// output.
+	// Step runs a step and shows its progress. The step itself is do, which calls detail to say what it waits for. If
+	// Step is nil, steps run without output.
 	Step func(name string, do func(detail func(string)) error) error
 	// Note receives sentences for the user that belong to no step. It may be nil.
 	Note func(string)

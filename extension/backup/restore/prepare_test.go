@@ -129,7 +129,7 @@ func TestReplaceOthersConverges(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o, deletions := options(t), 0
 				o.Plane = plane(t, interceptor.Funcs{
-					// The owner makes a machine for each that is deleted.
+					// The owner creates a machine for each deleted one.
 					Delete: func(ctx context.Context, c client.WithWatch, m client.Object, opts ...client.DeleteOption) error {
 						if deletions++; deletions == fail {
 							return errFake
@@ -164,7 +164,7 @@ func TestReplaceOthersConverges(t *testing.T) {
 	}
 }
 
-// TestReplaceOthersGivesUp: machines that nobody makes anew are waited for as long as ctx allows.
+// TestReplaceOthersGivesUp: if nothing replaces the deleted machines, ReplaceOthers waits until ctx is done.
 func TestReplaceOthersGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := Prepare(t.Context(), options(t))
@@ -181,7 +181,7 @@ func TestReplaceOthersGivesUp(t *testing.T) {
 	})
 }
 
-// TestOrphans: a machine is one if the cluster does not know its Node.
+// TestOrphans: a machine is an orphan if the cluster does not know its Node.
 func TestOrphans(t *testing.T) {
 	r, err := Prepare(t.Context(), options(t))
 	if err != nil {
