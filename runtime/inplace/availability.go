@@ -54,7 +54,8 @@ var (
 		runtimehooksv1.GroupVersion, "CanUpdateMachineSet")
 )
 
-// availability returns the updater's AffectsAvailability, nil if the patches make no change in place.
+// availability returns the field AffectsAvailability for an answer with these patches: false if the updater keeps
+// Machines available and at least one patch makes a change, otherwise nil.
 func (u Updater) availability(patches ...runtimehooksv1.Patch) *bool {
 	if !u.KeepsAvailable {
 		return nil

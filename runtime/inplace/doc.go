@@ -18,5 +18,5 @@
 // cluster can have only one extension for each of these hooks; Cluster API refuses to update Machines if it finds two
 // for the same hook.
 //
-// Ids such as UH-07 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
+// Ids such as UH-07 name rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package inplace

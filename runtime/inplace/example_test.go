@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// written represents the machines, with the files that they have.
+// written records the files on the machines. Its keys are a Machine's name followed by a path.
 var written = map[string]bool{}
 
-// Files of a running machine are written again; other changes replace it.
+// Changes of files and additional accounts are made in place; any other change replaces the machine.
 func Example() {
 	updater := inplace.Updater{
 		Takes: []inplace.Rule{

@@ -54,7 +54,7 @@ func machine(version string) clusterv1.Machine {
 	return m
 }
 
-// ask asks about a change of a Machine and about the same change of a MachineSet, which must give the same answer.
+// ask asks about a change of a Machine, and about the same change of a MachineSet. Both must get the same answer.
 func ask(t *testing.T, e *hooktest.Extension,
 	versions, infrastructure, bootstrap [2]string) (machinePatch, infrastructurePatch, bootstrapPatch string, err error) {
 	t.Helper()
@@ -237,7 +237,7 @@ func TestCanUpdate(t *testing.T) {
 	}
 }
 
-// A Machine that was given its bootstrap data has no bootstrap configuration.
+// A Machine without a bootstrap configuration works: the user supplied its bootstrap data directly.
 func TestPartsThatAreNotThere(t *testing.T) {
 	e := hooktest.Start(t, inplace.Updater{Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")},
 		Update: func(_ context.Context, d inplace.Desired) error {
@@ -263,7 +263,8 @@ func TestPartsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// UpdateMachine gets the desired state, typed, and says when to be called again (UH-07).
+// Update gets the desired state as Go types. While it is in progress, the response says when to call UpdateMachine
+// again (UH-07).
 func TestUpdate(t *testing.T) {
 	sizes := map[string]int{}
 	e := hooktest.StartWith(t, inplace.Updater{
@@ -306,7 +307,7 @@ func TestItConforms(t *testing.T) {
 	}.Handlers("sample")...).Conforms(t)
 }
 
-// What can't work is an error of server.New, not of a call.
+// server.New rejects an updater that can't work.
 func TestUpdatersThatCanNotBe(t *testing.T) {
 	rule := inplace.Fields(inplace.KubeadmConfig, "files")
 	for want, u := range map[string]inplace.Updater{

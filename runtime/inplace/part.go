@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/patch"
 )
 
-// part is one of the objects that make up a Machine, and where its patch goes.
+// part is one of the objects that make up a Machine, and the place for its patch.
 type part struct {
 	what             string
 	current, desired any
@@ -38,7 +38,7 @@ func (u Updater) takePart(ctx context.Context, spec []string, p part) error {
 	if err != nil {
 		return err
 	}
-	if current == nil || desired == nil { // there is no such object
+	if current == nil || desired == nil { // the Machine has no such object
 		return nil
 	}
 	var object metav1.TypeMeta

@@ -86,7 +86,7 @@ func Take[T any](kind Kind, take func(ctx context.Context, current, desired *T) 
 			json.Unmarshal(desired, wanted)); err != nil {
 			return nil, fmt.Errorf("decoding the spec of %s as %T: %w", kind.Name, *wanted, err)
 		}
-		target, err := json.Marshal(wanted) // before the function, which may change it
+		target, err := json.Marshal(wanted) // encoded before take runs, because take may change it
 		if err != nil {
 			return nil, fmt.Errorf("encoding the spec of %s: %w", kind.Name, err)
 		}

@@ -17,14 +17,14 @@ import (
 type Updater struct {
 	// Takes lists what can be changed in place. Rules for the same kind add up.
 	Takes []Rule
-	// Update brings one machine to the desired state. It is called repeatedly until it returns nil, also after a restart
-	// of the extension, so it should check the machine's state and do what is missing. While the update is in progress it
-	// returns the result of server.Wait; any other error is shown in the Machine's condition Updating, and Update is
-	// called again. It is called only for Machines whose changes can all be made in place.
+	// Update brings one machine to the desired state. It is called repeatedly until it returns nil, also after a
+	// restart of the extension, so it should check the machine's state and do what is missing. While the update is in
+	// progress, Update must return the result of server.Wait. Any other error is shown in the Machine's condition
+	// Updating, and Update is called again. It is called only for Machines whose changes can all be made in place.
 	Update func(ctx context.Context, machine Desired) error
-	// KeepsAvailable means that Machines stay available during Update. Cluster API v1.15 then creates no additional
-	// Machine first, and counts the Machines as available. Older releases treat each update in place as a disruption.
-	// Default: Machines may become unavailable.
+	// KeepsAvailable means that Machines stay available during Update. Cluster API v1.15 then counts them as available
+	// during the update and creates no additional Machine before it. Older releases treat each update in place as a
+	// disruption. Default: Machines may become unavailable.
 	KeepsAvailable bool
 }
 
