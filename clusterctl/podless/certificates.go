@@ -43,14 +43,14 @@ func (r *rewriter) certify(c *unstructured.Unstructured) (*unstructured.Unstruct
 	}
 	o.SetNamespace(c.GetNamespace())
 	o.SetName(secret)
-	o.SetLabels(c.GetLabels()) // clusterctl finds the Secret by them when it deletes the provider
+	o.SetLabels(c.GetLabels()) // clusterctl finds the Secret by its labels when it deletes the provider
 	r.authorities[name(c)], r.authorities["secret/"+name(o)] = authority, authority
 	r.secrets[secret] = true
 	return o, nil
 }
 
-// issue creates a CA for a single certificate and that certificate, valid for servers on 127.0.0.1 and with these
-// names. It discards the CA's key. All results are PEM.
+// issue creates a CA and the only certificate that the CA ever signs. The certificate is valid for servers at
+// 127.0.0.1, localhost and these host names. issue discards the CA's key. All results are PEM.
 func issue(hosts []string) (authority, certificate, key []byte, err error) {
 	ca := &x509.Certificate{
 		Subject: pkix.Name{CommonName: "capstan-provider"}, IsCA: true, BasicConstraintsValid: true,

@@ -84,7 +84,7 @@ func Rewrite(objects []unstructured.Unstructured,
 		return nil, nil, err
 	}
 	all := append(append(r.kept, r.services...), deployment)
-	slices.SortStableFunc(all, order) // deterministic, certificates before what needs them
+	slices.SortStableFunc(all, order) // in a fixed order, certificates before the objects that need them
 	for _, object := range all {
 		rewritten = append(rewritten, *object)
 	}
@@ -97,13 +97,14 @@ type rewriter struct {
 	services     []*unstructured.Unstructured
 	certificates []*unstructured.Unstructured
 	kept         []*unstructured.Unstructured
-	// authorities are the CAs created, by NAMESPACE/NAME of the Certificate and secret/NAMESPACE/NAME of its Secret.
+	// authorities holds the CAs created. Each has two keys: NAMESPACE/NAME of the Certificate, and
+	// secret/NAMESPACE/NAME of its Secret.
 	authorities map[string][]byte
 	// secrets are the names of the Secrets created.
 	secrets map[string]bool
 }
 
-// sort files an object by kind, or refuses it.
+// sort adds an object to the field for its kind, or refuses it.
 func (r *rewriter) sort(o *unstructured.Unstructured) error {
 	kind := o.GroupVersionKind()
 	switch {

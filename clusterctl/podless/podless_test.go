@@ -94,7 +94,8 @@ func TestRewrite(t *testing.T) {
 	if d.GetAnnotations()[BinaryAnnotation] != "/opt/x" {
 		t.Errorf("annotations: %v", d.GetAnnotations())
 	}
-	// The ports of the container are webhooks 9443, health 9440, metrics 8443, in this order, and 9500 and 9502 are taken.
+	// The container's ports are, in this order, webhooks 9443, health 9440 and metrics 8443. Ports 9500 and 9502 are
+	// taken.
 	wantArgs := []string{
 		"--leader-elect=false", "--diagnostics-address=127.0.0.1:9504", "--insecure-diagnostics=false",
 		"--feature-gates=A=true", "--upstream-address=192.0.2.1:443",

@@ -71,7 +71,7 @@ func newProgram(o *unstructured.Unstructured) (*program, error) {
 		}
 		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 		if i < 0 {
-			continue // the API server refuses it
+			continue // the API server rejects a mount without a volume
 		}
 		switch v := pod.Volumes[i]; {
 		case v.Secret != nil, v.ConfigMap != nil, v.EmptyDir != nil:
@@ -134,7 +134,7 @@ func isAddress(flag string) bool {
 	return strings.HasSuffix(flag, "addr") || strings.HasSuffix(flag, "address")
 }
 
-// own splits an address that the container itself listens on.
+// own splits an address of the container itself into host and port. It reports false for any other address.
 func own(value string) (host string, port int, ok bool) {
 	host, text, err := net.SplitHostPort(value)
 	if err != nil || !slices.Contains([]string{"", "localhost", "0.0.0.0", "::", loopback, "::1"}, host) {
@@ -195,8 +195,8 @@ func (p *program) translate(port *intstr.IntOrString) {
 	}
 }
 
-// flags returns the arguments of the process: with its ports, without leader election, and with the flags of Cluster
-// API's providers where the manifest relies on a default.
+// flags returns the arguments of the process, with its own ports and without leader election. Where the manifest relies
+// on a default, it adds the flag by the name that Cluster API's providers use.
 func (p *program) flags(secrets map[string]bool) []string {
 	named := map[int]bool{}
 	var args []string
@@ -206,7 +206,7 @@ func (p *program) flags(secrets map[string]bool) []string {
 		number, err := strconv.Atoi(value)
 		switch bare := strings.TrimLeft(flag, "-"); {
 		case bare == "leader-elect" || bare == "enable-leader-election":
-			// It runs only once, and outside of a Pod it does not know its namespace.
+			// Only one process runs, and outside of a Pod it could not find out its namespace.
 			arg = flag + "=false"
 		case given && isAddress(flag) && isOwn:
 			arg, named[port] = fmt.Sprintf("%s=%s:%d", flag, loopback, p.ports[port]), true

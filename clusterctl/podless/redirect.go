@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Annotations that ask cert-manager to inject a CA into an object: that of a Certificate or of a Secret.
+// Annotations that ask cert-manager to inject a CA into an object. The value names the Certificate or the Secret that
+// has the CA.
 const (
 	injectFromCertificate = "cert-manager.io/inject-ca-from"
 	injectFromSecret      = "cert-manager.io/inject-ca-from-secret"

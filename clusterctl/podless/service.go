@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// infer finds the webhook port of a program that none of its components call: an extension whose ExtensionConfig is
-// created later. If the program mounts a certificate, infer uses the port behind one of its Services.
+// infer finds the webhook port of a program if no object in the provider's components refers to it. An example is an
+// extension whose ExtensionConfig is created later. If the program mounts a certificate, infer uses the port behind one
+// of its Services.
 func (p *program) infer(services []*unstructured.Unstructured, secrets map[string]bool) {
 	if p.hooks != 0 || p.certificates(secrets) == "" {
 		return

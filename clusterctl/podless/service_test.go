@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestAnExtensionWhoseExtensionConfigComesLater: the extension is told on which port to serve and with which
-// certificate, as upstream's test-extension needs it. Its own default is the port of the plane.
+// TestAnExtensionWhoseExtensionConfigComesLater: the extension gets flags for its port and its certificate. Upstream's
+// test-extension needs both, because the plane uses its default port.
 func TestAnExtensionWhoseExtensionConfigComesLater(t *testing.T) {
 	const hooks, definitions = "kind: ValidatingWebhookConfiguration", "kind: CustomResourceDefinition"
 	alone := []string{
