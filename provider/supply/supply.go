@@ -17,7 +17,7 @@ type Supplier interface {
 	Versions() []string
 
 	// PowerOn makes sure that the host exists and runs, and returns its IP address. agentConfig becomes the host's
-	// /etc/capstan/agent.yaml, at the latest when the host starts the next time.
+	// /etc/capstan/agent.yaml, no later than the host's next start.
 	PowerOn(ctx context.Context, host string, agentConfig []byte) (address string, err error)
 
 	// Destroy removes the host and everything that it stored. When it returns nil, no process, mount or file of the host
@@ -28,8 +28,9 @@ type Supplier interface {
 	List(ctx context.Context) ([]string, error)
 }
 
-// NamespaceOf returns the namespace of the CapstanHost that a supplied host is for, or "" if there is none. A Supplier
-// knows hosts only by name, so a CapstanHost of the same name in another namespace is not supplied.
+// NamespaceOf returns the namespace of the CapstanHost that a Supplier's host belongs to, or "" if it belongs to none.
+// A Supplier knows hosts only by name, so it can't create a second host for a CapstanHost of the same name in another
+// namespace.
 type NamespaceOf func(host string) string
 
 // In returns a NamespaceOf for hosts that are all in one namespace.
