@@ -10,9 +10,9 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Serving returns a [server.Options.Trace] that makes spans with this provider. A span is a child of the caller's,
-// whose context arrives in the header "traceparent". Its status is Error unless the handler answers with success or
-// blocks.
+// Serving returns a [server.Options.Trace] that makes spans with this provider. Each call gets a span. Its parent is
+// the caller's span, which the header "traceparent" identifies. The span's status is Error unless the handler succeeds
+// or asks the caller to wait.
 func Serving(provider oteltrace.TracerProvider) server.Tracer {
 	tracer := provider.Tracer(Name)
 	return func(ctx context.Context, call server.Call) (context.Context, func(string)) {

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/trace"
 )
 
-// A served call is a child span of the caller's, and the handler's spans are its children.
+// The span of a served call is a child of the caller's span and the parent of the handler's spans.
 func TestServing(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))

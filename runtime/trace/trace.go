@@ -2,9 +2,9 @@
 //
 //	calls, err := client.New(client.Options{Trace: trace.With(otel.GetTracerProvider()), ...})
 //
-// A span is a child of the one in the caller's context. Its own context is sent to the extension in the header
-// "traceparent" (W3C Trace Context). Without this package, the client does not depend on tracing and sends no such
-// header.
+// Each call gets a span. Its parent is the span in the caller's context, and the extension receives the new span's
+// context in the header "traceparent" (W3C Trace Context). Without this package, the client does not depend on tracing
+// and sends no such header.
 package trace
 
 import (

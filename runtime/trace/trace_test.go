@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/trace"
 )
 
-// A call is a child span of the caller's, and the extension gets its context.
+// The span of a call is a child of the caller's span, and the extension gets its context.
 func TestSpans(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string
