@@ -37,10 +37,11 @@ func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again
 		return 0, err
 	}
 	f.Log.Info("the offer is accepted", "offer", offer.ID, "target", offer.Server)
-	return time.Millisecond, nil // continue with keep, which reports it
+	return time.Millisecond, nil // go straight on to keep, which reports the acceptance
 }
 
-// without removes a secret from the text of an error of the target, which may quote the token; nil stays nil.
+// without removes a secret from the text of an error, because an error of the target may quote the token. A nil error
+// stays nil.
 func without(secret string, err error) error {
 	if err == nil || secret == "" || !strings.Contains(err.Error(), secret) {
 		return err
@@ -48,9 +49,9 @@ func without(secret string, err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), secret, "(token)"))
 }
 
-// prove gets a token of the agent's own in the target, which proves that network, authority and account work, and reads
-// the host there, which proves the agent's rights. Then it writes the next enrolment: from then on the agent has
-// accepted the offer.
+// prove tries the offer if the host is ready for it. First it gets the agent's own token from the target: this proves
+// that the network, the certificate authority and the account work. Then it reads the host there: this proves the
+// agent's rights. Finally it writes the next enrolment, and from then on the agent has accepted the offer.
 func (f *Follower) prove(ctx context.Context, host *v1beta2.CapstanHost, offer rest.Offer) error {
 	all, err := carriedMachines(f.Config.JournalDir())
 	if err == nil {

@@ -6,12 +6,13 @@ import "github.com/capstan-dev/capstan/agent/journal"
 type carried struct {
 	// claim is the claim's providerID.
 	claim string
-	// ended is set once the bootstrap has ended; cleaned is set once the host was cleaned after the machine without
-	// leftovers.
+	// ended reports whether the bootstrap has ended. cleaned reports whether the host was cleaned after this machine
+	// and nothing of it is left.
 	ended, cleaned bool
 }
 
-// carriedMachines returns the machines that left something in the journals in base. The worker may be writing them.
+// carriedMachines returns the machines that appear in the journals in the directory base. The worker may be writing
+// these journals meanwhile.
 func carriedMachines(base string) ([]carried, error) {
 	views, err := journal.Look(base)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 )
 
 // ask finds out whether the host has moved, and changes sides if it has. Meanwhile it keeps the token for the target
-// fresh, because the source may be silent for longer than the token is valid. If the answer shows another offer, ask
-// acts on it at once, since watches may fail for long; but a successful answer does not prove that the watch works.
+// fresh, because the source may be silent for longer than the token is valid. If the source's answer shows another
+// offer, ask acts on it at once, because the watch may be broken for a long time. It does not record the answer in
+// place of the watch's, because a call can succeed while the watch is broken.
 func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, again time.Duration, err error) {
 	host, err := f.Source.Look(ctx)
 	said := answerOf(host, err)
@@ -22,7 +23,7 @@ func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, agai
 	}
 	next, stale := f.fresh(ctx, next)
 	switch said {
-	case present: // ask again until the watch shows the host: a new watch shows no earlier deletion
+	case present: // ask until the watch shows the host: a new watch misses an earlier deletion
 		if stale == nil {
 			f.standing(next, nil)
 		}
@@ -30,7 +31,8 @@ func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, agai
 	case silent:
 		return false, 0, errors.Join(err, stale)
 	case leaving:
-		// If the source lacks that report, a marked host would block the mover's next run forever.
+		// Leave only once the source has the report that the offer is accepted. Without it, a host that clusterctl has
+		// marked would block clusterctl's next move forever.
 		if !host.OfferAccepted() {
 			return false, 0, errors.Join(errors.New("the management cluster does not know that the agent follows"), stale)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestAHostThatGoesBeforeTheWatchBegins: the agent has heard that the host exists, but the watch shows nothing.
+// TestAHostThatGoesBeforeTheWatchBegins: a call showed that the host exists, but the watch shows nothing.
 func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
 	m := newMoved(t, 0, 24*time.Hour)
 	for _, said := range []answer{present, absent} {
@@ -19,8 +19,8 @@ func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
 	}
 }
 
-// TestAMarkedHostIsLeftWithAReport: an agent that has left can't answer later, and without its answer the host blocks
-// the mover.
+// TestAMarkedHostIsLeftWithAReport: the agent leaves only once the source has its report. It can't report there later,
+// and without the report the host blocks clusterctl.
 func TestAMarkedHostIsLeftWithAReport(t *testing.T) {
 	m := newMoved(t, 0, 24*time.Hour)
 	m.here.Host.Annotations = map[string]string{leaveMark: ""}
@@ -36,7 +36,7 @@ func TestAMarkedHostIsLeftWithAReport(t *testing.T) {
 func TestARefusalCountsAfterAMinuteWithoutABreak(t *testing.T) {
 	watched := answer("shown by the watch")
 	cases := map[string]struct {
-		answers []answer // one minute after each
+		answers []answer // a minute passes after each
 		moves   bool
 	}{
 		"refused for a moment":                       {[]answer{refuses}, false},

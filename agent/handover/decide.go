@@ -17,9 +17,9 @@ import (
 // source, clusterctl replaces all other annotations with this one.
 const leaveMark = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
-// refusalPatience is how long the source must refuse the agent without interruption to count as having given up the
-// host: a freshly started API server refuses valid tokens for some seconds. Silence or any other answer is an
-// interruption.
+// refusalPatience is how long the source must refuse the agent before the agent concludes that the source has given up
+// the host. A freshly started API server refuses valid tokens for some seconds. After silence or any other answer, the
+// time starts again from zero.
 const refusalPatience = time.Minute
 
 // answer is what a management cluster says about the host.
@@ -71,7 +71,8 @@ const (
 )
 
 // decide returns the action. said is the source's last answer, and offer is the host's offer in it; accepted is the
-// offer that the agent has accepted, or empty. Only a host that is present can withdraw an offer.
+// offer that the agent has accepted, or empty. An offer counts as withdrawn only if the answer shows the host without
+// it.
 func decide(said answer, offer, accepted string) action {
 	switch {
 	case said != present && accepted == "":
@@ -127,8 +128,8 @@ func ready(host *v1beta2.CapstanHost, all []carried) error {
 	return nil
 }
 
-// fits returns why a host in the target of an offer keeps the agent from accepting it, or nil if it doesn't. Before the
-// move there is normally no host.
+// fits checks the target for a host of the same name. It returns why that host keeps the agent from accepting the
+// offer, or nil if it doesn't. Before the move there is normally no such host.
 func fits(there *v1beta2.CapstanHost, claim string) error {
 	switch {
 	case there == nil:
@@ -143,10 +144,10 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 	return nil
 }
 
-// lapsed returns why the agent can't follow an offer that it has accepted any longer, or nil if it can. err says why
-// its token for the target could not be renewed. A target that can't be reached or that fails may return while the
-// token is valid. The text stays the same at each attempt because the agent reports it; a network error contains other
-// ports each time.
+// lapsed returns why the agent can no longer follow an offer that it has accepted, or nil if it still can. err says why
+// its token for the target could not be renewed. As long as the token is valid, a target that fails or can't be reached
+// may recover. The agent reports the text, so it must not change with each attempt: lapsed leaves out network errors,
+// because they contain port numbers that change.
 func lapsed(err error, token string, now time.Time) error {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
@@ -172,13 +173,14 @@ func expired(token string, now time.Time) bool {
 		!now.Before(time.Unix(claims.Expires, 0))
 }
 
-// mayChange returns why the agent may not change sides, or nil if it may. said is the source's answer, and refused is
-// how long the source has refused the agent, if it does; there is the host in the target, which has answered.
+// mayChange returns why the agent may not change sides, or nil if it may. Its arguments are the source's answer (said),
+// the time for which the source has refused the agent (refused), the host as the target shows it (there), and the
+// machines on the host (all).
 //
-// Only an answer of the source can let the host go: silence may be an outage. The target must have the claim of the
-// machine that the host carries, so that whatever it says is about that machine. A source that refuses does not even
-// say that the host is gone. In that case the agent does not follow a claim that the target has released, because it
-// would clean the host.
+// Only an answer of the source can let the host go: silence may be an outage. The claim in the target must be that of
+// the machine on the host: otherwise the target's instructions concern another machine. A source that refuses the agent
+// does not say that the host is gone. In that case the agent does not change to a target that has released the claim:
+// after the change, the agent would clean the host.
 func mayChange(said answer, refused time.Duration, there *v1beta2.CapstanHost, all []carried) error {
 	switch said {
 	case absent, leaving:

@@ -84,7 +84,7 @@ func hostWith(claim string, change func(*v1beta2.CapstanHost)) *v1beta2.CapstanH
 func released(h *v1beta2.CapstanHost) { h.Spec.Claim.Released = true }
 func local(h *v1beta2.CapstanHost)    { h.Spec.Supplier = v1beta2.SupplierDock }
 
-// errorHas fails the test unless the text of err contains want, or, if want is empty, unless err is nil.
+// errorHas fails the test unless the text of err contains want. An empty want means that err must be nil.
 func errorHas(t *testing.T, err error, want string) {
 	t.Helper()
 	if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {

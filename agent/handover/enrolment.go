@@ -36,12 +36,12 @@ type Enrolment struct {
 	InsteadOf string `yaml:"insteadOf"`
 }
 
-// Store records on disk which management cluster the agent works for if that is not the one in its configuration: the
-// next enrolment (next.yaml), which the agent has accepted, and the current one (enrolment.yaml), to which it has
-// changed sides.
+// Store keeps two enrolments on disk. The next one (next.yaml) comes from an offer that the agent has accepted. The
+// current one (enrolment.yaml) is in force: the agent has changed sides to it. Without a current one, the agent works
+// for the management cluster in its configuration.
 //
-// Each file is written atomically and synced with its directory before anybody is told, and changing sides is a single
-// rename. If somebody changes the configuration afterwards, that overrides both files.
+// Each file is written atomically, and both the file and its directory are synced before the agent reports anything
+// about it. Changing sides is a single rename. If the configuration changes afterwards, it overrides both files.
 type Store struct {
 	base config.Config
 }
@@ -84,7 +84,8 @@ func (s Store) Change() error {
 	return s.sync()
 }
 
-// Config returns the configuration of an agent that works for e; the rest is as in the file.
+// Config returns the configuration of an agent that works for e. All settings that don't concern the management cluster
+// come from the agent's configuration file.
 func (s Store) Config(e *Enrolment) config.Config {
 	c := s.base
 	c.Server, c.CAData, c.Token = e.Server, e.CAData, e.Token
@@ -112,7 +113,7 @@ func (s Store) Tidy(c config.Config) error {
 	return errors.Join(errs...)
 }
 
-// stale reports, by the name of a file, whether it holds a credential that is no longer in use.
+// stale reports whether a file of this name holds a credential that may be out of use.
 func stale(name string) bool {
 	half, isHalf := strings.CutPrefix(name, ".")
 	switch {

@@ -36,23 +36,23 @@ type Options struct {
 }
 
 // Follower lets the agent follow when its host moves to another management cluster: it accepts the offer, waits, and
-// finds out when the host has moved. Whatever it knows is on disk or can be asked for again.
+// finds out when the host has moved. All that it knows is on disk or can be asked for again.
 type Follower struct {
 	Options
 
 	mu   sync.Mutex
 	said answer               // the watch's answer
 	host *v1beta2.CapstanHost // nil unless it is present
-	// refused is when the source began to answer nothing but refusals; zero if its last answer was another one or
-	// silence.
+	// refused is when the source's present series of refusals began, or zero if there is none. Silence and any other
+	// answer end a series.
 	refused time.Time
 	wake    chan struct{} // holds at most one
 
 	before string // the last text that was logged
 }
 
-// New returns a Follower, and puts an offer accepted earlier into its first report. Until it is sure that the target
-// still accepts the agent's token, the report says so instead.
+// New returns a Follower. If the agent accepted an offer earlier, New reports that. If the agent's token for the target
+// must be renewed first, New reports this instead, because the target may reject the token.
 func New(o Options) *Follower {
 	f := &Follower{Options: o, said: silent, wake: make(chan struct{}, 1)}
 	if next, err := f.Store.Next(); err == nil && next != nil {
@@ -68,7 +68,8 @@ func New(o Options) *Follower {
 // See records what a watch shows; nil if the host was deleted.
 func (f *Follower) See(host *v1beta2.CapstanHost) { f.set(answerOf(host, nil), host) }
 
-// Unsee forgets what was seen. A new watch shows an existing host, and shows nothing if there is none.
+// Unsee forgets what the watch showed, because a new watch begins. A new watch shows the host if the host exists, and
+// nothing otherwise.
 func (f *Follower) Unsee() { f.set(silent, nil) }
 
 func (f *Follower) set(said answer, host *v1beta2.CapstanHost) {

@@ -68,8 +68,8 @@ func (m *moved) says() v1beta2.HandOverReport {
 	return *m.Report.Get().HandOver
 }
 
-// TestAnOfferIsFollowedWithoutAWatch: the source's answer about offers counts, but a successful answer does not prove
-// that the watch works.
+// TestAnOfferIsFollowedWithoutAWatch: the agent acts on an offer in the answer to a call, but does not conclude that
+// the watch works.
 func TestAnOfferIsFollowedWithoutAWatch(t *testing.T) {
 	cases := map[string]struct {
 		change func(m *moved)

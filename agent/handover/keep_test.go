@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestATokenIsKeptFresh: the agent reports that it follows only as long as it can, and stays able to while the source
-// is silent.
+// TestATokenIsKeptFresh: the agent renews its token for the target even while the source is silent. Once it can't
+// follow the offer any more, it no longer reports that it does.
 func TestATokenIsKeptFresh(t *testing.T) {
 	const day = 24 * time.Hour
 	cases := map[string]struct {
