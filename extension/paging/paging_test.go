@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// endless always has another page of three objects, and records the requests.
+// endless returns pages of three objects and records the requests.
 type endless struct {
 	client.Reader
-	pages int // after these there is no more; 0: for ever
+	pages int // number of pages; 0 means no end
 	asked []string
 	err   error
 }
