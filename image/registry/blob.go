@@ -116,7 +116,7 @@ func (p *pull) fetch(ctx context.Context, d v1.Descriptor) error {
 	return part.Finish()
 }
 
-// final reports whether retrying can't help.
+// final reports whether it is pointless to retry after err.
 func final(err error) bool {
 	var answer *transport.Error
 	var typed *image.Error

@@ -22,8 +22,9 @@ type Config struct {
 	Mirrors map[string][]string `json:"mirrors,omitempty"`
 	// PlainHTTP lists registries and mirrors to be asked without TLS.
 	PlainHTTP []string `json:"plainHTTP,omitempty"`
-	// HostsMayReach lists registries (HOST or HOST:PORT) that hosts may pull from although their addresses are this
-	// machine's own, loopback or link-local ones. The store refuses hosts all other registries at such addresses.
+	// HostsMayReach lists registries (HOST or HOST:PORT) that hosts may pull from even if they have local addresses.
+	// Local addresses are this machine's own, loopback and link-local ones. The store does not let hosts pull from any
+	// other registry at a local address.
 	HostsMayReach []string `json:"hostsMayReach,omitempty"`
 }
 

@@ -2,10 +2,10 @@
 
 // Package registry pulls images from registries into the store.
 //
-// A credential is checked at each pull: Pull asks the registry for the manifest with it even if the image is already in
-// the store. A layer that came from another registry is fetched again; otherwise a host could obtain any layer by
-// knowing its digest. Only if the registry can't be reached does Pull rely on a record of what the registry served to
-// the same credential in the last 24 hours.
+// A credential is checked at each pull. Even if the image is already in the store, Pull uses the credential to ask the
+// registry for the manifest. A layer that came from another registry is fetched again; otherwise a host could obtain
+// any layer by knowing its digest. Only if the registry can't be reached does Pull rely on a record of what the
+// registry served to the same credential in the last 24 hours.
 package registry
 
 import (

@@ -193,7 +193,7 @@ func TestABrokenDownloadGoesOn(t *testing.T) {
 			out.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		}
 		out.Write(data[begin:min(begin+100_000, len(data))])
-		return true // the server breaks off an answer shorter than announced
+		return true // shorter than announced, so the server breaks the connection
 	}
 	w.between.Store(&breaks)
 	if got := w.must(ref, nil); got != digest {

@@ -46,8 +46,8 @@ func (e *errLocal) Error() string {
 	return fmt.Sprintf("%s is an address of this machine, which hosts may not reach", e.address)
 }
 
-// refuseLocal refuses connections to this machine's addresses, and to loopback, link-local and multicast ones. It sees
-// addresses after the lookup.
+// refuseLocal refuses connections to this machine's addresses, and to loopback, link-local and multicast ones. It runs
+// after the lookup, so it checks the address that a name resolves to.
 func refuseLocal(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {

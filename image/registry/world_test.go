@@ -44,7 +44,7 @@ type world struct {
 	server  *httptest.Server
 	store   *store.Store
 	puller  *registry.Puller
-	between atomic.Pointer[func(http.ResponseWriter, *http.Request) bool] // true: answered
+	between atomic.Pointer[func(http.ResponseWriter, *http.Request) bool] // returns true if it answered the request
 
 	mu       sync.Mutex
 	requests []string
