@@ -212,6 +212,10 @@ func items(path []string, s *apiextensionsv1.JSONSchemaProps, n int) []any {
 				}
 			}
 		}
+		if word, ok := all[i].(string); ok && s.XListType != nil && *s.XListType == "set" {
+			number := fmt.Sprintf("%03d", i)
+			all[i] = word[:len(word)-len(number)] + number
+		}
 	}
 	return all
 }

@@ -18,6 +18,7 @@ var wanted = map[string]any{
 	"spec.addresses.type":       "ExternalDNS",
 	"spec.addresses.address":    "a.example.com", // for type ExternalDNS
 	"template.spec.providerID":  nil,             // refused: it names one instance
+	"bundles.source":            "Mirror",        // the only one that has a mirror
 }
 
 // schemaOf returns the schema of a version of a kind.
@@ -85,5 +86,9 @@ func text(s *apiextensionsv1.JSONSchemaProps, n int) string {
 	if s.MinLength != nil {
 		n = max(n, int(*s.MinLength))
 	}
-	return strings.Repeat("a", n)
+	start := ""
+	if strings.HasPrefix(s.Pattern, "^https?://") {
+		start = "http://"
+	}
+	return start + strings.Repeat("a", n-len(start))
 }
