@@ -228,7 +228,7 @@ func TestUnblock(t *testing.T) {
 	w.until("the block's Event is there", func() bool {
 		n, message := w.events(blockevent.ReasonBlocked)
 		return !w.asks(w.read()) && n == 1 && strings.Contains(message,
-			"Normal Hook BeforeClusterUpgrade is blocked since ") &&
+			"Normal Hook BeforeClusterUpgrade has been blocked since ") &&
 			strings.HasSuffix(message, "handler window of extension capstan waits: closed until Saturday")
 	})
 	w.end()
