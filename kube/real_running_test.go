@@ -211,10 +211,14 @@ func realProcesses(t *testing.T, h *host) map[string]process {
 // noneIsHollow fails the test unless each Ready container has a process of its own image in its own namespaces.
 func noneIsHollow(t *testing.T, h *host, atLeast int) {
 	t.Helper()
-	all := realProcesses(t, h)
-	if len(all) < atLeast {
-		t.Errorf("%d containers are Ready, want %d at least: %v", len(all), atLeast, all)
-	}
+	var all map[string]process
+	// A kubelet that was started again takes a container for not Ready until the first probe has succeeded.
+	waitFor(t, podLimit, "containers to be Ready", func() error {
+		if all = realProcesses(t, h); len(all) < atLeast {
+			return fmt.Errorf("%d containers are Ready, want %d at least: %v", len(all), atLeast, all)
+		}
+		return nil
+	})
 	for name, p := range all {
 		proc := "/proc/" + strconv.Itoa(p.PID)
 		out := h.must("/bin/sh", "-c", "readlink "+proc+"/exe; ls "+proc+"/root/; tr '\\0' ' ' <"+proc+"/environ")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -323,20 +324,37 @@ func (h *host) processes() map[int]string {
 	return names
 }
 
-// process returns the id of the host's only process with a name, or 0.
+// process returns the id of the host's only process with a name, or 0. A child of it that has not begun to run a
+// program of its own has the same name, and does not count.
 func (h *host) process(name string) int {
 	h.w.t.Helper()
-	found := 0
+	var found []int
 	for pid, other := range h.processes() {
-		if other != name {
-			continue
+		if other == name {
+			found = append(found, pid)
 		}
-		if found != 0 {
-			h.w.t.Fatalf("%s runs twice on %s: processes %d and %d", name, h.name, found, pid)
-		}
-		found = pid
 	}
-	return found
+	all := slices.Clone(found)
+	found = slices.DeleteFunc(found, func(pid int) bool { return slices.Contains(all, parent(pid)) })
+	if len(found) > 1 {
+		h.w.t.Fatalf("%s runs more than once on %s: processes %v", name, h.name, found)
+	}
+	if len(found) == 0 {
+		return 0
+	}
+	return found[0]
+}
+
+// parent returns the id of a process's parent, or 0 if the process has ended.
+func parent(pid int) int {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		if value, is := strings.CutPrefix(line, "PPid:"); is {
+			id, _ := strconv.Atoi(strings.TrimSpace(value))
+			return id
+		}
+	}
+	return 0
 }
 
 // kill kills a process of the host and waits until its id is gone.

@@ -87,13 +87,47 @@ func (t *Tree) MakeContainer(pod, container string, l Limits) ([]string, error) 
 	return dirs, nil
 }
 
+// Shown is a container's group as its programs expect to see it: Names are its mount's in /sys/fs/cgroup and those of
+// links to it. Version 2 has one without a name, for /sys/fs/cgroup itself.
+type Shown struct {
+	Dir   string
+	Names []string
+}
+
+// Shown returns the groups of a container that exist, for its programs.
+func (t *Tree) Shown(pod, container string) []Shown {
+	if t == nil {
+		return nil
+	}
+	if pods, is := t.pods[unified]; is {
+		return []Shown{{Dir: filepath.Join(pods, pod, container)}}
+	}
+	var all []Shown
+	for _, name := range controllers {
+		dir := filepath.Join(t.pods[name], pod, container)
+		names := []string{name}
+		if _, err := os.Stat(filepath.Join(dir, "cpuacct.usage")); name == "cpu" && err == nil {
+			names = []string{"cpu,cpuacct", "cpu", "cpuacct"} // one hierarchy has both controllers
+		}
+		all = append(all, Shown{dir, names})
+	}
+	return all
+}
+
+// SetPod changes the limits of a pod that has groups.
+func (t *Tree) SetPod(pod string, l Limits) error { return t.change(pod, l) }
+
 // SetContainer changes the limits of a running container.
 func (t *Tree) SetContainer(pod, container string, l Limits) error {
+	return t.change(filepath.Join(pod, container), l)
+}
+
+func (t *Tree) change(group string, l Limits) error {
 	if t == nil {
 		return nil
 	}
 	for name, pods := range t.pods {
-		err := set(filepath.Join(pods, pod, container), plan(name, l))
+		err := set(filepath.Join(pods, group), plan(name, l))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

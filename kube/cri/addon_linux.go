@@ -162,7 +162,7 @@ func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []
 func there(mounts []run.Mount) []run.Mount {
 	return slices.DeleteFunc(mounts, func(m run.Mount) bool {
 		_, err := os.Stat(m.Source)
-		return filepath.IsAbs(m.Source) && errors.Is(err, fs.ErrNotExist)
+		return len(m.Layers) == 0 && filepath.IsAbs(m.Source) && errors.Is(err, fs.ErrNotExist)
 	})
 }
 

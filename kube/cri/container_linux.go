@@ -50,6 +50,9 @@ func (s *Server) CreateContainer(
 		if err := checkReal(config); err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
+		if _, err := s.volumeImages(ctx, config); err != nil {
+			return nil, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capstan-dev/capstan/kube/cgroup"
+	"github.com/capstan-dev/capstan/kube/run"
 )
 
 // oomKilled is the reason of a container that the kernel killed for exceeding its memory.
@@ -30,16 +31,25 @@ func limitsOf(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
 
 // podLimits returns the limits of all containers of a pod together. It uses only the weight: the kubelet's other sums
 // omit containers without a limit.
-func podLimits(config *runtimeapi.PodSandboxConfig) cgroup.Limits {
-	return cgroup.Limits{Shares: config.GetLinux().GetResources().GetCpuShares()}
+func podLimits(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
+	return cgroup.Limits{Shares: r.GetCpuShares()}
 }
 
-// makeGroups creates the control groups of a container, and returns their directories.
-func (s *Server) makeGroups(c *container) ([]string, error) {
+// makeGroups creates the control groups of a container, in which its program starts and which the program can read. A
+// privileged program can write them, and sees the host's tree, as in other runtimes.
+func (s *Server) makeGroups(c *container, spec *run.Spec) error {
 	s.mu.RLock()
 	limits := limitsOf(c.config.GetLinux().GetResources())
 	s.mu.RUnlock()
-	return s.opts.Groups.MakeContainer(c.Sandbox, c.ID, limits)
+	var err error
+	if spec.Groups, err = s.opts.Groups.MakeContainer(c.Sandbox, c.ID, limits); err != nil {
+		return err
+	}
+	for _, shown := range s.opts.Groups.Shown(c.Sandbox, c.ID) {
+		spec.GroupMounts = append(spec.GroupMounts, run.GroupMount{Source: shown.Dir, Names: shown.Names})
+	}
+	spec.OwnGroups = len(spec.Groups) > 0 && !c.config.GetLinux().GetSecurityContext().GetPrivileged()
+	return nil
 }
 
 // dropGroups removes the control groups of a container that has ended.

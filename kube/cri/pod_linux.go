@@ -32,7 +32,7 @@ func (s *Server) pauseDir(sandbox string) string {
 // makePod creates what the containers of a pod share.
 func (s *Server) makePod(sb *sandbox) error {
 	s.opts.Step("groups")
-	if err := s.opts.Groups.MakePod(sb.ID, podLimits(sb.config)); err != nil {
+	if err := s.opts.Groups.MakePod(sb.ID, podLimits(sb.config.GetLinux().GetResources())); err != nil {
 		return errors.Join(err, s.opts.Groups.RemovePod(sb.ID))
 	}
 	s.opts.Step("namespaces")

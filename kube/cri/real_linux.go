@@ -61,18 +61,22 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 	if err != nil {
 		return err
 	}
+	volumes, err := s.volumeImages(ctx, c.config)
+	if err != nil {
+		return err
+	}
 	pid, err := s.pidNamespace(c, sb)
 	if err != nil {
 		return err
 	}
-	spec, err := realSpec(sb.config, s.spaces(sb.ID), c.config, img, pid)
+	spec, err := realSpec(sb.config, s.spaces(sb.ID), c.config, img, volumes, pid)
 	if err != nil {
 		return err
 	}
 	if mounts != nil {
 		spec.Mounts = append(there(spec.Mounts), mounts...)
 	}
-	if spec.Groups, err = s.makeGroups(c); err != nil {
+	if err := s.makeGroups(c, spec); err != nil {
 		return err
 	}
 	defer func() {

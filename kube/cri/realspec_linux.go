@@ -22,9 +22,10 @@ var usualCapabilities = []string{
 	"CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE",
 }
 
-// realSpec translates the kubelet's request, with defaults from the image. pid is the PID namespace to join.
+// realSpec translates the kubelet's request, with defaults from the image. volumes are the images to mount, and pid is
+// the PID namespace to join.
 func realSpec(pod *runtimeapi.PodSandboxConfig, spaces podSpaces, config *runtimeapi.ContainerConfig, img *images.Image,
-	pid string,
+	volumes volumeImages, pid string,
 ) (*run.Spec, error) {
 	security := config.GetLinux().GetSecurityContext()
 	spec := &run.Spec{
@@ -50,7 +51,7 @@ func realSpec(pod *runtimeapi.PodSandboxConfig, spaces podSpaces, config *runtim
 		spec.Devices = append(spec.Devices, run.Device{Source: d.HostPath, Target: d.ContainerPath})
 	}
 	var err error
-	if spec.Mounts, err = realMounts(spaces, config.Mounts); err != nil {
+	if spec.Mounts, err = realMounts(spaces, config.Mounts, volumes); err != nil {
 		return nil, err
 	}
 	if spec.Process, err = realProcess(config, img, pod.GetHostname()); err != nil {
@@ -69,16 +70,10 @@ func existing(dir string) string {
 
 // realMounts returns the kubelet's mounts, and the pod's own files where the kubelet mounts none. Outer directories
 // come first.
-func realMounts(spaces podSpaces, asked []*runtimeapi.Mount) ([]run.Mount, error) {
+func realMounts(spaces podSpaces, asked []*runtimeapi.Mount, volumes volumeImages) ([]run.Mount, error) {
 	var mounts []run.Mount
 	taken := map[string]bool{}
 	for _, m := range asked {
-		if m.Image.GetImage() != "" {
-			return nil,
-				fmt.Errorf("the mount of image %s at %s is not supported: "+
-					"copy its content into a volume with an init container",
-					m.Image.Image, m.ContainerPath)
-		}
 		if len(m.UidMappings)+len(m.GidMappings) > 0 {
 			return nil,
 				fmt.Errorf("the mount at %s asks for ids of its own: pods with hostUsers: false are not supported",
@@ -90,6 +85,12 @@ func realMounts(spaces podSpaces, asked []*runtimeapi.Mount) ([]run.Mount, error
 		}[m.Propagation]
 		target := path.Clean("/" + m.ContainerPath)
 		taken[target] = true
+		if ref := m.GetImage().GetImage(); ref != "" {
+			mounts = append(mounts, run.Mount{
+				Source: m.ImageSubPath, Target: target, Layers: volumes[ref], ReadOnly: true,
+			})
+			continue
+		}
 		mounts = append(mounts, run.Mount{
 			Source: m.HostPath, Target: target, ReadOnly: m.Readonly, Recursive: m.RecursiveReadOnly,
 			Propagation: propagation,

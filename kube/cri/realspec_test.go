@@ -135,13 +135,15 @@ func TestRealSpec(t *testing.T) {
 				Propagation:   runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL,
 			},
 			{HostPath: "/h/resolv", ContainerPath: "/etc/resolv.conf"},
+			{Image: &runtimeapi.ImageSpec{Image: "sha256:5"}, ImageSubPath: "share", ContainerPath: "/image"},
 		},
 		Devices: []*runtimeapi.Device{{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse"}},
 		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 			MaskedPaths: []string{"/proc/kcore"}, ReadonlyPaths: []string{"/proc/sys"}, ReadonlyRootfs: true,
 		}},
 	}
-	got, err := realSpec(pod, spaces, config, anImage(), run.New)
+	volumes := volumeImages{"sha256:5": {"/layers/c"}}
+	got, err := realSpec(pod, spaces, config, anImage(), volumes, run.New)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +152,7 @@ func TestRealSpec(t *testing.T) {
 		Namespaces: run.Namespaces{Net: spaces.path("net"), IPC: run.Host, UTS: spaces.path("uts")},
 		Mounts: []run.Mount{
 			{Source: "/h/data", Target: "/data", Propagation: run.Bidirectional},
+			{Source: "share", Target: "/image", Layers: []string{"/layers/c"}, ReadOnly: true},
 			{Source: "/h/deep", Target: "/data/deep", ReadOnly: true, Recursive: true},
 			{Source: spaces.path(hostnameFile), Target: "/etc/hostname"},
 			{Source: "/h/hosts", Target: "/etc/hosts"},
@@ -164,7 +167,7 @@ func TestRealSpec(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	config.Linux.SecurityContext.Privileged = true
-	got, err = realSpec(pod, spaces, config, anImage(), run.New)
+	got, err = realSpec(pod, spaces, config, anImage(), volumes, run.New)
 	if err != nil || got.Masked != nil || got.ReadOnly != nil ||
 		!got.AllDevices ||
 		!got.WritableSys {

@@ -166,9 +166,18 @@ func (s *Server) ListPodSandbox(_ context.Context,
 	return resp, nil
 }
 
-// UpdatePodSandboxResources has nothing to change.
-func (s *Server) UpdatePodSandboxResources(context.Context,
-	*runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+// UpdatePodSandboxResources sets the weight of a pod with control groups.
+func (s *Server) UpdatePodSandboxResources(_ context.Context,
+	req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	s.mu.RLock()
+	sb := s.sandboxes[req.PodSandboxId]
+	s.mu.RUnlock()
+	if sb == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no sandbox %s", req.PodSandboxId)
+	}
+	if err := s.opts.Groups.SetPod(sb.ID, podLimits(req.Resources)); err != nil {
+		return nil, err
+	}
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 

@@ -102,7 +102,7 @@ func (s *Server) removeStored(ctx context.Context, ref string) (*runtimeapi.Remo
 	s.mu.RLock()
 	used := false
 	for _, c := range s.containers {
-		used = used || c.Real && c.ImageID == img.ID
+		used = used || c.Real && (c.ImageID == img.ID || mountsImage(c.config, img))
 	}
 	s.mu.RUnlock()
 	if used {

@@ -56,12 +56,15 @@ func (c *containers) NewPodContainerManager() cm.PodContainerManager {
 	return podContainers{c.ContainerManager.NewPodContainerManager()}
 }
 
-// podContainers is the kubelet's stub, but answers the call made for each status of a pod.
+// podContainers is the kubelet's stub, but answers the calls made for each status of a pod and for each resize. The CRI
+// server sets the limits of pods: a resize tells it by UpdatePodSandboxResources.
 type podContainers struct{ cm.PodContainerManager }
 
-// GetPodCgroupConfig returns no configuration, because none exists.
+// GetPodCgroupConfig returns zeros, which a status of a pod omits. Each resize of a pod differs from them.
 func (podContainers) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
-	return nil, nil
+	return &cm.ResourceConfig{
+		Memory: new(int64), CPUQuota: new(int64), CPUShares: new(uint64), CPUPeriod: new(uint64),
+	}, nil
 }
 
 // nodeSynced reports whether the kubelet has received the Node from the API server. Until then it must not admit pods:

@@ -142,7 +142,7 @@ func startContainer(s *starter, dir string, spec *Spec, in *os.File) (report Rep
 			return report, "", fmt.Errorf("finding the container's mount namespace: %w", err)
 		}
 	}
-	p, terminal, err := s.spawnIn(t, &spec.Process, stdio)
+	p, terminal, err := s.spawnIn(t, &spec.Process, spec.OwnGroups, stdio)
 	if err != nil {
 		return report, "", err
 	}
@@ -168,7 +168,8 @@ func startContainer(s *starter, dir string, spec *Spec, in *os.File) (report Rep
 }
 
 // spawnIn looks up the user in a container's root, opens the terminal, and starts the process that becomes the program.
-func (s *starter) spawnIn(t tree, process *Process, stdio [3]*os.File) (p *spawned, terminal int, err error) {
+func (s *starter) spawnIn(t tree, process *Process, ownGroups bool, stdio [3]*os.File,
+) (p *spawned, terminal int, err error) {
 	id, err := t.lookUp(process.User)
 	if err != nil {
 		return nil, 0, err
@@ -185,7 +186,7 @@ func (s *starter) spawnIn(t tree, process *Process, stdio [3]*os.File) (p *spawn
 		stdio = [3]*os.File{slave, slave, slave}
 		terminal = terminalFD
 	}
-	p, err = s.spawn(order{Process: *process, Identity: id}, stdio)
+	p, err = s.spawn(order{Process: *process, Identity: id, OwnGroups: ownGroups}, stdio)
 	return p, terminal, err
 }
 

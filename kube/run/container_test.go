@@ -137,6 +137,60 @@ func TestAReadOnlyRoot(t *testing.T) {
 	}
 }
 
+// TestAnImageAsAVolume checks that an image is mounted with all its layers and read-only, and that no path in it leads
+// out.
+func TestAnImageAsAVolume(t *testing.T) {
+	w := newWorld(t)
+	lower, upper := filepath.Join(w.dir, "lower"), filepath.Join(w.dir, "upper")
+	for _, dir := range []string{lower, upper} {
+		w.must(os.MkdirAll(filepath.Join(dir, "share/data"), 0o755))
+	}
+	w.must(os.WriteFile(filepath.Join(lower, "share/data/both"), []byte("lower\n"), 0o644))
+	w.must(os.WriteFile(filepath.Join(upper, "share/data/both"), []byte("upper\n"), 0o644))
+	w.must(os.WriteFile(filepath.Join(lower, "share/below"), []byte("below\n"), 0o644))
+	w.must(os.WriteFile(filepath.Join(lower, "gone"), nil, 0o644))
+	w.must(unix.Mknod(filepath.Join(upper, "gone"), unix.S_IFCHR, 0))
+	w.must(os.Symlink("/share/data", filepath.Join(upper, "link")))
+	w.must(os.Symlink("../../../../../etc", filepath.Join(upper, "escape")))
+	two := []string{lower, upper}
+	for name, c := range map[string]struct {
+		layers     []string
+		path, want string // the path of what is mounted at /volume/here, and the output or ""
+		args       []string
+	}{
+		"all of it": {two, "", "list /volume/here escape,link,share ok\nbelow\nupper\n" +
+			"write /volume/here/new EROFS\nwrite /volume/here/share/data/both EROFS\n", []string{
+			"list=/volume/here", "cat=/volume/here/share/below", "cat=/volume/here/share/data/both",
+			"write=/volume/here/new", "write=/volume/here/share/data/both",
+		}},
+		"one layer": {[]string{upper}, "share", "list /volume/here data ok\nwrite /volume/here/new EROFS\n", []string{
+			"list=/volume/here", "write=/volume/here/new",
+		}},
+		"a directory": {two, "share/data", "list /volume/here both ok\nwrite /volume/here/new EROFS\n", []string{
+			"list=/volume/here", "write=/volume/here/new",
+		}},
+		"a file":            {two, "share/below", "below\n", []string{"cat=/volume/here"}},
+		"a link":            {two, "link", "upper\n", []string{"cat=/volume/here/both"}},
+		"nothing":           {two, "share/none", "", nil},
+		"a deleted file":    {two, "gone", "", nil},
+		"a way out":         {two, "../../etc", "", nil},
+		"a link out":        {two, "escape", "", nil},
+		"a link out beyond": {two, "escape/passwd", "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := w.spec(c.args...)
+			spec.Mounts = []Mount{{Source: c.path, Target: "/volume/here", Layers: c.layers}}
+			if c.want == "" {
+				if err := w.try(spec).report.Error; !strings.Contains(err, "has no "+c.path) {
+					t.Errorf("got the error %q", err)
+				}
+			} else if got := w.run(spec); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 func TestMounts(t *testing.T) {
 	w := newWorld(t)
 	source := filepath.Join(w.dir, "source")

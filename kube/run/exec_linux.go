@@ -33,7 +33,7 @@ func execute(report *os.File) (int, error) {
 			return 0, err
 		}
 		stdio := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
-		p, terminal, err := s.spawnIn(t, &e.Process, stdio)
+		p, terminal, err := s.spawnIn(t, &e.Process, false, stdio)
 		if err != nil {
 			return 0, err
 		}
@@ -94,8 +94,11 @@ func enter(pid int) error {
 		kind int
 	}{
 		{"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"pid", unix.CLONE_NEWPID},
-		{"mnt", unix.CLONE_NEWNS},
+		{"cgroup", unix.CLONE_NEWCGROUP}, {"mnt", unix.CLONE_NEWNS},
 	} {
+		if ns.kind == unix.CLONE_NEWCGROUP && sameNamespace(dir+ns.name, "/proc/self/ns/"+ns.name) {
+			continue // joining takes rights in a namespace that may be the machine's
+		}
 		fd, err := unix.Open(dir+ns.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errGone, &os.PathError{Op: "open", Path: dir + ns.name, Err: err})
@@ -111,4 +114,14 @@ func enter(pid int) error {
 		}
 	}
 	return nil
+}
+
+// sameNamespace reports whether two files in /proc name the same namespace.
+func sameNamespace(a, b string) bool {
+	first, err := os.Readlink(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Readlink(b)
+	return err == nil && first == second
 }

@@ -45,6 +45,11 @@ func followOrder(results *json.Encoder) error {
 		unix.Close(resultFD) // tells the supervisor that it runs
 		reap()
 	}
+	if o.OwnGroups {
+		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+			return fmt.Errorf("making a namespace of control groups: %w", err)
+		}
+	}
 	notes, err := becomeUser(&o)
 	if err != nil {
 		return err

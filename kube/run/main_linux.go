@@ -112,7 +112,7 @@ func join(path string, kind int) error {
 
 var kinds = map[int]string{
 	unix.CLONE_NEWPID: "PID", unix.CLONE_NEWNET: "network", unix.CLONE_NEWIPC: "IPC", unix.CLONE_NEWUTS: "UTS",
-	unix.CLONE_NEWNS: "mount",
+	unix.CLONE_NEWNS: "mount", unix.CLONE_NEWCGROUP: "control group",
 }
 
 // errGone is returned when the container in which to execute a program has ended.

@@ -74,7 +74,7 @@ func readOnly(mount int, recursive bool) error {
 	return unix.MountSetattr(mount, "", flags, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 }
 
-// volume is a requested mount, cloned while it still had the host's propagation.
+// volume is a requested mount, cloned while it still had the host's propagation. One of an image has no clone.
 type volume struct {
 	Mount
 	fd int
@@ -85,6 +85,10 @@ type volume struct {
 func cloneVolumes(mounts []Mount) ([]volume, error) {
 	var volumes []volume
 	for _, m := range mounts {
+		if len(m.Layers) > 0 {
+			volumes = append(volumes, volume{m, -1})
+			continue
+		}
 		fd, err := clone(m.Source)
 		if errors.Is(err, unix.ENOENT) {
 			return volumes, fmt.Errorf("%s can't be mounted at %s: there is no %s on the host", m.Source,

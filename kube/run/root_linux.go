@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
-
-// maxLayers is the number of layers for which one mount's options have room.
-const maxLayers = 128
 
 // beginRoot mounts the container's root, except /proc, in a new mount namespace of this thread. dir is the container's
 // directory. The thread must already be in the container's network namespace. finishRoot does the rest; the caller
@@ -38,11 +36,19 @@ func beginRoot(dir string, spec *Spec) (t tree, err error) {
 	if err := t.mountSys(spec); err != nil {
 		return t, err
 	}
+	if err := t.mountGroups(spec.GroupMounts, spec.WritableSys); err != nil {
+		return t, err
+	}
 	if err := t.mountDev(spec); err != nil {
 		return t, err
 	}
-	for _, v := range volumes {
-		if err := t.mountVolume(v); err != nil {
+	for i, v := range volumes {
+		if len(v.Layers) > 0 {
+			err = t.mountImage(filepath.Join(dir, imagesDir, strconv.Itoa(i)), v.Mount)
+		} else {
+			err = t.mountVolume(v)
+		}
+		if err != nil {
 			return t, err
 		}
 	}
@@ -56,60 +62,6 @@ func openTree(root string) (tree, error) {
 		return tree{}, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	return tree{fd}, nil
-}
-
-// mountOverlay mounts the image's layers below a directory for changes. It passes paths as descriptors, which are short
-// and free of characters that separate options.
-func mountOverlay(dir, root string, layers []string) error {
-	if len(layers) > maxLayers {
-		return fmt.Errorf("the image has %d layers: at most %d can be mounted", len(layers), maxLayers)
-	}
-	for _, name := range []string{rootDir, upperDir, workDir, "empty"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("making the container's directories: %w", err)
-		}
-	}
-	if len(layers) == 0 {
-		layers = []string{filepath.Join(dir, "empty")}
-	}
-	var fds []int
-	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
-	open := func(path string) (string, error) {
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return "", fmt.Errorf("opening a directory of the container's root: %w", &os.PathError{Op: "open",
-				Path: path, Err: err})
-		}
-		fds = append(fds, fd)
-		return fdPath(fd), nil
-	}
-	lower := make([]string, len(layers))
-	for i, layer := range layers {
-		path, err := open(layer)
-		if err != nil {
-			return err
-		}
-		lower[len(layers)-1-i] = path // the kernel wants the highest first
-	}
-	upper, err := open(filepath.Join(dir, upperDir))
-	if err != nil {
-		return err
-	}
-	work, err := open(filepath.Join(dir, workDir))
-	if err != nil {
-		return err
-	}
-	options := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + upper + ",workdir=" + work + ",userxattr"
-	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
-		return fmt.Errorf("mounting the image by overlayfs on %s (Linux 5.11 or later, "+
-			"and a directory on ext4, xfs, btrfs or tmpfs): %w",
-			dir, err)
-	}
-	return nil
 }
 
 // finishRoot does what needs /proc, which is mounted by now, and makes the tree the root of this thread and its

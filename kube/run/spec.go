@@ -29,6 +29,8 @@ const (
 	rootDir     = "root"
 	upperDir    = "upper"
 	workDir     = "work"
+	emptyDir    = "empty"
+	imagesDir   = "images"
 )
 
 // File descriptors of capstan-run besides the standard ones.
@@ -76,6 +78,19 @@ type Spec struct {
 	Process Process
 	// Groups are the directories of the control groups in which the program starts.
 	Groups []string `json:",omitempty"`
+	// OwnGroups makes them the top of the tree that the program sees, by a namespace of control groups.
+	OwnGroups bool `json:",omitempty"`
+	// GroupMounts are mounted at /sys/fs/cgroup: one without names there itself, others below. They are read-only unless
+	// WritableSys is set.
+	GroupMounts []GroupMount `json:",omitempty"`
+}
+
+// GroupMount is a control group to mount.
+type GroupMount struct {
+	// Source is its directory.
+	Source string
+	// Names are the mount's name and those of links to it.
+	Names []string `json:",omitempty"`
 }
 
 // Process describes a program to run in a container.
@@ -113,10 +128,13 @@ type User struct {
 	Strict bool
 }
 
-// Mount is a bind mount.
+// Mount is a bind mount, or one of an image.
 type Mount struct {
+	// Source is a path of the host or, if Layers are given, one in the image, which can't lead out of it.
 	Source, Target string
-	ReadOnly       bool
+	// Layers are the directories of an image to mount read-only, as in Spec.
+	Layers   []string `json:",omitempty"`
+	ReadOnly bool
 	// Recursive also makes mounts below Source read-only.
 	Recursive   bool
 	Propagation Propagation

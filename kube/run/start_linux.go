@@ -26,6 +26,8 @@ type order struct {
 	Identity Identity
 	Nested   bool
 	Pause    bool
+	// OwnGroups makes the process's control groups the top of the tree for the program.
+	OwnGroups bool
 }
 
 // result is its answer if it fails or had to leave something out.

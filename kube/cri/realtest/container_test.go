@@ -154,9 +154,11 @@ func TestWhatCannotStart(t *testing.T) {
 		"no such mount": {func(c *runtimeapi.ContainerConfig) {
 			c.Mounts = []*runtimeapi.Mount{{HostPath: "/no/such", ContainerPath: "/x"}}
 		}, "there is no /no/such on the host"},
-		"an image as a volume": {func(c *runtimeapi.ContainerConfig) {
-			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x", Image: &runtimeapi.ImageSpec{Image: "y"}}}
-		}, "the mount of image y at /x is not supported"},
+		"nothing at the path in an image": {func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{
+				ContainerPath: "/x", Image: &runtimeapi.ImageSpec{Image: imageID}, ImageSubPath: "no/such",
+			}}
+		}, "the image mounted at /x has no no/such"},
 		"an unknown capability": {func(c *runtimeapi.ContainerConfig) {
 			c.Linux.SecurityContext.Capabilities = &runtimeapi.Capability{AddCapabilities: []string{"FLY"}}
 		}, "there is no capability CAP_FLY"},
@@ -352,6 +354,39 @@ func TestImagesOfTheStore(t *testing.T) {
 	h.must(remove())
 	if img := look(imageName); img != nil {
 		t.Errorf("after its removal there is %v", img)
+	}
+}
+
+// TestAnImageVolume checks that a container sees an image that it mounts, and that only pulled images can be mounted.
+func TestAnImageVolume(t *testing.T) {
+	h := newHost(t)
+	pod, config := h.pod(nil)
+	mount := func(image, path string) func(*runtimeapi.ContainerConfig) {
+		return func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = append(c.Mounts, &runtimeapi.Mount{
+				Image: &runtimeapi.ImageSpec{Image: image}, ImageSubPath: path, ContainerPath: "/volume",
+				Readonly: true,
+			})
+		}
+	}
+	container := h.create(pod, config, mount(imageID, "etc"), "cat=/volume/passwd", "write=/volume/new", "wait")
+	h.startContainer(container)
+	h.logged(container, "stdout F waiting")
+	if got := h.log(container); !strings.Contains(got, "F web:x:101") || !strings.Contains(got, "/volume/new EROFS") {
+		t.Errorf("it sees %s", got)
+	}
+	if mounts := h.status(container).Mounts; len(mounts) != 1 || mounts[0].GetImage().GetImage() != imageID {
+		t.Errorf("its status has the mounts %v", mounts)
+	}
+	other := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "other"}, Image: &runtimeapi.ImageSpec{Image: imageID},
+	}
+	mount("registry.example/none:1", "")(other)
+	_, err := h.CreateContainer(h.ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: pod, SandboxConfig: config, Config: other,
+	})
+	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "ImageVolumeMountFailed") {
+		t.Errorf("a mount of an image that was not pulled: %v", err)
 	}
 }
 

@@ -1,0 +1,25 @@
+package kubelet
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+)
+
+// TestPodGroups checks that a resize finds the numbers that the kubelet reads without a check, and that none of them
+// shows in a pod's status.
+func TestPodGroups(t *testing.T) {
+	pods := (&containers{ContainerManager: cm.NewStubContainerManager()}).NewPodContainerManager()
+	for _, resource := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
+		got, err := pods.GetPodCgroupConfig(&v1.Pod{}, resource)
+		if err != nil || got == nil || got.Memory == nil || got.CPUQuota == nil || got.CPUShares == nil ||
+			got.CPUPeriod == nil {
+			t.Fatalf("%s: %+v, %v", resource, got, err)
+		}
+		if cm.MemoryLimitsFromConfig(got) != nil || cm.CPULimitsFromConfig(got) != nil ||
+			cm.CPURequestsFromConfig(got) != nil {
+			t.Errorf("%s: a status would show %+v", resource, got)
+		}
+	}
+}
