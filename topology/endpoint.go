@@ -6,14 +6,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/hint"
 )
-
-// enrolledLabel is on hosts that have enrolled: workers don't go to local hosts, where the endpoint is not reachable.
-const enrolledLabel = "infrastructure.capstan.dev/enrolled"
 
 // endpointMark is the label's value.
 func (r Request) endpointMark() string { return infrav1.EndpointMark(r.Namespace, r.Name) }
@@ -67,6 +65,28 @@ func (r Request) leaveEndpoint(ctx context.Context, c client.Client) error {
 		if err := client.IgnoreNotFound(c.Patch(ctx, host, same)); err != nil {
 			return fmt.Errorf("removing the mark of an earlier cluster %s from host %s: %w", r.Name, host.Name, err)
 		}
+	}
+	return nil
+}
+
+// checkEndpoint refuses a change that gives the control plane another host, or more of them, if the endpoint of the
+// cluster is the address of one host: the new machine could not be reached at the endpoint, and the change would never
+// end.
+func checkEndpoint(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, change string) error {
+	hosts := &infrav1.CapstanHostList{}
+	marked := client.MatchingLabels{infrav1.EndpointLabel: infrav1.EndpointMark(cluster.Namespace, cluster.Name)}
+	if err := c.List(ctx, hosts, client.InNamespace(cluster.Namespace), marked); err != nil {
+		return fmt.Errorf("looking for the host with the endpoint of cluster %s: %w", cluster.Name, err)
+	}
+	for i := range hosts.Items {
+		host := &hosts.Items[i]
+		agent := host.Status.Agent
+		if agent == nil || agent.Address != cluster.Spec.ControlPlaneEndpoint.Host {
+			continue // the cluster has got an endpoint of its own since
+		}
+		return hint.Errorf("make a cluster whose endpoint is a load balancer or a virtual address: docs/owned-hosts.md",
+			"%s needs another host for the control plane, but the endpoint of cluster %s is the address of host %s", change,
+			cluster.Name, host.Name)
 	}
 	return nil
 }

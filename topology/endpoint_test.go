@@ -1,10 +1,14 @@
 package topology
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	versionutil "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -50,7 +54,7 @@ func TestACreatedClusterHasTheAddressOfItsControlPlaneHost(t *testing.T) {
 				got[v.Name] = string(v.Value.Raw)
 			}
 			if got["endpoint"] != `{"host":"192.0.2.11","port":6443}` || got["podNetwork"] != `"capstan"` ||
-				got["workerHosts"] != `{"`+enrolledLabel+`":"true"}` {
+				got["workerHosts"] != `{"`+infrav1.EnrolledLabel+`":"true"}` {
 				t.Errorf("its variables are %v", got)
 			}
 			if err := s.Get(t.Context(), client.ObjectKeyFromObject(host), host); err != nil {
@@ -114,4 +118,56 @@ func TestTheAddressOfOneHostIsForOneControlPlane(t *testing.T) {
 	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "one control plane machine") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestAnEndpointThatIsAHostKeepsItsControlPlane: neither an upgrade nor a larger control plane begins, because the
+// machine on another host would not have the endpoint's address. Workers come and go.
+func TestAnEndpointThatIsAHostKeepsItsControlPlane(t *testing.T) {
+	host := &infrav1.CapstanHost{}
+	host.Namespace, host.Name, host.Status.Agent = "team", "rack1-01", &infrav1.AgentReport{Address: "192.0.2.11"}
+	s := server(t, 9, host)
+	r := demo
+	r.ControlPlaneHost = "rack1-01"
+	if err := Create(t.Context(), s, r); err != nil {
+		t.Fatal(err)
+	}
+	at := func(endpoint string) *clusterv1.Cluster {
+		t.Helper()
+		cluster := stored(t, s)
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint, Port: 6443}
+		return cluster
+	}
+	next := nextPatch(t, stored(t, s).Spec.Topology.Version)
+	for what, change := range map[string]func(*clusterv1.Cluster) error{
+		"an upgrade": func(c *clusterv1.Cluster) error { return Upgrade(t.Context(), s, c, next) },
+		"a larger control plane": func(c *clusterv1.Cluster) error {
+			_, err := Scale(t.Context(), s, c, Size{ControlPlane: ptr.To[int32](3)})
+			return err
+		},
+	} {
+		before := stored(t, s).Spec.Topology
+		if err := change(at("192.0.2.11")); err == nil || !strings.Contains(err.Error(), what) ||
+			!strings.Contains(err.Error(), "address of host rack1-01") {
+			t.Errorf("%s: got %v", what, err)
+		}
+		if after := stored(t, s).Spec.Topology; !reflect.DeepEqual(before, after) {
+			t.Errorf("%s has changed the topology to %+v", what, after)
+		}
+	}
+	if _, err := Scale(t.Context(), s, at("192.0.2.11"), Size{Workers: ptr.To[int32](3)}); err != nil {
+		t.Errorf("workers: %v", err)
+	}
+	if err := Upgrade(t.Context(), s, at("192.0.2.100"), next); err != nil {
+		t.Errorf("with an endpoint of its own since: %v", err)
+	}
+}
+
+// nextPatch returns the patch release after a version.
+func nextPatch(t *testing.T, version string) string {
+	t.Helper()
+	v, err := versionutil.ParseSemantic(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "v" + v.WithPatch(v.Patch()+1).String()
 }

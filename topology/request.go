@@ -108,7 +108,8 @@ func (r Request) Cluster() *clusterv1.Cluster {
 				infrav1.EndpointLabel: r.endpointMark(),
 			})},
 			clusterv1.ClusterVariable{Name: "podNetwork", Value: variable("capstan")},
-			clusterv1.ClusterVariable{Name: "workerHosts", Value: variable(map[string]string{enrolledLabel: "true"})})
+			// The endpoint is not reachable from local hosts.
+			clusterv1.ClusterVariable{Name: "workerHosts", Value: variable(map[string]string{infrav1.EnrolledLabel: "true"})})
 	}
 	return cluster
 }

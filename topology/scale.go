@@ -22,6 +22,11 @@ func Scale(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, siz
 	if err != nil {
 		return want, err
 	}
+	if want.ControlPlane > ptr.Deref(before.Spec.Topology.ControlPlane.Replicas, 1) {
+		if err := checkEndpoint(ctx, c, cluster, "a larger control plane"); err != nil {
+			return want, err
+		}
+	}
 	if err := want.Check(ctx, c); err != nil {
 		return want, err
 	}

@@ -15,8 +15,9 @@ import (
 // ErrSeveralMinors is wrapped by the error about an upgrade by more than one minor release.
 var ErrSeveralMinors = errors.New("is more than one minor release")
 
-// Upgrade sets the Kubernetes version of a cluster read from the API server, if [CheckUpgrade] permits it. If the
-// ClusterClass names an extension for upgrade plans, the cluster may go up by several minor releases.
+// Upgrade sets the Kubernetes version of a cluster read from the API server, if [CheckUpgrade] permits it and the
+// control plane can go to another host. If the ClusterClass names an extension for upgrade plans, the cluster may go up
+// by several minor releases.
 func Upgrade(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, version string) error {
 	topology := &cluster.Spec.Topology
 	if !topology.IsDefined() {
@@ -28,6 +29,9 @@ func Upgrade(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, v
 		err = planned(ctx, c, cluster, err)
 	}
 	if err != nil {
+		return err
+	}
+	if err := checkEndpoint(ctx, c, cluster, "an upgrade"); err != nil {
 		return err
 	}
 	before := cluster.DeepCopy()

@@ -66,6 +66,8 @@ func clusterSpecToHub(src CapstanClusterSpec) v1beta2.CapstanClusterSpec {
 	return v1beta2.CapstanClusterSpec{
 		ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: src.ControlPlaneEndpoint.Host, Port: src.ControlPlaneEndpoint.Port},
 		LoadBalancer:         v1beta2.LoadBalancer{Type: v1beta2.LoadBalancerType(src.LoadBalancer.Type)},
+
+		ControlPlaneHostSelector: src.ControlPlaneHostSelector,
 	}
 }
 
@@ -74,7 +76,8 @@ func clusterSpecFromHub(src v1beta2.CapstanClusterSpec) CapstanClusterSpec {
 		ControlPlaneEndpoint: clusterv1beta1.APIEndpoint{
 			Host: src.ControlPlaneEndpoint.Host, Port: src.ControlPlaneEndpoint.Port,
 		},
-		LoadBalancer: LoadBalancer{Type: LoadBalancerType(src.LoadBalancer.Type)},
+		LoadBalancer:             LoadBalancer{Type: LoadBalancerType(src.LoadBalancer.Type)},
+		ControlPlaneHostSelector: src.ControlPlaneHostSelector,
 	}
 }
 

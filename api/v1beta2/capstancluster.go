@@ -43,6 +43,12 @@ type CapstanClusterSpec struct {
 	// +optional
 	// +kubebuilder:default={type: External}
 	LoadBalancer LoadBalancer `json:"loadBalancer,omitempty,omitzero"`
+
+	// controlPlaneHostSelector limits the zones that status.failureDomains offers to control plane machines: to zones
+	// with a free host with these labels. Set it to spec.hostSelector of the control plane's machines, or one of them may
+	// be bound to a zone without a host for it. Default: every host of the namespace.
+	// +optional
+	ControlPlaneHostSelector *metav1.LabelSelector `json:"controlPlaneHostSelector,omitempty"`
 }
 
 // CapstanClusterInitialization tells how far the first provisioning is.

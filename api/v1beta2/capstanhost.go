@@ -7,6 +7,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
+// EnrolledLabel is on every CapstanHost of a computer that has enrolled with a credential, with the value "true". A
+// cluster whose load balancer has type Local takes no host with it: its balancer reaches only local hosts.
+const EnrolledLabel = "infrastructure.capstan.dev/enrolled"
+
 // HostFinalizer holds a CapstanHost while a machine claims it, and until its identity and local host are gone.
 const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 

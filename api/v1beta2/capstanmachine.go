@@ -52,6 +52,23 @@ type HostRequirements struct {
 	MinDiskGiB int64 `json:"minDiskGiB,omitempty"`
 }
 
+// MetBy reports whether a host has the required hardware, by what its agent reports. Without a report, which is nil,
+// only the zero value is met.
+func (r HostRequirements) MetBy(agent *AgentReport) bool {
+	if r == (HostRequirements{}) {
+		return true
+	}
+	if agent == nil {
+		return false
+	}
+	largest := int64(0)
+	for _, disk := range agent.Disks {
+		largest = max(largest, disk.SizeGiB)
+	}
+	return (r.Architecture == "" || agent.Architecture == r.Architecture) &&
+		agent.Processors >= r.MinProcessors && agent.MemoryMiB >= r.MinMemoryMiB && largest >= r.MinDiskGiB
+}
+
 // CapstanMachineInitialization tells how far the first provisioning is.
 // +kubebuilder:validation:MinProperties=1
 type CapstanMachineInitialization struct {

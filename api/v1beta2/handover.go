@@ -34,6 +34,9 @@ const (
 	OfferCAKey = "ca.crt"
 	// OfferTokenKey holds a token of the host's ServiceAccount in the target.
 	OfferTokenKey = "token"
+	// OfferEnrolmentKey holds the URL of the target's enrolment server, which is on the same host as its API server and
+	// has a certificate of the same authority. It is optional: only planes have such a server.
+	OfferEnrolmentKey = "enrolment"
 	// OfferTargetKey holds the uid of the target's Namespace kube-system, for those who make offers: it tells whether
 	// there is one of the same target already.
 	OfferTargetKey = "target"

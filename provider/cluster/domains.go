@@ -38,6 +38,8 @@ func (r *Reconciler) failureDomains(ctx context.Context, s *scope) (step.Answer,
 // can't use that host. The control plane's controller picks any offered zone before anybody can see its machine. If
 // several zones were offered, all clusters created at the same time could pick the same one.
 //
+// A cluster whose spec selects the hosts of control planes is offered only zones with such a host.
+//
 // A cluster whose endpoint is the address of a host is offered that host's zone, and no other.
 func (p picture) domains(cluster string) []clusterv1.FailureDomain {
 	promised, waits := p.promised[cluster]
@@ -47,7 +49,7 @@ func (p picture) domains(cluster string) []clusterv1.FailureDomain {
 		if len(domains) == maxDomains {
 			break
 		}
-		offered := p.room(name) > 0
+		offered := p.room(name, cluster) > 0
 		switch {
 		case marked:
 			offered = name == endpoint

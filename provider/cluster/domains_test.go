@@ -40,6 +40,26 @@ func endpointOf(cluster, zone string) infrav1.CapstanHost {
 	return h
 }
 
+// labelled returns a free host with a label.
+func labelled(zone, key string) infrav1.CapstanHost {
+	h := free(zone)
+	h.Labels = map[string]string{key: "true"}
+	return h
+}
+
+// selecting returns the CapstanCluster of a cluster whose control plane needs hosts with a label.
+func selecting(cluster, key string) infrav1.CapstanCluster {
+	c := named(cluster)
+	c.Spec.ControlPlaneHostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: "true"}}
+	return c
+}
+
+// balanced returns the CapstanCluster with a balancer of the management plane.
+func balanced(c infrav1.CapstanCluster) infrav1.CapstanCluster {
+	c.Spec.LoadBalancer.Type = infrav1.LoadBalancerLocal
+	return c
+}
+
 func goes(h infrav1.CapstanHost) infrav1.CapstanHost {
 	h.DeletionTimestamp = ptr.To(metav1.Now())
 	return h
@@ -81,11 +101,15 @@ func standing(zone string) clusterv1.Machine {
 
 // named returns the CapstanCluster of a cluster as an earlier process left it: offered these zones.
 func named(cluster string, offers ...string) infrav1.CapstanCluster {
-	c := infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{
+	return asked(infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster,
 		}},
-	}}
+	}}, offers...)
+}
+
+// asked returns the CapstanCluster with these zones offered.
+func asked(c infrav1.CapstanCluster, offers ...string) infrav1.CapstanCluster {
 	for _, zone := range offers {
 		c.Status.Initialization.Provisioned = ptr.To(true)
 		c.Status.FailureDomains = append(c.Status.FailureDomains, clusterv1.FailureDomain{
@@ -178,6 +202,39 @@ func TestDomains(t *testing.T) {
 		"the endpoint of another cluster is": {
 			hosts: []infrav1.CapstanHost{free("a"), endpointOf("other", "b")}, want: "a* b*",
 		},
+		"control planes can't use the hosts of a zone": {
+			hosts: []infrav1.CapstanHost{free("a"), labelled("b", "ssd")}, want: "a b*",
+			others: []infrav1.CapstanCluster{selecting("mine", "ssd")},
+		},
+		"those of no zone": {
+			hosts: []infrav1.CapstanHost{free("a"), labelled("b", "ssd")}, want: "a b",
+			others: []infrav1.CapstanCluster{selecting("mine", "other")},
+		},
+		"a zone has hosts of both kinds": {
+			hosts: []infrav1.CapstanHost{free("a"), labelled("a", "ssd"), free("b")}, want: "a* b",
+			machines: []clusterv1.Machine{worker("other", "a")},
+			others:   []infrav1.CapstanCluster{selecting("mine", "ssd")},
+		},
+		"the host is promised to a control plane like it": {
+			hosts: []infrav1.CapstanHost{free("a"), labelled("a", "ssd"), labelled("b", "ssd")}, want: "a b*",
+			others: []infrav1.CapstanCluster{selecting("mine", "ssd"), asked(selecting("other", "ssd"), "a")},
+		},
+		"a control plane of another kind is promised a host": {
+			hosts: []infrav1.CapstanHost{free("a"), labelled("a", "ssd"), labelled("b", "ssd")}, want: "a* b*",
+			others: []infrav1.CapstanCluster{selecting("mine", "ssd"), named("other", "a")},
+		},
+		"the balancer reaches only local hosts": {
+			hosts: []infrav1.CapstanHost{labelled("a", infrav1.EnrolledLabel), free("b")}, want: "a b*",
+			others: []infrav1.CapstanCluster{balanced(named("mine"))},
+		},
+		"and only some of them can be control planes": {
+			hosts: []infrav1.CapstanHost{labelled("a", infrav1.EnrolledLabel), free("b"), labelled("c", "ssd")}, want: "a b c*",
+			others: []infrav1.CapstanCluster{balanced(selecting("mine", "ssd"))},
+		},
+		"a selector that can't be read": {
+			hosts: []infrav1.CapstanHost{labelled("a", "ssd")}, want: "a",
+			others: []infrav1.CapstanCluster{selecting("mine", "not a key")},
+		},
 		"operators say something of a zone": {
 			hosts: []infrav1.CapstanHost{saying(free("a"), "region=eu"), saying(free("a"), "power=x"), free("b")},
 			want:  "a*{power=x}{region=eu} b*",
@@ -257,6 +314,14 @@ func TestPromises(t *testing.T) {
 		"the first machine is there": {
 			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, free("a")),
 			with: []clusterv1.Machine{bound("mine", "a")}, want: "a* b*",
+		},
+		"the zone of a host that the control plane can use": {
+			then: append(hosts, labelled("b", "ssd")), has: []infrav1.CapstanCluster{selecting("mine", "ssd")},
+			want: "a b*", left: 1,
+		},
+		"the promised host is none for the control plane": {
+			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, labelled("c", "ssd")),
+			has: []infrav1.CapstanCluster{selecting("mine", "ssd")}, want: "a b c*", left: 1,
 		},
 		"the zone of the endpoint's host": {
 			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, endpointOf("mine", "c")),

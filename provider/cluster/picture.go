@@ -3,6 +3,7 @@ package cluster
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -26,12 +27,14 @@ type picture struct {
 	namespace string
 	// endpoints holds the zones of the hosts whose address is the endpoint of a cluster, by their mark.
 	endpoints map[string]string
+	// selections holds which hosts the control planes of clusters can use.
+	selections map[string]selection
 }
 
 // zone is one failure domain.
 type zone struct {
-	// free counts the hosts that some machine could take now.
-	free int
+	// free holds the labels of the hosts that some machine could take now.
+	free []labels.Set
 	// bound counts the waiting machines that are bound to this zone.
 	bound int
 	// attributes holds the zone's attributes, which operators set with labels of hosts. Nil if there are none.
@@ -43,7 +46,7 @@ type zone struct {
 func newPicture(namespace string) picture {
 	return picture{
 		zones: map[string]*zone{}, claimed: map[string]bool{}, started: map[string]bool{}, promised: map[string]string{},
-		namespace: namespace, endpoints: map[string]string{},
+		namespace: namespace, endpoints: map[string]string{}, selections: map[string]selection{},
 	}
 }
 
@@ -57,7 +60,7 @@ func (p picture) addHost(host *infrav1.CapstanHost) {
 	}
 	z := p.zone(host.Spec.Zone)
 	if placement.Free(host) {
-		z.free++
+		z.free = append(z.free, host.Labels)
 	}
 	if mark := host.Labels[infrav1.EndpointLabel]; mark != "" {
 		p.endpoints[mark] = host.Spec.Zone
@@ -89,9 +92,11 @@ func (p picture) addMachine(machine *clusterv1.Machine) {
 	}
 }
 
-// addCluster adds the promise of a cluster without a control plane machine.
+// addCluster adds which hosts the control plane of a cluster can use, and the promise of a cluster without a control
+// plane machine.
 func (p picture) addCluster(c *infrav1.CapstanCluster, promises *promises) {
 	name := ownerName(c)
+	p.selections[name] = selectionOf(&c.Spec)
 	if name == "" || p.started[name] || !c.DeletionTimestamp.IsZero() {
 		return
 	}
@@ -122,18 +127,6 @@ func offered(domains []clusterv1.FailureDomain) string {
 func (p picture) endpoint(cluster string) (string, bool) {
 	zone, marked := p.endpoints[infrav1.EndpointMark(p.namespace, cluster)]
 	return zone, marked
-}
-
-// room returns how many free hosts of a zone are neither needed by a waiting machine nor promised.
-func (p picture) room(name string) int {
-	z := p.zones[name]
-	room := z.free - z.bound
-	for _, promised := range p.promised {
-		if promised == name {
-			room--
-		}
-	}
-	return room
 }
 
 func (p picture) zone(name string) *zone {

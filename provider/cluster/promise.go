@@ -61,12 +61,12 @@ func (p picture) promise(cluster string) {
 	delete(p.promised, cluster)
 	best := ""
 	for _, name := range slices.Sorted(maps.Keys(p.zones)) {
-		switch room := p.room(name); {
+		switch room := p.room(name, cluster); {
 		case room <= 0:
 		case name == has:
 			p.promised[cluster] = has
 			return
-		case best == "" || room > p.room(best):
+		case best == "" || room > p.room(best, cluster):
 			best = name
 		}
 	}

@@ -73,5 +73,8 @@ func requestFor(s *scope) (placement.Request, error) {
 		}
 		request.Selector = selector
 	}
+	if s.local {
+		request.Selector = placement.Local(request.Selector)
+	}
 	return request, nil
 }

@@ -29,6 +29,7 @@ func TestPick(t *testing.T) {
 	for name, c := range map[string]struct {
 		edits                 []change
 		host, reason, message string
+		local                 bool // the cluster's balancer is the management plane's
 	}{
 		"any host":                     {host: "host-01"},
 		"a host of the failure domain": {edits: []change{zoneB, inDomain}, host: "host-02"},
@@ -48,6 +49,19 @@ func TestPick(t *testing.T) {
 			edits: []change{requires(infrav1.HostRequirements{MinDiskGiB: 1})}, reason: infrav1.NoHostMatchesReason,
 			message: "0 of 2 hosts fit: 2 without the required hardware",
 		},
+		"no host that the cluster's balancer reaches": {
+			edits: []change{
+				on("host-01", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{infrav1.EnrolledLabel: "true"} }),
+				on("host-02", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{infrav1.EnrolledLabel: "true"} }),
+			},
+			local: true, reason: infrav1.NoHostMatchesReason, message: "0 of 2 hosts fit: 2 without the selected labels",
+		},
+		"a host that it reaches": {
+			edits: []change{
+				on("host-01", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{infrav1.EnrolledLabel: "true"} }),
+			},
+			local: true, host: "host-02",
+		},
 		"no host is in the failure domain (IM-17)": {
 			edits: []change{inDomain}, reason: infrav1.NoHostMatchesReason,
 			message: "0 of 2 hosts fit: 2 in another zone; add hosts or free some",
@@ -64,7 +78,9 @@ func TestPick(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world(c.edits...)...)
-			host, obstacle, err := f.pick(f.scope())
+			s := f.scope()
+			s.local = c.local
+			host, obstacle, err := f.pick(s)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,8 @@ type scope struct {
 	owned bool
 	// owningCluster is the Cluster, or nil if it does not exist; set by pause.
 	owningCluster *clusterv1.Cluster
+	// local is true if the Cluster's balancer reaches only local hosts; set by clusterInfrastructure.
+	local bool
 	// paused says why the object is paused; "" if it is not. At first it only reflects the object's own annotation; pause
 	// adds the Cluster.
 	paused string

@@ -72,25 +72,7 @@ type looks struct {
 }
 
 func looksOf(host *infrav1.CapstanHost, known labels.Set, hardware infrav1.HostRequirements) looks {
-	return looks{host.Spec.Zone, known, host.Status.KubernetesVersions, suits(host, hardware), stateOf(host)}
-}
-
-// suits reports whether the host's agent reports the required hardware. Without a report the host does not suit.
-func suits(host *infrav1.CapstanHost, hardware infrav1.HostRequirements) bool {
-	if hardware == (infrav1.HostRequirements{}) {
-		return true
-	}
-	agent := host.Status.Agent
-	if agent == nil {
-		return false
-	}
-	largest := int64(0)
-	for _, disk := range agent.Disks {
-		largest = max(largest, disk.SizeGiB)
-	}
-	return (hardware.Architecture == "" || agent.Architecture == hardware.Architecture) &&
-		agent.Processors >= hardware.MinProcessors && agent.MemoryMiB >= hardware.MinMemoryMiB &&
-		largest >= hardware.MinDiskGiB
+	return looks{host.Spec.Zone, known, host.Status.KubernetesVersions, hardware.MetBy(host.Status.Agent), stateOf(host)}
 }
 
 func (l looks) obstacleTo(request Request) obstacle {

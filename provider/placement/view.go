@@ -76,7 +76,7 @@ func (v *view) keyOf(host *infrav1.CapstanHost) string {
 		b.WriteString(text)
 	}
 	b.WriteString(strconv.Itoa(int(stateOf(host))))
-	b.WriteString(strconv.FormatBool(suits(host, v.hardware)))
+	b.WriteString(strconv.FormatBool(v.hardware.MetBy(host.Status.Agent)))
 	put(host.Spec.Zone)
 	b.WriteString(strconv.Itoa(len(host.Status.KubernetesVersions)))
 	for _, version := range host.Status.KubernetesVersions {

@@ -26,6 +26,8 @@ type attempt struct {
 // unlimited lists fields without a limit of their own, each with the reason.
 var unlimited = map[string]string{
 	"hostSelector": "Kubernetes' own type: the webhook checks its keys and values, the API server the size of the object",
+	"controlPlaneHostSelector": "Kubernetes' own type, " +
+		"as hostSelector",
 	"labels": "Cluster API's own type: the webhook checks its keys and values, the API server the size of the " +
 		"object",
 	"annotations": "Cluster API's own type: the webhook checks keys and size",

@@ -24,6 +24,28 @@ func TestMistakesOfThePastDoNotHoldAnObject(t *testing.T) {
 	}
 }
 
+// TestClusterSelectors checks spec.controlPlaneHostSelector when it is written, and lets a stored mistake be.
+func TestClusterSelectors(t *testing.T) {
+	was := &v1beta2.CapstanCluster{}
+	was.Spec.ControlPlaneHostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"no key": "x"}}
+	if _, err := (clusters{}).ValidateCreate(t.Context(), was); err == nil {
+		t.Error("a cluster with a mistake is taken")
+	}
+	is := was.DeepCopy()
+	is.Finalizers = []string{v1beta2.ClusterFinalizer}
+	if _, err := (clusters{}).ValidateUpdate(t.Context(), was, is); err != nil {
+		t.Errorf("it can't be deleted: %v", err)
+	}
+	if _, err := (clusters{}).ValidateUpdate(t.Context(), &v1beta2.CapstanCluster{}, is); err == nil {
+		t.Error("a change to a mistake is taken")
+	}
+	template := &v1beta2.CapstanClusterTemplate{}
+	template.Spec.Template.Spec = was.Spec
+	if _, err := (clusterTemplates{}).ValidateCreate(t.Context(), template); err == nil {
+		t.Error("a template with a mistake is taken")
+	}
+}
+
 // TestATemplateNeedsARequest checks that a change is refused without the request, which alone says whether it is a dry
 // run.
 func TestATemplateNeedsARequest(t *testing.T) {

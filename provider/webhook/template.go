@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,9 @@ var _ admission.Validator[*v1beta2.CapstanClusterTemplate] = clusterTemplates{}
 
 func (w clusterTemplates) ValidateCreate(_ context.Context,
 	t *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
-	return nil, refuse("CapstanClusterTemplate", t.Name, append(w.gate(), metadata(t.Spec.Template.ObjectMeta)...))
+	return nil, refuse("CapstanClusterTemplate", t.Name, slices.Concat(w.gate(),
+		selector(t.Spec.Template.Spec.ControlPlaneHostSelector, templateSpec.Child("controlPlaneHostSelector")),
+		metadata(t.Spec.Template.ObjectMeta)))
 }
 
 func (w clusterTemplates) ValidateUpdate(ctx context.Context,
