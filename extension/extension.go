@@ -159,6 +159,8 @@ func Mapper() meta.RESTMapper {
 		clusterv1.GroupVersion.WithResource("clusterclasses"), clusterv1.GroupVersion.WithResource("clusterclass"),
 		meta.RESTScopeNamespace)
 	mapper.Add(infrav1.GroupVersion.WithKind("CapstanHost"), meta.RESTScopeNamespace)
+	mapper.Add(infrav1.GroupVersion.WithKind("CapstanClusterTemplate"), meta.RESTScopeNamespace)
+	mapper.Add(infrav1.GroupVersion.WithKind("CapstanMachineTemplate"), meta.RESTScopeNamespace)
 	return mapper
 }
 

@@ -22,6 +22,10 @@ func ClusterRole() *rbacv1.ClusterRole {
 		ObjectMeta: metav1.ObjectMeta{Name: "capstan-extension"},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{infrav1.GroupVersion.Group}, Resources: []string{"capstanhosts"}, Verbs: []string{"list"}},
+			{
+				APIGroups: []string{infrav1.GroupVersion.Group},
+				Resources: []string{"capstanclustertemplates", "capstanmachinetemplates"}, Verbs: []string{"get"},
+			},
 			{APIGroups: []string{clusterv1.GroupVersion.Group},
 				Resources: []string{"clusters", "machines", "machinedeployments"}, Verbs: []string{"list"}},
 			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusterclasses"}, Verbs: []string{"get"}},

@@ -43,11 +43,16 @@ type Host struct {
 	State State
 	// Cluster is the cluster that has the host and keeps it. It is empty if there is none.
 	Cluster string
+	// Meets lists the limits of needs that the host meets, sorted.
+	Meets []string
 }
 
 func (h Host) offers(version string) bool {
 	return version == "" || len(h.Versions) == 0 || slices.Contains(h.Versions, version)
 }
+
+// meets reports whether the host is within the limits of a need.
+func (h Host) meets(limits string) bool { return limits == "" || slices.Contains(h.Meets, limits) }
 
 // Need is a number of hosts of one kind.
 type Need struct {
@@ -55,6 +60,8 @@ type Need struct {
 	Zone string
 	// Version is the Kubernetes version that the hosts must offer. Empty means any.
 	Version string
+	// Limits names what the hosts must have besides, for example "labels disk=ssd". Empty means nothing.
+	Limits string
 	// Hosts is the number of hosts.
 	Hosts int
 }
@@ -102,7 +109,7 @@ const (
 	ReasonNoHostsNeeded = "NoHostsNeeded"
 	// ReasonEnoughHosts means that there are enough hosts.
 	ReasonEnoughHosts = "EnoughHosts"
-	// ReasonTooFewHosts means that there are too few hosts in all zones together.
+	// ReasonTooFewHosts means that there are too few hosts in all zones together, of all kinds or of one.
 	ReasonTooFewHosts = "TooFewHosts"
 	// ReasonTooFewHostsInZone means that there are too few hosts in a zone that the cluster needs.
 	ReasonTooFewHostsInZone = "TooFewHostsInZone"
@@ -155,33 +162,32 @@ func older(a, b Cluster) bool {
 }
 
 // outstanding returns what a cluster needs and has not claimed. Hosts that it has in a zone first serve needs in that
-// zone.
+// zone, and hosts within the limits of a need that need.
 func outstanding(hosts []Host, cluster Cluster) []Need {
-	has := map[string]int{} // by zone
+	var has []Host
 	for _, h := range hosts {
 		if h.Cluster == cluster.Name {
-			has[h.Zone]++
+			has = append(has, h)
 		}
 	}
 	needs := compact(cluster.Needs)
-	for i := range needs {
-		if needs[i].Zone != "" {
-			served := min(needs[i].Hosts, has[needs[i].Zone])
-			needs[i].Hosts -= served
-			has[needs[i].Zone] -= served
+	serve := func(serves func(Host, Need) bool) {
+		for i := len(needs) - 1; i >= 0; i-- { // needs with limits come before those of the same zone without
+			need := &needs[i]
+			has = slices.DeleteFunc(has, func(h Host) bool {
+				served := need.Hosts > 0 && serves(h, *need)
+				if served {
+					need.Hosts--
+				}
+				return served
+			})
 		}
 	}
-	left := 0
-	for _, n := range has {
-		left += n
-	}
+	serve(func(h Host, n Need) bool { return n.Zone == h.Zone && h.meets(n.Limits) })
 	// Remaining hosts serve needs for any zone, then needs for other zones, because the machine exists wherever it is.
-	// Needs without a zone are last, hence the reverse order.
-	for i := len(needs) - 1; i >= 0; i-- {
-		served := min(needs[i].Hosts, left)
-		needs[i].Hosts -= served
-		left -= served
-	}
+	// Needs without a zone are last.
+	serve(func(h Host, n Need) bool { return h.meets(n.Limits) })
+	serve(func(Host, Need) bool { return true })
 	return compact(bind(needs, cluster.Bound))
 }
 
@@ -190,12 +196,12 @@ func bind(needs, bound []Need) []Need {
 	zoned := slices.Clone(needs)
 	for _, b := range bound {
 		for i := range needs {
-			if zoned[i].Zone != "" || zoned[i].Version != b.Version {
+			if zoned[i].Zone != "" || zoned[i].Version != b.Version || zoned[i].Limits != b.Limits {
 				continue
 			}
 			moved := min(zoned[i].Hosts, b.Hosts)
 			zoned[i].Hosts -= moved
-			zoned = append(zoned, Need{Zone: b.Zone, Version: b.Version, Hosts: moved})
+			zoned = append(zoned, Need{Zone: b.Zone, Version: b.Version, Limits: b.Limits, Hosts: moved})
 		}
 	}
 	return zoned
@@ -205,7 +211,7 @@ func bind(needs, bound []Need) []Need {
 func compact(needs []Need) []Need {
 	sums := map[Need]int{}
 	for _, n := range needs {
-		sums[Need{Zone: n.Zone, Version: n.Version}] += max(n.Hosts, 0)
+		sums[Need{Zone: n.Zone, Version: n.Version, Limits: n.Limits}] += max(n.Hosts, 0)
 	}
 	var joined []Need
 	for n, hosts := range sums {
@@ -218,7 +224,8 @@ func compact(needs []Need) []Need {
 		if (a.Zone == "") != (b.Zone == "") {
 			return strings.Compare(b.Zone, a.Zone)
 		}
-		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(a.Version, b.Version))
+		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(a.Limits, b.Limits),
+			strings.Compare(a.Version, b.Version))
 	})
 	return joined
 }

@@ -32,7 +32,20 @@ func claimed(n int, cluster string) []Host {
 	return hosts(n, Host{State: Claimed, Zone: "zone-a", Cluster: cluster})
 }
 func in(state State, n int) []Host { return hosts(n, Host{State: state, Zone: "zone-a"}) }
-func anywhere(n int) []Need        { return []Need{{Version: "v1.36.3", Hosts: n}} }
+
+const ssd = "labels disk=ssd"
+
+// meeting returns free hosts within limits.
+func meeting(n int, limits string) []Host {
+	return hosts(n, Host{State: Free, Zone: "zone-a", Meets: []string{limits}})
+}
+
+// limited returns a need within limits.
+func limited(n int, limits string) []Need {
+	return []Need{{Version: "v1.36.3", Limits: limits, Hosts: n}}
+}
+
+func anywhere(n int) []Need { return []Need{{Version: "v1.36.3", Hosts: n}} }
 
 // cluster is one that waits; minute is when it was created.
 func cluster(name string, minute int, needs ...Need) Cluster {
@@ -204,6 +217,46 @@ func TestDecide(t *testing.T) {
 			free(3), []Cluster{cluster("mine", 1, anywhere(3)...)}, anywhere(3), true,
 			"cluster needs 3 hosts, 3 of 3 are free",
 		},
+		"hosts that machines can't use": {
+			join(free(2), meeting(1, ssd), claimed(1, "old")), nil, limited(1, ssd), true,
+			"cluster needs 1 host with labels disk=ssd, 1 of 4 is free (1 claimed, 2 without them)",
+		},
+		"too few that machines can use": {
+			join(free(2), meeting(1, ssd)), nil, limited(2, ssd), false,
+			"cluster needs 2 hosts with labels disk=ssd, 1 of 3 is free (2 without them): add hosts, or make the cluster " +
+				"smaller",
+		},
+		"enough for all machines, but not for each kind": {
+			join(free(3), meeting(1, ssd)), nil, append(limited(2, ssd), anywhere(1)...), false,
+			"cluster needs 2 hosts with labels disk=ssd, 1 of 4 is free (3 without them): add hosts, or make the cluster " +
+				"smaller",
+		},
+		"machines without limits leave those that others can use": {
+			join(free(1), meeting(1, ssd)), nil, append(limited(1, ssd), anywhere(1)...), true,
+			"cluster needs 2 hosts, 2 of 2 are free",
+		},
+		"two kinds, and hosts for neither": {
+			join(free(1), meeting(1, ssd), meeting(1, "labels gpu=a")), nil,
+			append(limited(1, ssd), limited(1, "labels gpu=a")...), true,
+			"cluster needs 2 hosts, 2 of 3 are free (1 without what machines select)",
+		},
+		"promised to machines that can use no other": {
+			join(free(1), meeting(1, ssd)), []Cluster{admitted("first", limited(1, ssd)...)}, limited(1, ssd), false,
+			"cluster needs 1 host with labels disk=ssd, 0 of 2 are free (1 promised to other clusters, 1 without them): add " +
+				"hosts, or make the cluster smaller",
+		},
+		"a host that a cluster has counts for the machine that can use no other": {
+			join(meeting(1, ssd), hosts(1, Host{State: Claimed, Zone: "zone-a", Cluster: "first", Meets: []string{ssd}})),
+			[]Cluster{admitted("first", append(limited(1, ssd), anywhere(1)...)...)}, limited(1, ssd), false,
+			"cluster needs 1 host with labels disk=ssd, 0 of 2 are free (1 claimed, 1 promised to other clusters): add " +
+				"hosts, or make the cluster smaller",
+		},
+		"its other machine finds another host": {
+			join(free(1), meeting(1, ssd),
+				hosts(1, Host{State: Claimed, Zone: "zone-a", Cluster: "first", Meets: []string{ssd}})),
+			[]Cluster{admitted("first", append(limited(1, ssd), anywhere(1)...)...)}, limited(1, ssd), true,
+			"cluster needs 1 host with labels disk=ssd, 1 of 3 is free (1 claimed, 1 without them)",
+		},
 		"zones that each have enough, but not together": {
 			join(hosts(1, Host{State: Free, Zone: "zone-a"}), hosts(1, Host{State: Free, Zone: "zone-b"}), in(Offline, 1)),
 			[]Cluster{admitted("first", Need{Zone: "zone-a", Version: "v1.36.3", Hosts: 1})},
@@ -245,12 +298,14 @@ func TestLaws(t *testing.T) {
 		for range random.IntN(12) {
 			inventory = append(inventory, Host{
 				State: []State{Free, Free, Free, Offline}[random.IntN(4)], Zone: zones[1+random.IntN(3)],
+				Meets: [][]string{nil, {ssd}, {"labels gpu=a"}, {ssd, "labels gpu=a"}}[random.IntN(4)],
 			})
 		}
 		var clusters []Cluster
 		for i := range 1 + random.IntN(5) {
 			c := cluster(fmt.Sprintf("c%d", i), random.IntN(3), anywhere(random.IntN(4))...)
-			c.Needs = append(c.Needs, Need{Zone: zones[random.IntN(4)], Version: "v1.36.3", Hosts: random.IntN(3)})
+			c.Needs = append(c.Needs, Need{Zone: zones[random.IntN(4)], Version: "v1.36.3", Hosts: random.IntN(3)},
+				Need{Version: "v1.36.3", Limits: []string{"", ssd, "labels gpu=a"}[random.IntN(3)], Hosts: random.IntN(2)})
 			clusters = append(clusters, c)
 		}
 		for range 4 * len(clusters) {

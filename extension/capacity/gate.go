@@ -75,7 +75,7 @@ func (g *gate) create(ctx context.Context, cluster *clusterv1.Cluster) (answer p
 	if err != nil {
 		return answer, err
 	}
-	decision := Decide(snapshot.hosts, others, wanted)
+	decision := Decide(snapshot.inventory(), others, wanted)
 	if !decision.Fits {
 		delete(g.admitted, keyOf(cluster))
 		return part.Hold(g.pause(cluster, snapshot.hosts, wanted), decision.Finding), nil

@@ -20,7 +20,8 @@ func newInventory(hosts []Host) inventory {
 		if h.State != Free {
 			continue
 		}
-		key := h.Zone + "\n" + strings.Join(slices.Sorted(slices.Values(h.Versions)), "\n")
+		key := h.Zone + "\n" + strings.Join(slices.Sorted(slices.Values(h.Versions)), "\n") + "\n\n" +
+			strings.Join(h.Meets, "\n")
 		if groups[key] == nil {
 			groups[key] = &group{host: h}
 		}
@@ -45,14 +46,18 @@ func (inv inventory) holds(promised, needs []Need) bool {
 	return true
 }
 
-// available returns how many hosts of a kind are available besides those promised.
-func (inv inventory) available(promised []Need, zone, version string) int {
+// available returns how many hosts of any of these kinds are available besides those promised.
+func (inv inventory) available(promised, kinds []Need) int {
 	m := inv.keep(promised)
 	free := 0
 	for _, g := range inv {
 		free += g.hosts
 	}
-	return m.place(Need{Zone: zone, Version: version}, free)
+	placed := 0
+	for _, kind := range kinds {
+		placed += m.place(kind, free-placed)
+	}
+	return placed
 }
 
 func (inv inventory) keep(promised []Need) *matching {
@@ -111,5 +116,6 @@ func (m *matching) one(need int, tried []bool) bool {
 
 func (m *matching) serves(g, need int) bool {
 	host, wanted := m.inventory[g].host, m.needs[need]
-	return (wanted.Zone == "" || wanted.Zone == host.Zone) && host.offers(wanted.Version)
+	return (wanted.Zone == "" || wanted.Zone == host.Zone) && host.offers(wanted.Version) &&
+		host.meets(wanted.Limits)
 }

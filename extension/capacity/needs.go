@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -9,13 +10,20 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// needsOf counts the hosts in a Cluster's topology, for those machines that the class makes Capstan's.
-func needsOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Need {
+// needs counts the hosts in a Cluster's topology, for those machines that the class makes Capstan's.
+func (s *snapshot) needs(
+	ctx context.Context, cluster *clusterv1.Cluster, class *clusterv1.ClusterClass,
+) ([]Need, error) {
 	topology := &cluster.Spec.Topology
 	version := topology.Version
 	var needs []Need
 	if isTemplateOurs(class.Spec.ControlPlane.MachineInfrastructure.TemplateRef) {
-		needs = append(needs, Need{Version: version, Hosts: replicas(topology.ControlPlane.Replicas, nil)})
+		limits, err := s.controlPlaneLimits(ctx, cluster, class)
+		if err != nil {
+			return nil, err
+		}
+		hosts := replicas(topology.ControlPlane.Replicas, nil)
+		needs = append(needs, Need{Version: version, Limits: limits, Hosts: hosts})
 	}
 	for _, md := range topology.Workers.MachineDeployments {
 		for _, c := range class.Spec.Workers.MachineDeployments {
@@ -26,8 +34,13 @@ func needsOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Need {
 			if zone == "" {
 				zone = c.FailureDomain
 			}
+			limits, err := s.classLimits(ctx, class, c.Infrastructure.TemplateRef, workerHosts,
+				md.Variables.Overrides, topology.Variables)
+			if err != nil {
+				return nil, err
+			}
 			hosts := replicas(md.Replicas, md.Metadata.Annotations)
-			needs = append(needs, Need{Zone: zone, Version: version, Hosts: hosts})
+			needs = append(needs, Need{Zone: zone, Version: version, Limits: limits, Hosts: hosts})
 		}
 	}
 	for _, mp := range topology.Workers.MachinePools {
@@ -39,14 +52,20 @@ func needsOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Need {
 			if len(zones) == 0 {
 				zones = c.FailureDomains
 			}
-			need := Need{Version: version, Hosts: replicas(mp.Replicas, mp.Metadata.Annotations)}
+			limits, err := s.classLimits(ctx, class, c.Infrastructure.TemplateRef, workerHosts,
+				mp.Variables.Overrides, topology.Variables)
+			if err != nil {
+				return nil, err
+			}
+			hosts := replicas(mp.Replicas, mp.Metadata.Annotations)
+			need := Need{Version: version, Limits: limits, Hosts: hosts}
 			if len(zones) == 1 { // with several zones, each machine may be in any of them
 				need.Zone = zones[0]
 			}
 			needs = append(needs, need)
 		}
 	}
-	return needs
+	return needs, nil
 }
 
 // replicas returns the initial number of machines: the one written, else the autoscaler's minimum, else 1.

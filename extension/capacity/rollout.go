@@ -28,16 +28,24 @@ func (g *gate) upgradeControlPlane(
 		if err != nil || class == nil || !isTemplateOurs(class.Spec.ControlPlane.MachineInfrastructure.TemplateRef) {
 			return nil, err
 		}
+		limits, err := s.controlPlaneLimits(ctx, cluster, class)
+		if err != nil {
+			return nil, err
+		}
 		surge, err := g.controlPlaneSurge(ctx, cluster)
-		return Surge([]Need{{Version: version, Hosts: surge}}, 1), err
+		return Surge([]Need{{Version: version, Limits: limits, Hosts: surge}}, 1), err
 	})
 }
 
 // upgradeWorkers holds the upgrade of workers in the same way.
 func (g *gate) upgradeWorkers(ctx context.Context, cluster *clusterv1.Cluster, version string) (part.Answer, error) {
 	words := Words{Subject: "upgrade of workers", Remedy: "set maxSurge of the MachineDeployments to 0"}
-	return g.rollout(ctx, cluster, words, func(*snapshot) ([][]Need, error) {
-		groups, err := g.workersSurge(ctx, cluster, version)
+	return g.rollout(ctx, cluster, words, func(s *snapshot) ([][]Need, error) {
+		class, err := s.class(ctx, cluster)
+		if err != nil {
+			return nil, err
+		}
+		groups, err := s.workersSurge(ctx, cluster, class, version)
 		// 0 means the default, one.
 		atOnce, _ := strconv.Atoi(cluster.Annotations[clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation])
 		return Surge(groups, atOnce), err
@@ -71,17 +79,19 @@ func (g *gate) rollout(
 	}
 	var besides []Need
 	if class != nil {
-		besides = needsOf(cluster, class)
+		if besides, err = snapshot.needs(ctx, cluster, class); err != nil {
+			return answer, err
+		}
 	}
-	machines, err := snapshot.machines(ctx, cluster.Namespace)
+	bound, err := snapshot.bound(ctx, cluster, class)
 	if err != nil {
 		return answer, err
 	}
-	bound := machines[cluster.Name].bound
+	hosts := snapshot.inventory()
 	words.Promised = "promised to machines that wait for theirs"
 	for i, set := range sets {
 		// The Cluster already exists and takes precedence over those that do not, so it counts as Admitted.
-		decision := Decide(snapshot.hosts, others,
+		decision := Decide(hosts, others,
 			Cluster{Name: cluster.Name, Admitted: true, Needs: set, Bound: bound, Besides: besides, Words: words})
 		if !decision.Fits {
 			return part.Hold(retryAfter, decision.Finding), nil
@@ -120,10 +130,12 @@ func (g *gate) controlPlaneSurge(ctx context.Context, cluster *clusterv1.Cluster
 }
 
 // workersSurge returns the surge of each MachineDeployment of a Cluster that has Capstan's machines in another version.
-func (g *gate) workersSurge(ctx context.Context, cluster *clusterv1.Cluster, version string) ([]Need, error) {
-	var groups []Need
+func (s *snapshot) workersSurge(
+	ctx context.Context, cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, version string,
+) ([]Need, error) {
+	var outdated []clusterv1.MachineDeployment
 	seen := 0
-	err := paging.List(ctx, source(g.reader, cluster.Namespace, "MachineDeployments"),
+	err := paging.List(ctx, source(s.reader, cluster.Namespace, "MachineDeployments"),
 		func() *clusterv1.MachineDeploymentList { return &clusterv1.MachineDeploymentList{} },
 		func(list *clusterv1.MachineDeploymentList) int {
 			seen += len(list.Items)
@@ -132,12 +144,30 @@ func (g *gate) workersSurge(ctx context.Context, cluster *clusterv1.Cluster, ver
 				machine := &md.Spec.Template.Spec
 				ours := md.Spec.ClusterName == cluster.Name && machine.InfrastructureRef.APIGroup == infrav1.GroupVersion.Group
 				if ours && machine.Version != version {
-					groups = append(groups, Need{Zone: machine.FailureDomain, Version: version, Hosts: surgeOf(md)})
+					outdated = append(outdated, *md)
 				}
 			}
 			return seen
 		})
-	return groups, err
+	if err != nil {
+		return nil, err
+	}
+	var groups []Need
+	for i := range outdated {
+		md := &outdated[i]
+		machine := &md.Spec.Template.Spec
+		key := client.ObjectKey{Namespace: md.Namespace, Name: machine.InfrastructureRef.Name}
+		limits, err := s.templateLimits(ctx, key, machine.InfrastructureRef.Kind)
+		if err != nil {
+			return nil, err
+		}
+		if limits.local, err = s.isLocal(ctx, class); err != nil {
+			return nil, err
+		}
+		need := Need{Zone: machine.FailureDomain, Version: version, Limits: s.limit(limits), Hosts: surgeOf(md)}
+		groups = append(groups, need)
+	}
+	return groups, nil
 }
 
 // surgeOf returns how many additional machines a MachineDeployment has during a rollout.

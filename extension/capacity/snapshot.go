@@ -3,6 +3,7 @@ package capacity
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,9 +17,16 @@ import (
 type snapshot struct {
 	reader   client.Reader
 	hosts    []Host
-	claimed  map[string]bool // names of the CapstanMachines that have a host
+	objects  []infrav1.CapstanHost // those of hosts, in the same order
+	claimed  map[string]bool       // names of the CapstanMachines that have a host
 	clusters []clusterv1.Cluster
 	classes  map[client.ObjectKey]*clusterv1.ClusterClass // classes read so far; nil if a class does not exist
+	// templates holds the limits of the CapstanMachineTemplates read so far.
+	templates map[client.ObjectKey]limits
+	// local says which CapstanClusterTemplates read so far make clusters local.
+	local map[client.ObjectKey]bool
+	// limits holds the limits of needs, by name.
+	limits map[string]limits
 	// byCluster holds the Machines once they have been listed.
 	byCluster map[string]machinesOf
 }
@@ -28,6 +36,7 @@ type snapshot struct {
 func read(ctx context.Context, reader client.Reader, namespace string) (*snapshot, error) {
 	s := &snapshot{
 		reader: reader, claimed: map[string]bool{}, classes: map[client.ObjectKey]*clusterv1.ClusterClass{},
+		templates: map[client.ObjectKey]limits{}, local: map[client.ObjectKey]bool{}, limits: map[string]limits{},
 	}
 	err := paging.List(ctx, source(reader, namespace, "Clusters"),
 		func() *clusterv1.ClusterList { return &clusterv1.ClusterList{} },
@@ -41,6 +50,7 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*snapsho
 	err = paging.List(ctx, source(reader, namespace, "CapstanHosts"),
 		func() *infrav1.CapstanHostList { return &infrav1.CapstanHostList{} },
 		func(list *infrav1.CapstanHostList) int {
+			s.objects = append(s.objects, list.Items...)
 			for i := range list.Items {
 				s.hosts = append(s.hosts, hostOf(&list.Items[i]))
 				if claim := list.Items[i].Spec.Claim; claim != nil {
@@ -92,8 +102,9 @@ func (s *snapshot) wanted(ctx context.Context, cluster *clusterv1.Cluster) (want
 	if class == nil {
 		return wanted, false, fmt.Errorf("reading ClusterClass %s: it does not exist", cluster.GetClassKey())
 	}
-	wanted = Cluster{Name: cluster.Name, Created: cluster.CreationTimestamp.Time, Needs: needsOf(cluster, class)}
-	return wanted, isOurs(class), nil
+	needs, err := s.needs(ctx, cluster, class)
+	wanted = Cluster{Name: cluster.Name, Created: cluster.CreationTimestamp.Time, Needs: needs}
+	return wanted, isOurs(class), err
 }
 
 // others returns the other Clusters that have or want hosts of the namespace.
@@ -123,7 +134,12 @@ func (s *snapshot) others(
 			if class == nil {
 				continue
 			}
-			o.Needs, o.Bound = needsOf(other, class), machines[other.Name].bound
+			if o.Needs, err = s.needs(ctx, other, class); err != nil {
+				return nil, err
+			}
+			if o.Bound, err = s.bound(ctx, other, class); err != nil {
+				return nil, err
+			}
 		default:
 			// Without a topology, only the Machines show how large the Cluster is meant to be.
 			o.Needs, o.Admitted = machines[other.Name].needs, true
@@ -133,6 +149,27 @@ func (s *snapshot) others(
 		}
 	}
 	return others, nil
+}
+
+// bound returns the control plane machines of a Cluster that wait for a host in their assigned zone.
+func (s *snapshot) bound(
+	ctx context.Context, cluster *clusterv1.Cluster, class *clusterv1.ClusterClass,
+) ([]Need, error) {
+	machines, err := s.machines(ctx, cluster.Namespace)
+	if err != nil || len(machines[cluster.Name].bound) == 0 {
+		return nil, err
+	}
+	limits := ""
+	if class != nil {
+		if limits, err = s.controlPlaneLimits(ctx, cluster, class); err != nil {
+			return nil, err
+		}
+	}
+	bound := slices.Clone(machines[cluster.Name].bound)
+	for i := range bound {
+		bound[i].Limits = limits
+	}
+	return bound, nil
 }
 
 func isPaused(cluster *clusterv1.Cluster) bool {

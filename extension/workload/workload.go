@@ -92,6 +92,7 @@ func open(config *rest.Config, scheme *runtime.Scheme, deadline time.Time) (*Clu
 	// Use a separate transport: client-go keeps its own for the life of the process.
 	transport := &http.Transport{
 		TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: requestTimeout, MaxConnsPerHost: connections,
+		Proxy: http.ProxyFromEnvironment, // leads out of the dock
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, network, address)
 			if err != nil {

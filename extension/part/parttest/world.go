@@ -30,6 +30,10 @@ type World struct {
 	// Deployments and ControlPlane are the objects whose surge counts during an upgrade.
 	Deployments  []clusterv1.MachineDeployment
 	ControlPlane *unstructured.Unstructured
+	// Templates are CapstanMachineTemplates, by namespace/name.
+	Templates map[string]*infrav1.CapstanMachineTemplate
+	// ClusterTemplates are CapstanClusterTemplates, by namespace/name.
+	ClusterTemplates map[string]*infrav1.CapstanClusterTemplate
 	// AddOns are ConfigMaps with the add-on label.
 	AddOns []corev1.ConfigMap
 	// Kubeconfigs are the contents of kubeconfig Secrets, by namespace/name.
@@ -65,6 +69,22 @@ func (w *World) Get(_ context.Context, key client.ObjectKey, object client.Objec
 		}
 		w.ControlPlane.DeepCopyInto(controlPlane)
 		return nil
+	}
+	if template, is := object.(*infrav1.CapstanClusterTemplate); is {
+		if found, ok := w.ClusterTemplates[key.String()]; ok && w.Fail["CapstanClusterTemplate"] == nil {
+			found.DeepCopyInto(template)
+			return nil
+		}
+		none := apierrors.NewNotFound(schema.GroupResource{Resource: "capstanclustertemplates"}, key.Name)
+		return cmp.Or(w.Fail["CapstanClusterTemplate"], error(none))
+	}
+	if template, is := object.(*infrav1.CapstanMachineTemplate); is {
+		if found, ok := w.Templates[key.String()]; ok && w.Fail["CapstanMachineTemplate"] == nil {
+			found.DeepCopyInto(template)
+			return nil
+		}
+		none := apierrors.NewNotFound(schema.GroupResource{Resource: "capstanmachinetemplates"}, key.Name)
+		return cmp.Or(w.Fail["CapstanMachineTemplate"], error(none))
 	}
 	if err := w.Fail["ClusterClass"]; err != nil {
 		return err
