@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/bundle"
 	"github.com/capstan-dev/capstan/agent/config"
 	"github.com/capstan-dev/capstan/agent/handover"
+	"github.com/capstan-dev/capstan/agent/metrics"
 	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/agent/token"
@@ -32,12 +33,13 @@ type agent struct {
 	report  *report.Reporter
 	epochs  *epochs
 	upgrade *upgrading
+	metrics *metrics.Metrics
 	log     *slog.Logger
 }
 
 // Run runs the agent with the configuration at path until ctx ends, which is not an error. version is the agent's own.
-// Only one agent can run per state directory.
-func Run(ctx context.Context, path, version string, log *slog.Logger) error {
+// metricsAddress is where it serves metrics; empty serves none. Only one agent can run per state directory.
+func Run(ctx context.Context, path, version, metricsAddress string, log *slog.Logger) error {
 	c, err := config.Read(path)
 	if err != nil {
 		return err
@@ -50,13 +52,19 @@ func Run(ctx context.Context, path, version string, log *slog.Logger) error {
 		return fmt.Errorf("finding this program: %w", err)
 	}
 	trial := upgrade.OnTrial()
+	args := []string{"--config", path}
+	if metricsAddress != "" {
+		args = append(args, "--metrics-bind-address", metricsAddress)
+	}
+	counts := metrics.New(version, metricsAddress)
 	for {
-		next, err := runLocked(ctx, c.StateDir, path, newUpgrading(version, program, trial), log)
+		u := newUpgrading(version, program, trial)
+		next, err := runLocked(ctx, c.StateDir, path, u, counts, log)
 		switch {
 		case err != nil:
 			return err
 		case next.candidate != nil:
-			if err := replace(ctx, next.candidate, path, log); err != nil {
+			if err := replace(ctx, next.candidate, args, log); err != nil {
 				return err
 			}
 		case !next.moved:
@@ -72,18 +80,22 @@ type ending struct {
 }
 
 // runLocked calls runEnrolled while it holds the lock of the state directory.
-func runLocked(ctx context.Context, dir, path string, u *upgrading, log *slog.Logger) (ending, error) {
+func runLocked(
+	ctx context.Context, dir, path string, u *upgrading, m *metrics.Metrics, log *slog.Logger,
+) (ending, error) {
 	unlock, err := lock(filepath.Join(dir, "agent.lock"))
 	if err != nil {
 		return ending{}, err
 	}
 	defer unlock()
-	return runEnrolled(ctx, path, u, log)
+	return runEnrolled(ctx, path, u, m, log)
 }
 
 // runEnrolled works for one management cluster until ctx ends, the host has moved to another one, or there is another
 // agent to try.
-func runEnrolled(ctx context.Context, path string, u *upgrading, log *slog.Logger) (ending, error) {
+func runEnrolled(
+	ctx context.Context, path string, u *upgrading, m *metrics.Metrics, log *slog.Logger,
+) (ending, error) {
 	version := u.version
 	c, store, err := enrolled(path)
 	if err != nil {
@@ -109,8 +121,9 @@ func runEnrolled(ctx context.Context, path string, u *upgrading, log *slog.Logge
 	defer client.Close()
 	a := &agent{
 		config: c, version: version, client: client, tokens: tokens, report: report.New(client.ApplyReport, log),
-		epochs: newEpochs(), upgrade: u, log: log,
+		epochs: newEpochs(), upgrade: u, metrics: m, log: log,
 	}
+	m.Report(a.report.Get)
 	log.Info("the agent is starting", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
 	follower := handover.New(handover.Options{
 		Config: c, Version: version, Store: store, Source: client, Report: a.report, Log: log,
@@ -158,10 +171,11 @@ func (a *agent) enroll(ctx context.Context) error {
 func (a *agent) serve(ctx context.Context, f *handover.Follower) (next ending) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	w := work.New(a.config, a.client, a.report, a.log)
+	w := work.New(a.config, a.client, a.report, a.metrics, a.log)
 	var parts sync.WaitGroup
 	for _, part := range []func(context.Context){
 		a.report.Run, a.beat, a.renew, a.comeBack, w.Run, func(ctx context.Context) { a.watch(ctx, w, f) },
+		func(ctx context.Context) { a.metrics.Serve(ctx, a.log) },
 	} {
 		parts.Go(func() { part(ctx) })
 	}
@@ -209,6 +223,7 @@ func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower)
 		if pauses.Wait(ctx) != nil {
 			return
 		}
+		a.metrics.Reconnects()
 	}
 }
 

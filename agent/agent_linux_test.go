@@ -230,6 +230,8 @@ func TestFailures(t *testing.T) {
 			{"kubeadm",
 				"#cloud-config\nruncmd:\n- kubeadm init hunter2 && echo > /run/cluster-api/bootstrap-success.complete\n" +
 					"- touch /run/after\n", "runcmd 1/2", "kubeadm init ended with exit status 1"},
+			{"no kubeadm", "#cloud-config\nruncmd: ['/nowhere/kubeadm join hunter2']\n", "runcmd 1/1",
+				"this host has no kubeadm: install it"},
 			{"the last command", "#cloud-config\nruncmd:\n- true\n- echo hunter2; exit 5\n", "runcmd 2/2",
 				"the last command ended with exit status 5"},
 		}

@@ -178,11 +178,11 @@ func (h *host) startTo(t *testing.T, failAt string, log io.Writer) *exec.Cmd {
 	return h.startProgram(t, testhost.Binary, failAt, log)
 }
 
-// startProgram starts a program as the agent.
-func (h *host) startProgram(t *testing.T, program, failAt string, log io.Writer) *exec.Cmd {
+// startProgram starts a program as the agent, with more arguments than the configuration.
+func (h *host) startProgram(t *testing.T, program, failAt string, log io.Writer, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(program)
-	cmd.Args = []string{"capstan-agent", "--config", h.config}
+	cmd.Args = append([]string{"capstan-agent", "--config", h.config}, args...)
 	cmd.Env = append(os.Environ(), failpoint.Variable+"="+failAt)
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/config"
 	"github.com/capstan-dev/capstan/agent/enroll"
+	"github.com/capstan-dev/capstan/agent/metrics"
 	"github.com/capstan-dev/capstan/agent/preflight"
 )
 
@@ -45,6 +46,8 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 	flags := flag.NewFlagSet("capstan-agent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	path := flags.String("config", config.DefaultPath, "path of the `file` with the configuration")
+	metricsAddress := flags.String("metrics-bind-address", "", "serve metrics at this `address`, like 127.0.0.1:9464, "+
+		"or :9464 for this computer alone; empty serves none")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "capstan-agent makes this computer a host of a Capstan inventory.\n\n"+
@@ -68,10 +71,15 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 		fmt.Fprintf(stderr, "capstan-agent: unknown argument %q; see capstan-agent --help\n", flags.Arg(0))
 		return 2
 	}
+	listen, err := metrics.Address(*metricsAddress)
+	if err != nil {
+		fmt.Fprintf(stderr, "capstan-agent: --metrics-bind-address %v\n", err)
+		return 2
+	}
 	limitMemory()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := Run(ctx, *path, version, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
+	if err := Run(ctx, *path, version, listen, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
 		fmt.Fprintln(stderr, "capstan-agent:", err)
 		return 1
 	}

@@ -47,7 +47,7 @@ func TestTheAgentNeeds30MiB(t *testing.T) {
 		h := newOwnedHost(t)
 		shell(t, "mkdir /opt/files; cd /opt/files; "+
 			"for d in $(seq "+directories()+"); do mkdir $d; (cd $d; seq 100 | xargs touch); done")
-		agent := h.startProgram(t, realAgent, "", &logWriter{t: t})
+		agent := h.startProgram(t, realAgent, "", &logWriter{t: t}, "--metrics-bind-address", metricsAddress)
 		for range 2 {
 			id, digest := h.compareIt(t, "#cloud-config\nwrite_files:\n- {path: /etc/kubernetes/x, content: x}\n"+
 				"runcmd:\n"+strings.Repeat("- echo one of many commands\n", 200))
@@ -60,6 +60,9 @@ func TestTheAgentNeeds30MiB(t *testing.T) {
 					len(r.Cleaning.Leftovers) == 0 && r.Cleaning.Baseline == digest
 			})
 			h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret = nil, nil })
+		}
+		if text := scrape(t); !strings.Contains(text, "\ncapstan_agent_claims_total 2\n") {
+			t.Errorf("the agent's metrics: %s", text)
 		}
 		most := memory(t, agent, "VmHWM")
 		t.Logf("the agent has needed %d KiB; now %d of its own, %d of files", most,

@@ -95,6 +95,11 @@ func (a *agent) renew(ctx context.Context) {
 // renewNow gets a token bound to the Secret of an epoch, stores it, and reports the epoch. A management cluster older
 // than epochs has no such Secret, and all its hosts are in epoch 0: there renewNow gets an unbound token.
 func (a *agent) renewNow(ctx context.Context, secret string, epoch int64) (unbound bool, err error) {
+	defer func() {
+		if ctx.Err() == nil {
+			a.metrics.Renewed(err == nil)
+		}
+	}()
 	text, err := a.client.RequestToken(ctx, secret)
 	if epoch == 0 && rest.IsCode(err, http.StatusNotFound) {
 		if other, refused := a.client.RequestToken(ctx, ""); refused == nil {

@@ -74,10 +74,9 @@ func (u *upgrading) next(ctx context.Context, a *agent) *upgrade.Candidate {
 	return upgrader.Next(ctx)
 }
 
-// replace tries another agent in place of this one. If the trial passes, replace does not return, because the new agent
-// takes over this process.
-func replace(ctx context.Context, c *upgrade.Candidate, path string, log *slog.Logger) error {
-	args := []string{"--config", path}
+// replace tries another agent, with these arguments, in place of this one. If the trial passes, replace does not
+// return, because the new agent takes over this process.
+func replace(ctx context.Context, c *upgrade.Candidate, args []string, log *slog.Logger) error {
 	err := upgrade.Try(ctx, c, args, upgrade.TrialLimit, log)
 	if err == nil && ctx.Err() == nil {
 		log.Info("the agent is replaced", "version", c.Version)

@@ -40,7 +40,7 @@ func TestCallOffCleansUp(t *testing.T) {
 	must(s.from.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}))
 	must(s.from.Create(t.Context(), host))
 	h := HandOver{Namespace: "blue", Timeout: time.Minute}
-	offer := func() error { return s.offer(t.Context(), host, "https://there", []byte("ca")) }
+	offer := func() error { return s.offer(t.Context(), host, "https://there:1", "https://there:2", []byte("ca")) }
 	callOff := func() error { _, err := s.callOff(t.Context(), h); return err }
 
 	// rounds interrupts an offer at each write of an operation in turn, and returns how many writes there are.
@@ -66,6 +66,11 @@ func TestCallOffCleansUp(t *testing.T) {
 	}
 	if n := rounds("an offer", func() error { return nil }, offer); n < 7 {
 		t.Errorf("an offer has %d writes", n)
+	}
+	made := &corev1.Secret{}
+	must(s.from.Get(t.Context(), client.ObjectKey{Namespace: "blue", Name: "h1" + infrav1.OfferSecretSuffix}, made))
+	if at := string(made.Data[infrav1.OfferEnrolmentKey]); at != "https://there:2" {
+		t.Errorf("the offer names the enrolment server %q", at)
 	}
 	if n := rounds("a call-off", offer, callOff); n < 6 {
 		t.Errorf("a call-off has %d writes", n)

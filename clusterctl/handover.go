@@ -115,6 +115,7 @@ func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 	if err := local(hosts.Items); err != nil {
 		return err
 	}
+	enrolment := enrolmentServer(ctx, server, ca)
 	for i := range hosts.Items {
 		host := &hosts.Items[i]
 		if !wants(host) {
@@ -129,7 +130,7 @@ func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 			continue
 		}
 		h.tell("offering the target to the agent of host " + host.Name)
-		if err := s.offer(ctx, host, server, ca); err != nil {
+		if err := s.offer(ctx, host, server, enrolment, ca); err != nil {
 			return fmt.Errorf("offering the target to the agent of host %s: %w", host.Name, err)
 		}
 	}
@@ -185,7 +186,7 @@ func stands(host *infrav1.CapstanHost, offer map[string][]byte, target, server s
 
 // offer creates the agent's account in the target and offers it to the agent. Each step can be repeated. It writes the
 // Secret first, so that a call-off can find and remove everything created later.
-func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server string, ca []byte) error {
+func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server, enrolment string, ca []byte) error {
 	there, err := s.arrival(ctx, host)
 	if err != nil {
 		return err
@@ -193,6 +194,9 @@ func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server str
 	data := map[string][]byte{
 		infrav1.OfferIDKey:     []byte(infrav1.OfferID(host.UID, rand.Text(), server, string(ca))),
 		infrav1.OfferServerKey: []byte(server), infrav1.OfferCAKey: ca, infrav1.OfferTargetKey: []byte(s.target),
+	}
+	if enrolment != "" {
+		data[infrav1.OfferEnrolmentKey] = []byte(enrolment)
 	}
 	if err := s.record(ctx, host, data); err != nil {
 		return err

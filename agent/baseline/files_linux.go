@@ -32,6 +32,10 @@ var systemTrees = []string{
 	"/var/spool/at", "/var/lib/systemd/linger", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
 }
 
+// bootTrees are in memory, and each boot fills them anew: the times of a device in them say only when that was. systemd
+// makes the devices of /run/systemd/inaccessible.
+var bootTrees = []string{"/run"}
+
 // unsteady are files of digestTrees that the system itself rewrites.
 var unsteady = []string{
 	"/etc/mtab", "/etc/adjtime", "/etc/.updated", "/etc/.pwd.lock", "/etc/passwd-", "/etc/group-", "/etc/shadow-",
@@ -48,7 +52,7 @@ var notWalked = []string{
 // entry is a file as a baseline records it.
 type entry struct {
 	path string
-	// mode to ctime are the metadata; digest covers the contents, where they count.
+	// mode to ctime are the metadata; digest covers the contents, where they count. The size of a device is its number.
 	mode           uint32
 	uid, gid       uint32
 	size           int64
@@ -61,25 +65,31 @@ func (e entry) differs(now entry) bool {
 	if e.mode != now.mode || e.uid != now.uid || e.gid != now.gid || e.rights != now.rights {
 		return true
 	}
+	sameTimes := e.mtime == now.mtime && e.ctime == now.ctime
 	switch {
 	case e.mode&unix.S_IFMT == unix.S_IFDIR:
 		return false // its contents are entries of their own
+	case e.device() && e.size != now.size:
+		return e.size != 0 || !sameTimes // earlier agents recorded no numbers
+	case e.device():
+		return !sameTimes && !under(e.path, bootTrees)
 	case e.digest != "" || now.digest != "":
 		return e.digest != now.digest
 	default:
-		return e.size != now.size || e.mtime != now.mtime || e.ctime != now.ctime
+		return e.size != now.size || !sameTimes
 	}
+}
+
+// device reports whether a file is a device.
+func (e entry) device() bool {
+	kind := e.mode & unix.S_IFMT
+	return kind == unix.S_IFBLK || kind == unix.S_IFCHR
 }
 
 // privileged reports whether a file is a device or gives privileges to whoever runs it.
 func (e entry) privileged() bool {
-	switch e.mode & unix.S_IFMT {
-	case unix.S_IFBLK, unix.S_IFCHR:
-		return true
-	case unix.S_IFREG:
-		return e.mode&(unix.S_ISUID|unix.S_ISGID) != 0 || e.rights != ""
-	}
-	return false
+	regular := e.mode&unix.S_IFMT == unix.S_IFREG
+	return e.device() || regular && (e.mode&(unix.S_ISUID|unix.S_ISGID) != 0 || e.rights != "")
 }
 
 // skipped returns the directories and files to skip.
@@ -144,6 +154,9 @@ func (h Host) entry(directory int, name, path, full string) (entry, error) {
 	e := entry{
 		path: path, mode: uint32(stat.Mode), uid: stat.Uid, gid: stat.Gid, size: int64(stat.Size),
 		mtime: nanoseconds(stat.Mtime), ctime: nanoseconds(stat.Ctime),
+	}
+	if e.device() {
+		e.size = int64(unix.Mkdev(stat.Rdev_major, stat.Rdev_minor))
 	}
 	var err error
 	regular := e.mode&unix.S_IFMT == unix.S_IFREG

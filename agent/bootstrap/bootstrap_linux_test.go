@@ -97,3 +97,17 @@ func TestTheHostsOwnNameInHosts(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestAHostWithoutKubeadmSaysWhatToDo(t *testing.T) {
+	owned := (&Bootstrap{Version: "v1.36.3"}).withoutKubeadm()
+	for _, want := range []string{"no bundle of Kubernetes v1.36.3", "capstan bundle import FILE", "kubelet v1.36.3"} {
+		if !strings.Contains(owned, want) {
+			t.Errorf("an owned host says %q, want %q in it", owned, want)
+		}
+	}
+	for _, b := range []*Bootstrap{{Version: "v1.36.3", Local: true}, {}} {
+		if got := b.withoutKubeadm(); strings.Contains(got, "bundle") {
+			t.Errorf("%+v says %q, which no person can follow", b, got)
+		}
+	}
+}

@@ -31,6 +31,9 @@ const scriptPath = "/run/capstan/command"
 // resetFolders are the directories that "kubeadm reset" deletes and that commands before kubeadm may have written to.
 var resetFolders = []string{"/etc/kubernetes", "/var/lib/kubelet", "/run/kubeadm", "/run/cluster-api"}
 
+// notFound is the exit status of a shell that does not find a program.
+const notFound = 127
+
 var kubeadmCommand = regexp.MustCompile(`(^|[\s;&|(/'"])kubeadm['"]?\s+['"]?(init|join)\b`)
 
 // isKubeadm reports whether a command makes this host a node. Such a command changes so much that it can't be repeated
@@ -88,6 +91,8 @@ func (b *Bootstrap) runCommand(ctx context.Context, name string, c cloudconfig.C
 		return 0, fault.New(err, "the command took longer than %s", commandLimit)
 	case !errors.As(err, &exit):
 		return 0, fault.New(err, "the command can't be started")
+	case isKubeadm(c) && exit.Status == notFound:
+		return 0, fault.New(err, "%s", b.withoutKubeadm())
 	case isKubeadm(c) || writesSentinel(c):
 		return 0, fault.New(err, "%s ended with exit status %d", describe(c), exit.Status)
 	}
@@ -96,6 +101,15 @@ func (b *Bootstrap) runCommand(ctx context.Context, name string, c cloudconfig.C
 		return 0, &journalError{err}
 	}
 	return exit.Status, nil
+}
+
+// withoutKubeadm says what to do about a host that has no kubeadm: neither a bundle nor a package brought it. Pure.
+func (b *Bootstrap) withoutKubeadm() string {
+	if b.Local || b.Version == "" {
+		return "this host has no kubeadm: install it"
+	}
+	return fmt.Sprintf("this host has no kubeadm, and got no bundle of Kubernetes %s; run on the plane's computer: "+
+		"capstan bundle import FILE; or install containerd, kubeadm and kubelet %s on the host", b.Version, b.Version)
 }
 
 // describe names a command without quoting it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -49,6 +50,20 @@ func without(secret string, err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), secret, "(token)"))
 }
 
+// besides reports whether an enrolment server is on the host of the API server. The id of an offer vouches for the API
+// server only, so whoever changes the Secret of an offer must not be able to name another host. Pure.
+func besides(enrolment, server string) bool {
+	if enrolment == "" {
+		return true
+	}
+	one, err := url.Parse(enrolment)
+	if err != nil {
+		return false
+	}
+	other, err := url.Parse(server)
+	return err == nil && one.Hostname() == other.Hostname()
+}
+
 // prove tries the offer if the host is ready for it. First it gets the agent's own token from the target: this proves
 // that the network, the certificate authority and the account work. Then it reads the host there: this proves the
 // agent's rights. Finally it writes the next enrolment, and from then on the agent has accepted the offer.
@@ -60,10 +75,15 @@ func (f *Follower) prove(ctx context.Context, host *v1beta2.CapstanHost, offer r
 	if err != nil {
 		return err
 	}
-	next := Enrolment{Offer: offer.ID, Server: offer.Server, CAData: offer.CAData, Token: offer.Token}
+	next := Enrolment{
+		Offer: offer.ID, Server: offer.Server, CAData: offer.CAData, Token: offer.Token, Enrolment: offer.Enrolment,
+	}
 	c := f.Store.Config(&next)
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("the offer is not complete: %w", err)
+	}
+	if !besides(offer.Enrolment, offer.Server) {
+		return errors.New("the offer names an enrolment server on another host than the target's: repeat the offer")
 	}
 	if next.Token, err = f.renewed(ctx, &next); err != nil {
 		return fmt.Errorf("the target: %w", err)

@@ -43,7 +43,7 @@ func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 			t.Fatalf("got %v, %v before there is one", e, err)
 		}
 	}
-	e := Enrolment{Offer: "u/1", Server: "https://b:2", CAData: c.CAData, Token: "of b"}
+	e := Enrolment{Offer: "u/1", Server: "https://b:2", CAData: c.CAData, Token: "of b", Enrolment: "https://b:3"}
 	must(t, s.Prepare(e))
 	if next, err := s.Next(); err != nil || next == nil || next.Offer != "u/1" || next.Token != "of b" {
 		t.Fatalf("next is %+v, %v", next, err)
@@ -61,9 +61,14 @@ func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 	}
 	got := s.Config(current)
 	if got.Server != e.Server || got.Token != "of b" || got.Host != "h1" || got.StateDir != c.StateDir ||
-		got.BundlesDir != "/b" {
+		got.BundlesDir != "/b" || got.Enrolment != e.Enrolment {
 		t.Errorf("configuration %+v", got)
 	}
+	c.Enrolment = "https://a:2"
+	if got := NewStore(c).Config(&Enrolment{Server: "https://b:2"}); got.Enrolment != "" {
+		t.Errorf("the agent would go to the enrolment server of the plane that it left: %s", got.Enrolment)
+	}
+	c.Enrolment = ""
 	if got.TokenPath() == c.TokenPath() {
 		t.Error("two management clusters share a file of tokens: one would be shown the token of the other")
 	}

@@ -68,6 +68,37 @@ func (m *moved) says() v1beta2.HandOverReport {
 	return *m.Report.Get().HandOver
 }
 
+// TestAnOfferNamesTheEnrolmentServer: the agent stores it, but only one on the host that the offer's id vouches for.
+func TestAnOfferNamesTheEnrolmentServer(t *testing.T) {
+	for enrolment, want := range map[string]bool{
+		"": true, "https://127.0.0.1:7444": true, "https://127.0.0.2:7444": false, "http://127.0.0.1:7444": false,
+		"https://localhost:7444": false,
+	} {
+		t.Run(enrolment, func(t *testing.T) {
+			m := newMoved(t, 0, 24*time.Hour)
+			m.here.MakeOffer(m.there, "2", func(secret map[string][]byte) {
+				secret[v1beta2.OfferEnrolmentKey] = []byte(enrolment)
+			})
+			for range 2 {
+				if changed, _, err := m.pass(t.Context()); changed || (err == nil) != want {
+					t.Fatalf("changed sides %t, %v", changed, err)
+				}
+			}
+			next, err := m.Store.Next()
+			must(t, err)
+			if got := m.says(); got.Accepted != want {
+				t.Fatalf("the report is %+v, want accepted %t", got, want)
+			}
+			if want && (next == nil || next.Offer != "uid/2" || m.Store.Config(next).Enrolment != enrolment) {
+				t.Errorf("the next enrolment is %+v", next)
+			}
+			if !want && next != nil && next.Offer == "uid/2" {
+				t.Errorf("the next enrolment is %+v", next)
+			}
+		})
+	}
+}
+
 // TestAnOfferIsFollowedWithoutAWatch: the agent acts on an offer in the answer to a call, but does not conclude that
 // the watch works.
 func TestAnOfferIsFollowedWithoutAWatch(t *testing.T) {

@@ -39,6 +39,8 @@ type Offer struct {
 	ID string
 	// Server, CAData and Token are as in the agent's configuration. The token may be short-lived.
 	Server, CAData, Token string
+	// Enrolment is the URL of the target's enrolment server; empty if the target has none.
+	Enrolment string
 }
 
 // Offer reads the Secret with the offer made to the host.
@@ -54,5 +56,6 @@ func (c *Client) Offer(ctx context.Context) (Offer, error) {
 	return Offer{
 		ID: value(v1beta2.OfferIDKey), Server: strings.TrimRight(value(v1beta2.OfferServerKey), "/"),
 		CAData: value(v1beta2.OfferCAKey), Token: value(v1beta2.OfferTokenKey),
+		Enrolment: strings.TrimRight(value(v1beta2.OfferEnrolmentKey), "/"),
 	}, nil
 }

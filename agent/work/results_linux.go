@@ -3,6 +3,7 @@ package work
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/report"
@@ -78,6 +79,23 @@ func (w *Worker) outcome(claim string) (o journal.Outcome, baseline string) {
 		}
 	}
 	return journal.Outcome{}, ""
+}
+
+// count records in the metrics how an attempt at a task went.
+func (w *Worker) count(t task, took time.Duration, err error) {
+	switch t.kind {
+	case bootstrapping:
+		if o, _ := w.outcome(t.claim); o.Ended {
+			w.counts.Bootstrapped(took, o.Succeeded)
+		}
+	case cleaning, fencing:
+		views, _ := journal.Look(w.config.JournalDir())
+		clean := err == nil && slices.ContainsFunc(views, func(v *journal.View) bool {
+			cleaned, left := v.Cleaned()
+			return v.IsOf(t.claim) && cleaned && len(left) == 0
+		})
+		w.counts.Cleaned(took, clean)
+	}
 }
 
 // prune removes the journals of claims that never began or after which the host was proved clean, except that of claim.

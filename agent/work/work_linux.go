@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/agent/metrics"
 	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/backoff"
@@ -19,13 +20,16 @@ type Worker struct {
 	client Data
 	report *report.Reporter
 	log    *slog.Logger
+	counts *metrics.Metrics
 	hosts  chan *v1beta2.CapstanHost // holds only the newest state
 	latest atomic.Pointer[v1beta2.CapstanHost]
 }
 
-// New returns a Worker that has not seen a host yet.
-func New(c config.Config, client Data, r *report.Reporter, log *slog.Logger) *Worker {
-	return &Worker{config: c, client: client, report: r, log: log, hosts: make(chan *v1beta2.CapstanHost, 1)}
+// New returns a Worker that has not seen a host yet. It counts in m, which may be nil.
+func New(c config.Config, client Data, r *report.Reporter, m *metrics.Metrics, log *slog.Logger) *Worker {
+	return &Worker{
+		config: c, client: client, report: r, counts: m, log: log, hosts: make(chan *v1beta2.CapstanHost, 1),
+	}
 }
 
 // See passes the current state of the host to the worker; nil if it was deleted. Only one goroutine may call it.
@@ -127,7 +131,15 @@ func (w *Worker) start(ctx context.Context, t task, host *v1beta2.CapstanHost) *
 	go func() {
 		defer close(j.ended)
 		w.log.Info("a task starts", "task", t.kind, "claim", t.claim)
-		if err := do(); err != nil && ctx.Err() == nil {
+		if t.kind == bootstrapping {
+			w.counts.Claimed(t.claim)
+		}
+		began := time.Now()
+		err := do()
+		if ctx.Err() == nil {
+			w.count(t, time.Since(began), err)
+		}
+		if err != nil && ctx.Err() == nil {
 			w.log.Error("a task has no result", "task", t.kind, "error", err)
 			w.trouble(t, err)
 			return

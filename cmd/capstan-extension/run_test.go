@@ -163,9 +163,11 @@ func apiServer(t *testing.T) string {
 	mux.HandleFunc("/apis/"+ours+"/namespaces/default/capstanhosts",
 		write(`{"kind":"CapstanHostList","apiVersion":"`+ours+`","items":[]}`))
 	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusterclasses/local",
-		write(`{"kind":"ClusterClass","apiVersion":"`+core+`","metadata":{"name":"local"},
+		write(`{"kind":"ClusterClass","apiVersion":"`+core+`","metadata":{"name":"local","namespace":"default"},
 		"spec":{"controlPlane":{"machineInfrastructure":{"templateRef":{"apiVersion":"`+ours+
 			`","kind":"CapstanMachineTemplate","name":"t"}}}}}`))
+	mux.HandleFunc("/apis/"+ours+"/namespaces/default/capstanmachinetemplates/t",
+		write(`{"kind":"CapstanMachineTemplate","apiVersion":"`+ours+`","metadata":{"name":"t","namespace":"default"}}`))
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(listener) }()

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	agentmetrics "github.com/capstan-dev/capstan/agent/metrics"
 	"github.com/capstan-dev/capstan/extension/addon"
 	"github.com/capstan-dev/capstan/provider/metrics"
 	"github.com/capstan-dev/capstan/runtime/client"
@@ -96,6 +97,11 @@ func page() (string, error) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| Metric | Type | Labels | What it is |\n|---|---|---|---|\n%s",
 			s.title, s.from, strings.Join(rows, ""))
 	}
+	b.WriteString("\n## Agent\n\n`capstan-agent` serves them at `--metrics-bind-address`, and none by default. " +
+		"It counts from its start.\n\n| Metric | Type | Labels | What it is |\n|---|---|---|---|\n")
+	for _, f := range agentmetrics.Families() {
+		b.WriteString(line(f.Name, f.Kind, strings.Join(f.Labels, ","), f.Help))
+	}
 	return b.String(), nil
 }
 
@@ -115,15 +121,21 @@ func rowsOf(all []prometheus.Collector) ([]string, error) {
 			if parts == nil {
 				return nil, fmt.Errorf("a metric is described in a way that this program does not know: %s", d)
 			}
-			labels := "–"
-			if parts[3] != "" {
-				labels = "`" + strings.ReplaceAll(parts[3], ",", "`, `") + "`"
-			}
-			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", parts[1], kindOf(parts[1]), labels, parts[2]))
+			rows = append(rows, line(parts[1], kindOf(parts[1]), parts[3], parts[2]))
 		}
 	}
 	slices.Sort(rows)
 	return rows, nil
+}
+
+// line returns a metric's row of the page. labels are separated by commas.
+func line(name, kind, labels, help string) string {
+	if labels == "" {
+		labels = "–"
+	} else {
+		labels = "`" + strings.ReplaceAll(labels, ",", "`, `") + "`"
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, kind, labels, help)
 }
 
 // kindOf returns the type of a metric by its name, as Prometheus' conventions have it: here every metric of a duration

@@ -1,0 +1,88 @@
+package clusterctl
+
+import (
+	"encoding/pem"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"testing"
+
+	"k8s.io/client-go/util/cert"
+
+	"github.com/capstan-dev/capstan/internal/enrolment"
+)
+
+func TestEnrolmentURL(t *testing.T) {
+	for server, want := range map[string]string{
+		"https://10.0.0.1:6443":          "https://10.0.0.1:6444",
+		"https://[fd00::1]:6443":         "https://[fd00::1]:6444",
+		"https://plane.example.com:7443": "https://plane.example.com:7444",
+		"https://plane.example.com":      "",
+		"https://10.0.0.1:65535":         "",
+		"https://:6443":                  "",
+		"%":                              "",
+	} {
+		if got := enrolmentURL(server); got != want {
+			t.Errorf("%s: %q, want %q", server, got, want)
+		}
+	}
+}
+
+// TestEnrolmentServer: only a server that has a certificate of the target's authority and answers like an enrolment
+// server counts.
+func TestEnrolmentServer(t *testing.T) {
+	says := func(code int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != enrolment.VersionPath {
+				t.Errorf("the mover asked for %s", r.URL.Path)
+			}
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte(text))
+		}
+	}
+	for name, c := range map[string]struct {
+		handler  http.HandlerFunc
+		stranger bool
+		found    bool
+	}{
+		"an enrolment server":          {handler: says(http.StatusOK, `{"version":"v1.2.3"}`), found: true},
+		"one of another authority":     {handler: says(http.StatusOK, `{"version":"v1.2.3"}`), stranger: true},
+		"an API server":                {handler: says(http.StatusForbidden, `{"kind":"Status"}`)},
+		"a server without a version":   {handler: says(http.StatusOK, `{}`)},
+		"a server that speaks no JSON": {handler: says(http.StatusOK, `hello`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewUnstartedServer(c.handler)
+			s.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports refused handshakes
+			s.StartTLS()
+			defer s.Close()
+			ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+			if c.stranger {
+				var err error
+				if ca, _, err = cert.GenerateSelfSignedCertKey("stranger", nil, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			u, err := url.Parse(s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			port, err := strconv.Atoi(u.Port())
+			if err != nil {
+				t.Fatal(err)
+			}
+			api := "https://" + net.JoinHostPort(u.Hostname(), strconv.Itoa(port-1))
+			want := ""
+			if c.found {
+				want = s.URL
+			}
+			if got := enrolmentServer(t.Context(), api, ca); got != want {
+				t.Errorf("found %q, want %q", got, want)
+			}
+		})
+	}
+}
