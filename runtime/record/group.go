@@ -1,6 +1,9 @@
 package record
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // HookName returns the name of the hook without its group and version.
 func (c Call) HookName() string { return HookName(c.Hook) }
@@ -28,30 +31,50 @@ func Of(calls []Call, namespace, name string) []Call {
 	return found
 }
 
-// Repeated is a run of calls of one handler with the same answer: a hook that blocks is called repeatedly.
+// Repeated is a number of calls of one handler with the same answer: a hook that blocks is called repeatedly.
 type Repeated struct {
-	// Call is the last one of the run.
+	// Call is the last one of them.
 	Call Call
-	// Times is how many calls the run has.
+	// Times is how many there are.
 	Times int
 }
 
-// Repeats joins consecutive calls that differ only in time and text. Calls with answer [Success] stay separate,
-// because each has let an object through.
+// Repeats joins calls that differ only in time and text: consecutive ones, and those that follow each other while the
+// same hook is called again and again because one of its handlers blocks. Calls with answer [Success] stay separate
+// where none blocks, because each has let an object through.
 func Repeats(calls []Call) []Repeated {
 	var runs []Repeated
-	for _, c := range calls {
-		if n := len(runs); n > 0 && c.repeats(runs[n-1].Call) {
-			runs[n-1] = Repeated{c, runs[n-1].Times + 1}
-			continue
+	start := 0                    // where the runs of the current attempts begin
+	blocking := map[string]bool{} // the handlers that block in them
+	for i, c := range calls {
+		if i > 0 && (calls[i-1].Hook != c.Hook || calls[i-1].Object != c.Object) {
+			start = len(runs)
+			clear(blocking)
 		}
-		runs = append(runs, Repeated{c, 1})
+		by := c.Extension + "/" + c.Handler
+		same := slices.IndexFunc(runs[start:], func(r Repeated) bool { return r.Call.Extension+"/"+r.Call.Handler == by })
+		if same >= 0 && len(blocking) == 0 && (c.Answer == Success || runs[len(runs)-1].Call.Answer != c.Answer) {
+			start = len(runs) // nothing blocked the attempt before, so this is about something new
+		}
+		if !join(runs[start:], c) {
+			runs = append(runs, Repeated{c, 1})
+		}
+		if c.Answer == Success || c.Answer == Passed {
+			delete(blocking, by)
+		} else {
+			blocking[by] = true
+		}
 	}
 	return runs
 }
 
-// repeats reports whether a call repeats the one before it.
-func (c Call) repeats(last Call) bool {
-	return last.Answer != Success && last.Answer == c.Answer && last.Hook == c.Hook && last.Extension == c.Extension &&
-		last.Handler == c.Handler && last.Object == c.Object
+// join adds a call to the run that it repeats, and reports whether there is one.
+func join(runs []Repeated, c Call) bool {
+	for i, r := range slices.Backward(runs) {
+		if r.Call.Answer == c.Answer && r.Call.Extension == c.Extension && r.Call.Handler == c.Handler {
+			runs[i] = Repeated{c, r.Times + 1}
+			return true
+		}
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,37 @@ func TestRepeats(t *testing.T) {
 	}
 	if last := runs[0].Call.Time; !last.Equal(time.Unix(2, 0)) {
 		t.Errorf("the run has the time %s, want that of its last call", last)
+	}
+}
+
+// A hook with several handlers is called again and again because one of them blocks.
+func TestRepeatsOfAHookWithSeveralHandlers(t *testing.T) {
+	at := time.Unix(0, 0)
+	var calls []Call
+	round := func(hook string, answers ...Answer) {
+		for i, answer := range answers {
+			at = at.Add(time.Second)
+			calls = append(calls, Call{
+				Time: at, Hook: "g/v/" + hook, Extension: "e", Handler: string(rune('a' + i)), Answer: answer,
+			})
+		}
+	}
+	for range 3 {
+		round("BeforeClusterUpgrade", Success, Blocked, Success)
+	}
+	round("BeforeClusterUpgrade", Success, Failure, Success)
+	round("BeforeClusterUpgrade", Success, Success, Success)
+	round("BeforeClusterUpgrade", Success, Success, Success) // another upgrade
+	round("AfterClusterUpgrade", Success)
+	round("BeforeClusterUpgrade", Success, Blocked, Success)
+	var got []string
+	for _, r := range Repeats(calls) {
+		got = append(got, fmt.Sprintf("%s %s %d", r.Call.Handler, r.Call.Answer, r.Times))
+	}
+	want := "a Success 5, b Blocked 3, c Success 4, b Failure 1, b Success 1, c Success 1, " +
+		"a Success 1, b Success 1, c Success 1, a Success 1, a Success 1, b Blocked 1, c Success 1"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("runs %s\nwant %s", strings.Join(got, ", "), want)
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
@@ -150,10 +152,13 @@ func TestOrphanedHostIsShown(t *testing.T) {
 	w.provisionedCluster("demo")
 	w.newMachine("w1", machineOptions{})
 	w.ready("w1")
-	u := w.machine("w1")
-	u.SetFinalizers(nil)
-	w.must(shared.admin.Update(t.Context(), u))
-	w.delete(u)
+	edit(w, w.machine("w1"), func(u *unstructured.Unstructured) {
+		// A paused machine does not get its finalizer back.
+		annotations.AddAnnotations(u, map[string]string{clusterv1.PausedAnnotation: ""})
+	})
+	w.waitCondition("CapstanMachine", "w1", clusterv1.PausedCondition, "True "+clusterv1.PausedReason)
+	edit(w, w.machine("w1"), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
+	w.delete(w.machine("w1"))
 	w.until("the host tells that its machine is gone", func() bool {
 		h := w.host("host-01")
 		return slices.ContainsFunc(h.Status.Conditions, func(c metav1.Condition) bool {

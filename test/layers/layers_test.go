@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 		"templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
 	"test": {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal",
 		"templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
-	"hack": {"contract", "local", "release", "provider", "extension", "runtime", "dock", "test"},
+	"hack": {"contract", "local", "release", "provider", "extension", "runtime", "dock", "test", "agent"},
 }
 
 type pkg struct {
