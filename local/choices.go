@@ -28,6 +28,8 @@ type choices struct {
 	Listen Listen `json:"listen,omitzero"`
 	// Metrics is the address that serves metrics; empty if none does.
 	Metrics string `json:"metrics,omitempty"`
+	// Bundles says how owned hosts get the programs of a node.
+	Bundles Bundles `json:"bundles,omitzero"`
 }
 
 // readChoices returns the choices of the last start, or the zero value if there was none.
@@ -47,7 +49,7 @@ func readChoices(dir home.Dir) (kept choices, err error) {
 }
 
 // choose completes wanted with the choices of the last start, and with the number of hosts that the machine can hold if
-// none was ever chosen; it takes Listen from wanted as is. It saves the result in the home directory.
+// none was ever chosen; it takes Listen, Metrics and Bundles as wanted. It saves the result in the home directory.
 func choose(dir home.Dir, wanted choices) (choices, error) {
 	kept, err := readChoices(dir)
 	if err != nil {

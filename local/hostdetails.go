@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,12 +50,15 @@ type HostDetails struct {
 	// Addresses are those that the host reports and those that an administrator set.
 	Addresses []string `json:"addresses,omitempty"`
 	// KubernetesVersions are the versions that the host offers. Empty: any.
-	KubernetesVersions []string           `json:"kubernetesVersions,omitempty"`
-	Model              string             `json:"model,omitempty"`
-	ProcessorModel     string             `json:"processorModel,omitempty"`
-	Disks              []infrav1.HostDisk `json:"disks,omitempty"`
-	Epoch              int64              `json:"epoch"`
-	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+	KubernetesVersions []string `json:"kubernetesVersions,omitempty"`
+	// Bundles says where the host gets the programs of a node from, such as "Mirror https://mirror.example/capstan". The
+	// host's own agent.yaml goes before it. Empty: as the manager was told.
+	Bundles        string             `json:"bundles,omitempty"`
+	Model          string             `json:"model,omitempty"`
+	ProcessorModel string             `json:"processorModel,omitempty"`
+	Disks          []infrav1.HostDisk `json:"disks,omitempty"`
+	Epoch          int64              `json:"epoch"`
+	Conditions     []metav1.Condition `json:"conditions,omitempty"`
 	// WaitsFor says what the host waits for, and what an administrator has to do, if anything.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Pods says how pods run on the Node of a claimed host; nil: unknown. DescribeHost leaves it empty.
@@ -74,7 +78,8 @@ func DescribeHost(ctx context.Context, c client.Reader, key client.ObjectKey) (H
 func detailsOf(h *infrav1.CapstanHost) HostDetails {
 	d := HostDetails{
 		Host: hostOf(h), Labels: h.Labels, Work: workOf(h), KubernetesVersions: h.Status.KubernetesVersions,
-		Epoch: h.Spec.Epoch, Conditions: h.Status.Conditions, WaitsFor: WaitsFor(h),
+		Bundles: strings.TrimSpace(string(h.Spec.Bundles.Source) + " " + h.Spec.Bundles.Mirror.URL),
+		Epoch:   h.Spec.Epoch, Conditions: h.Status.Conditions, WaitsFor: WaitsFor(h),
 	}
 	if agent := h.Status.Agent; agent != nil {
 		d.Model, d.ProcessorModel, d.Disks = agent.Model, agent.ProcessorModel, agent.Disks

@@ -16,6 +16,7 @@ func TestDescribeHost(t *testing.T) {
 	h := withConditions(after(&infrav1.HostClaim{Machine: "m", Cluster: "c"}, nil), "Ready True InUse in use")
 	h.Labels = map[string]string{"disk": "ssd"}
 	h.Spec.Maintenance, h.Spec.Epoch = "new disks", 3
+	h.Spec.Bundles.Source, h.Spec.Bundles.Mirror.URL = "Mirror", "https://mirror.example"
 	h.Spec.Addresses = []infrav1.HostAddress{{Type: infrav1.HostExternalDNS, Address: "a.example.com"}}
 	h.Status.Agent = &infrav1.AgentReport{
 		OperatingSystem: "Debian", Architecture: "amd64", Processors: 4, MemoryMiB: 8000, Virtualization: "none",
@@ -32,7 +33,8 @@ func TestDescribeHost(t *testing.T) {
 		Virtualization: "none", AgentVersion: "v1",
 	}
 	if d.Facts != facts || d.Machine != "m" || d.Labels["disk"] != "ssd" || d.Work != "maintenance: new disks" ||
-		d.Epoch != 3 || d.Model != "PowerEdge" || len(d.Disks) != 2 || d.WaitsFor != "the manager to reconcile it" ||
+		d.Epoch != 3 || d.Bundles != "Mirror https://mirror.example" ||
+		d.Model != "PowerEdge" || len(d.Disks) != 2 || d.WaitsFor != "the manager to reconcile it" ||
 		!reflect.DeepEqual(d.Addresses, []string{"10.0.0.1", "fd00::1", "a.example.com (ExternalDNS)"}) {
 		t.Errorf("got %+v", d)
 	}

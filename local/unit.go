@@ -75,6 +75,7 @@ func (s *starter) unit(server string) dock.Unit {
 			argv = append(argv, "--tls-san", name)
 		}
 	}
+	argv = append(argv, s.bundles.arguments()...)
 	return dock.Unit{
 		Name:    planeUnit,
 		Argv:    argv,

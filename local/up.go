@@ -37,6 +37,8 @@ type UpOptions struct {
 	// Metrics is an address and port of this machine at which the plane serves its metrics to everybody who can reach
 	// it. Nil keeps that of the last start, initially none; an empty text stops it.
 	Metrics *string
+	// Bundles changes how owned hosts get the programs of a node. The zero value keeps what was chosen before.
+	Bundles BundleOptions
 	// RotateKeys creates a new key for the Secrets in the plane's etcd, re-encrypts all of them and drops the old key.
 	// A running plane is stopped first; hosts and their clusters keep running.
 	RotateKeys bool
@@ -119,13 +121,18 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if err != nil {
 		return Plane{}, err
 	}
+	bundles, err := o.Bundles.applied(before.Bundles)
+	if err != nil {
+		return Plane{}, err
+	}
 	kept, err := choose(s.home, choices{
-		Hosts: o.Hosts, FeatureGates: o.FeatureGates, Listen: listen, Metrics: metrics,
+		Hosts: o.Hosts, FeatureGates: o.FeatureGates, Listen: listen, Metrics: metrics, Bundles: bundles,
 	})
 	if err != nil {
 		return Plane{}, err
 	}
 	s.hosts, s.gates, s.listen, s.freshListen = kept.Hosts, kept.FeatureGates, kept.Listen, o.Listen != nil
+	s.bundles = kept.Bundles
 	s.metrics, s.freshMetrics = kept.Metrics, o.Metrics != nil
 	if o.RotateKeys {
 		if err := s.rotateKeys(ctx); err != nil {
@@ -172,6 +179,7 @@ type starter struct {
 	listen Listen
 	// freshListen is set if the user has just chosen where to listen.
 	freshListen bool
+	bundles     Bundles
 	// metrics is where metrics are served; freshMetrics is set if the user has just chosen it.
 	metrics      string
 	freshMetrics bool

@@ -19,7 +19,7 @@ func TestBundleFlags(t *testing.T) {
 		"a password":               {flags: bundleFlags{"Mirror", "https://a:b@mirror.example"}, fails: "without a password"},
 		"another scheme":           {flags: bundleFlags{"Mirror", "ftp://mirror.example"}, fails: "needs --bundle-mirror"},
 	} {
-		err := c.flags.check()
+		_, err := c.flags.policy()
 		if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("%s: got %v, want %q", name, err, c.fails)
 		}

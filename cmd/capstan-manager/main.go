@@ -126,7 +126,7 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	default:
 		return s, nil, fmt.Errorf("--cleaning-proof can't be %q: give Trust, Compare or Reimage", s.proof)
 	}
-	if err := s.bundles.check(); err != nil {
+	if _, err := s.bundles.policy(); err != nil {
 		return s, nil, err
 	}
 	changes, err := gates.Parse(s.featureGates)
@@ -190,13 +190,17 @@ func manage(ctx context.Context, s settings) error {
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
+	bundles, err := s.bundles.policy()
+	if err != nil {
+		return err
+	}
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
 		provider.Setup(ctx, mgr, provider.Options{
 			Kubeconfig:  kubeconfig.Client,
 			WatchFilter: s.watchFilter, Concurrency: s.concurrency, MachineConcurrency: s.machineConcurrency,
 			UnlinkedTimeout: s.unlinkedTimeout, HostLimits: s.limits,
 			PriorityQueue: s.gates.On(feature.PriorityQueue), Proof: infrav1.CleaningProof(s.proof),
-			Bundles: s.bundles.policy(), Metrics: ctrlmetrics.Registry,
+			Bundles: bundles, Metrics: ctrlmetrics.Registry,
 		}),
 		migration.Setup(ctx, mgr))
 	if own != nil {

@@ -54,6 +54,11 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 				}
 				return a.print(format, r.Cluster(), func() error { return a.print("yaml", r.Cluster(), nil) })
 			}
+			if r.ControlPlaneHost != "" {
+				if err := a.warnOfBundles(r.Version); err != nil {
+					return err
+				}
+			}
 			return a.createCluster(cmd.Context(), r, wait)
 		},
 	}

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-dev/capstan/templates"
 	"github.com/capstan-dev/capstan/topology"
 )
 
@@ -24,16 +28,18 @@ of the new version. Capstan calls the lifecycle hooks around each part, and show
 			if err != nil {
 				return err
 			}
-			if _, err := a.bin.Kube(version); err != nil {
-				return err
+			_, missing := a.bin.Kube(version)
+			c, cluster, err := a.clusterToChange(ctx, args[0])
+			if missing != nil && (err != nil || cluster.Spec.Topology.ClassRef.Name != templates.OwnedClass) {
+				return missing // owned hosts bring their own programs
 			}
-			c, err := a.client()
 			if err != nil {
 				return err
 			}
-			cluster, err := a.cluster(ctx, c, args[0])
-			if err != nil {
-				return err
+			if cluster.Spec.Topology.ClassRef.Name == templates.OwnedClass {
+				if err := a.warnOfBundles(version); err != nil {
+					return err
+				}
 			}
 			if err := topology.Upgrade(ctx, c, cluster, version); err != nil {
 				return err
@@ -54,4 +60,14 @@ of the new version. Capstan calls the lifecycle hooks around each part, and show
 	wait.add(cmd, "wait until all Nodes are Ready with the new version", 20*time.Minute)
 	_ = cmd.RegisterFlagCompletionFunc("kubernetes-version", a.completeVersion)
 	return cmd
+}
+
+// clusterToChange returns a cluster and the client that reads and writes it.
+func (a *app) clusterToChange(ctx context.Context, name string) (client.Client, *clusterv1.Cluster, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := a.cluster(ctx, c, name)
+	return c, cluster, err
 }

@@ -47,7 +47,10 @@ func (a *app) hostDescribeCommand() *cobra.Command {
 conditions, and what it waits for. Nothing verifies the reported facts; people set zone and labels.
 
 "Pods" is what the Node on the host reports: whether its pods are real or hollow, which user and group ids their
-containers can have (all, or one), and which limits apply.`,
+containers can have (all, or one), and which limits apply.
+
+"Bundles from" is where the host gets the programs of a node from, if its CapstanHost says so. The agent's own
+configuration takes precedence.`,
 		Example:           "  capstan host describe rack1-07",
 		ValidArgsFunction: a.completeHosts(anyHost),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -115,6 +118,7 @@ func (a *app) hostDetails(d local.HostDetails) error {
 	row("Address", d.Address)
 	row("Further addresses", strings.Join(d.Addresses, ", "))
 	row("Offers", strings.Join(d.KubernetesVersions, ", "))
+	row("Bundles from", d.Bundles)
 	row("Epoch", fmt.Sprint(d.Epoch))
 	fmt.Fprintln(w, "Reported by the host:\t")
 	row("  System", d.Facts.OperatingSystem)

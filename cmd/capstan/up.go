@@ -12,7 +12,7 @@ import (
 
 func (a *app) upCommand() *cobra.Command {
 	o := local.UpOptions{}
-	var featureGates, listen, metrics string
+	var featureGates, listen, metrics, source, mirror, bandwidth string
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start the management plane on this machine, in the background",
 		Long: `Starts the management plane on this machine, in the background: etcd, an API server and all of Cluster API, in
@@ -40,6 +40,17 @@ kernel, processor and memory, and see its programs read-only.`,
 			}
 			if cmd.Flags().Changed("metrics") {
 				o.Metrics = &metrics
+			}
+			for name, option := range map[string]struct {
+				set  **string
+				text *string
+			}{
+				"bundle-source": {&o.Bundles.Source, &source}, "bundle-mirror": {&o.Bundles.Mirror, &mirror},
+				"bundle-bandwidth": {&o.Bundles.Bandwidth, &bandwidth},
+			} {
+				if cmd.Flags().Changed(name) {
+					*option.set = option.text
+				}
 			}
 			if !cmd.Flags().Changed("tls-san") {
 				o.Names = nil
@@ -71,6 +82,15 @@ kernel, processor and memory, and see its programs read-only.`,
 			"port\n(default: that of the previous start, at first none; '' or a loopback address removes it)")
 	cmd.Flags().StringSliceVar(&o.Names, "tls-san", nil,
 		"additional name or address of the plane in its serving certificate (default: those of the previous start)")
+	cmd.Flags().StringVar(&source, "bundle-source", "",
+		"where machines that you own get the programs of a node from, unless their spec.bundles says otherwise: Plane,\n"+
+			"Directory, Packages or Mirror (default: that of the previous start, at first their own programs, else the "+
+			"plane's bundle)")
+	cmd.Flags().StringVar(&mirror, "bundle-mirror", "",
+		"http(s) URL of the directory with the bundles, for --bundle-source Mirror")
+	cmd.Flags().StringVar(&bandwidth, "bundle-bandwidth", "",
+		"limit of what the plane sends of bundles to all hosts together, in bytes per second, as 20M\n(default: that of "+
+			"the previous start, at first no limit; 0 removes it)")
 	cmd.Flags().StringVar(&metrics, "metrics", "",
 		"address of this machine, as ADDRESS:PORT, where anyone who reaches it can read the plane's metrics\n(default: "+
 			"that of the previous start, at first none; '' removes it)")

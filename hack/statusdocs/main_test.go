@@ -136,7 +136,7 @@ func TestTroubleshootingHasEachReason(t *testing.T) {
 // code.
 func TestTheErrorsAreThoseOfTheCode(t *testing.T) {
 	var code strings.Builder
-	for _, dir := range []string{"cmd/capstan", "local", "dock"} {
+	for _, dir := range []string{"cmd/capstan", "local", "dock", "topology"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -75,7 +75,7 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request, which string, fr
 	}
 	w.Header().Set("Content-Type", "application/gzip")
 	w.Header().Set("ETag", tag)
-	http.ServeContent(w, r, "", info.ModTime(), file)
+	http.ServeContent(w, r, "", info.ModTime(), s.pace.of(r.Context(), file))
 }
 
 // mostDigests is how many digests are remembered.

@@ -128,12 +128,9 @@ func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infr
 	return there, same, nil
 }
 
-// EnrolledLabel is on every host that has enrolled, so that clusters can select those hosts.
-const EnrolledLabel = "infrastructure.capstan.dev/enrolled"
-
 // labels returns the labels of a new host. Pure.
 func labels(wanted map[string]string) map[string]string {
-	all := map[string]string{EnrolledLabel: "true"}
+	all := map[string]string{infrav1.EnrolledLabel: "true"}
 	maps.Copy(all, wanted)
 	return all
 }

@@ -52,6 +52,8 @@ type Options struct {
 	// Bundle opens the bundle of a version and architecture for an enrolled host. It fails with fs.ErrNotExist if there
 	// is none. Nil: the server has no bundles.
 	Bundle func(version, architecture string) (*os.File, error)
+	// BundleBandwidth limits what all hosts together get of bundles, in bytes per second. Zero means no limit.
+	BundleBandwidth int64
 	// Now is the clock for rate limits; nil means time.Now.
 	Now func() time.Time
 	// Log may be nil.
@@ -67,6 +69,7 @@ type Server struct {
 	enrolling *slots
 	open      *slots
 	digests   digests
+	pace      pace
 }
 
 // New returns a server.
@@ -79,7 +82,7 @@ func New(o Options) *Server {
 	}
 	return &Server{Options: o, agents: newAgents(o.Binaries), requests: newLimiter(o.Now),
 		downloads: newSlots(downloads, downloadsOfOne), enrolling: newSlots(enrolments, enrolments),
-		open: newSlots(connections, connectionsOfOne)}
+		open: newSlots(connections, connectionsOfOne), pace: newPace(o.BundleBandwidth)}
 }
 
 // Serve serves the connections that the dock carries, until ctx ends.

@@ -52,7 +52,8 @@ func (s *server) addEnrolment(mgr ctrl.Manager) error {
 			CertFile: filepath.Join(keys, "apiserver.crt"), KeyFile: filepath.Join(keys, "apiserver.key"),
 		}.Current,
 		Known: hosts.Known, Bundle: nodebundle.Store{Dir: s.home.NodeBundles()}.Open,
-		Authority: authority, Binaries: string(s.bin), URL: s.Listen.Enrolment(), Version: s.Version,
+		BundleBandwidth: s.Bundles.Bandwidth,
+		Authority:       authority, Binaries: string(s.bin), URL: s.Listen.Enrolment(), Version: s.Version,
 		Log: slog.New(logr.ToSlogHandler(klog.Background().WithName("enrolment"))),
 	})
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {

@@ -22,6 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/extension"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/environ"
 	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/home"
 	"github.com/capstan-dev/capstan/internal/kubeconfig"
@@ -46,6 +47,8 @@ type Options struct {
 	Server string
 	// Listen is where other computers reach the plane; the dock carries their connections.
 	Listen local.Listen
+	// Bundles says how owned hosts get the programs of a node.
+	Bundles local.Bundles
 	// Hosts is the budget: the number of local hosts that namespaces share.
 	Hosts int
 	// Version is the Capstan version in clusterctl's inventory; default v0.0.0.
@@ -196,11 +199,13 @@ func (s *server) writeKubeconfig(info plane.Info) error {
 	return nil
 }
 
-// extensionProcess is our runtime extension. It has its own identity and serves only the manager.
+// extensionProcess is our runtime extension. It has its own identity and serves only the manager. It reaches clusters
+// outside of the dock as this process does, for example to back up etcd before an upgrade.
 func extensionProcess(binary string, info plane.Info, more ...string) process.Process {
 	return process.Process{
 		Name: "extension",
 		Path: binary,
+		Env:  environ.Network(),
 		Args: append([]string{
 			"capstan-extension", "--kubeconfig", info.ExtensionKubeconfig,
 			"--listen", fmt.Sprintf("127.0.0.1:%d", info.Ports.Extension),
@@ -231,6 +236,7 @@ func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock
 		Shortage:        registration.keeper.Shortage,
 		Proof:           infrav1.ProofCompare,
 		Metrics:         metrics.Registry,
+		Bundles:         s.Bundles.Policy,
 		AgentServer:     supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
 	}); err != nil {
 		return err

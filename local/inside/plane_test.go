@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,5 +103,18 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 				t.Errorf("the extension runs: %t", runs)
 			}
 		})
+	}
+}
+
+// TestTheExtensionReachesOtherComputers: it finds the way out of the dock where this process does.
+func TestTheExtensionReachesOtherComputers(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	t.Setenv("NO_PROXY", "localhost")
+	info := plane.Info{PKI: &pki.Plane{}}
+	env := extensionProcess("capstan-extension", info).Env
+	for _, want := range []string{"HTTPS_PROXY=http://127.0.0.1:1", "NO_PROXY=localhost"} {
+		if !slices.Contains(env, want) {
+			t.Errorf("the environment %v lacks %s", env, want)
+		}
 	}
 }

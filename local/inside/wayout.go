@@ -16,7 +16,7 @@ import (
 
 // wayOut lets this process reach API servers of clusters outside the dock, through the dock's outer process. Call it
 // before anything else uses the network: Cluster API's clients read the proxy from the environment only once. Only this
-// process uses the proxy. It stops when ctx ends.
+// process and the extension use the proxy. It stops when ctx ends.
 func wayOut(ctx context.Context, dir home.Dir) error {
 	// A proxy needs a TCP address but the dock's proxy is a socket, so this listener connects the two. It listens on
 	// the dock's loopback interface, which neither hosts nor pods reach.

@@ -114,7 +114,9 @@ func TestAHostComesBack(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx, c.ConfigPath, "test", slog.New(slog.NewTextHandler(t.Output(), nil))) }()
+	go func() {
+		ended <- agent.Run(ctx, c.ConfigPath, "test", "", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	}()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
