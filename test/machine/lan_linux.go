@@ -38,15 +38,8 @@ func NewLAN(address string, bits int, gateway string) (*LAN, error) {
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: l.bridge}}); err != nil {
 		return nil, fmt.Errorf("making a bridge: %w", err)
 	}
-	at, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", address, bits))
-	if err != nil {
-		return nil, err
-	}
 	for _, name := range []string{"lo", l.bridge} {
 		link, err := netlink.LinkByName(name)
-		if err == nil && name == l.bridge {
-			err = netlink.AddrAdd(link, at)
-		}
 		if err == nil {
 			err = netlink.LinkSetUp(link)
 		}
@@ -54,7 +47,23 @@ func NewLAN(address string, bits int, gateway string) (*LAN, error) {
 			return nil, err
 		}
 	}
+	if err := l.Add(address); err != nil {
+		return nil, err
+	}
 	return l, netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)})
+}
+
+// Add gives the tests one more address.
+func (l *LAN) Add(address string) error {
+	at, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", address, l.bits))
+	if err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(l.bridge)
+	if err != nil {
+		return err
+	}
+	return netlink.AddrAdd(link, at)
 }
 
 // Remove removes the network, so that another test can make one. Its machines have been removed before.

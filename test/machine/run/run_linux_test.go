@@ -27,6 +27,7 @@ type world struct {
 	began    time.Time
 	capstan  string
 	home     string
+	lan      *machine.LAN
 	machines []*machine.Machine
 }
 
@@ -130,7 +131,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, began: time.Now(), capstan: capstan, home: filepath.Join(dir, "home")}
+	w := &world{T: t, began: time.Now(), capstan: capstan, lan: lan, home: filepath.Join(dir, "home")}
 	t.Cleanup(func() { w.end(dir) })
 	for n := 1; n <= 3; n++ {
 		name, address := fmt.Sprintf("rack1-%02d", n), fmt.Sprintf("192.0.2.%d", 10+n)

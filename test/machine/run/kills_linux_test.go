@@ -1,0 +1,175 @@
+package run
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// KillsVariable names the environment variable with the number of kills, and seedVariable the one with what chose them.
+const (
+	KillsVariable = "CAPSTAN_TEST_KILLS"
+	seedVariable  = "CAPSTAN_TEST_SEED"
+)
+
+// steady is a workload whose containers outlive all kills: nobody may replace or restart them.
+const steady = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: steady}
+spec:
+  selector: {matchLabels: {app: steady}}
+  template:
+    metadata: {labels: {app: steady}}
+    spec:
+      tolerations: [{operator: Exists}]
+      containers: [{name: steady, image: "` + podImage + `", args: [wait]}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: restless}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: restless}}
+  template:
+    metadata: {labels: {app: restless}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: restless, image: "` + podImage + `", args: [wait]}]
+`
+
+// TestKillsOnMachines kills agents, kubelets, containerd and the plane at random points while pods come and go. Nothing
+// is lost: hosts and machines stay, containers run on, pods become as many as they are to be, and none is left over.
+func TestKillsOnMachines(t *testing.T) {
+	kills, seed := 20, uint64(time.Now().UnixNano())
+	if text := os.Getenv(KillsVariable); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("%s=%q is not a number of kills", KillsVariable, text)
+		}
+		kills = n
+	}
+	if text := os.Getenv(seedVariable); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s=%q is not a seed", seedVariable, text)
+		}
+		seed = n
+	}
+	w := newWorld(t)
+	dir := filepath.Dir(w.home)
+	w.asWritten(dir)
+	w.images(dir)
+	manifest := filepath.Join(dir, "steady.yaml")
+	if err := os.WriteFile(manifest, []byte(steady), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.kubectl("apply", "-f", manifest)
+	w.kubectl("rollout", "status", "daemonset/steady", "--timeout=240s")
+	before := w.lasting()
+	t.Logf("%d kills, %s=%d", kills, seedVariable, seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for n := range kills {
+		w.disturb(random, n)
+		w.converged(n%2*4, before)
+	}
+	w.kubectl("delete", "-f", manifest)
+	w.returned()
+}
+
+// lasting returns what no kill may change: machines, their hosts, Nodes, and containers that were there before.
+func (w *world) lasting() string {
+	w.Helper()
+	return w.run("kubectl", "get", "machines,capstanmachines", "-o",
+		"jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.uid}{\"\\n\"}{end}") +
+		w.run("kubectl", "get", "capstanhosts", "-o",
+			"jsonpath={range .items[*]}{.metadata.name} {.spec.claim.providerID} {.spec.epoch}{\"\\n\"}{end}") +
+		w.kubectl("get", "nodes", "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{\"\\n\"}{end}") +
+		w.kubectl("get", "pods", "-l", "app=steady", "-o",
+			"jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].containerID}{\"\\n\"}{end}")
+}
+
+// disturb asks for other pods, and kills something a moment later.
+func (w *world) disturb(random *rand.Rand, n int) {
+	w.kubectl("scale", "deployment/restless", "--replicas", strconv.Itoa(n%2*4))
+	time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond) // the random point
+	m := w.machines[random.IntN(len(w.machines))]
+	switch victim := []string{"capstan-agent", "kubelet", "containerd", "plane"}[random.IntN(4)]; victim {
+	case "plane":
+		w.killPlane()
+		w.Logf("kill %d: the plane", n+1)
+	default:
+		w.on(m, "systemctl kill --kill-who=main --signal=KILL "+victim)
+		w.Logf("kill %d: %s on %s", n+1, victim, m.Name)
+	}
+}
+
+// killPlane kills the process of the plane, and starts it again.
+func (w *world) killPlane() {
+	w.Helper()
+	killed := false
+	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range processes {
+		data, err := os.ReadFile(path)
+		args := strings.Split(string(data), "\x00")
+		if err != nil || len(args) < 2 || args[1] != "plane" || !slices.Contains(args, w.home) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if p, err := os.FindProcess(pid); err == nil {
+			killed = p.Kill() == nil || killed
+		}
+	}
+	if !killed {
+		w.Fatal("the plane has no process")
+	}
+	w.run("up", "--timeout", "5m")
+}
+
+// containersOf returns the line that lists containers of the test's image: all, or only those that run, because the
+// kubelet keeps one that has ended for the logs of its pod.
+func containersOf(all bool) string {
+	const list = "for id in $(ctr -n k8s.io containers list 2>/dev/null | grep '" + podImage + "' | cut -d' ' -f1); do "
+	if all {
+		return list + "echo $id; done"
+	}
+	return list + "ctr -n k8s.io tasks list 2>/dev/null | grep \"^$id .*RUNNING\" || true; done"
+}
+
+// converged waits until everything is as it should be.
+func (w *world) converged(pods int, before string) {
+	w.Helper()
+	w.until("all services run", func() (bool, string) {
+		for _, m := range w.machines {
+			if out := w.on(m, "systemctl is-active capstan-agent kubelet containerd || true"); out !=
+				"active\nactive\nactive\n" {
+				return false, m.Name + ": " + out
+			}
+		}
+		return true, ""
+	})
+	w.until("all Nodes are Ready, with the pods that are to be", func() (bool, string) {
+		text := w.kubectl("get", "pods", "-l", "app=restless", "--no-headers")
+		nodes := w.nodes()
+		return len(nodes) == 3 && strings.Count(text, "1/1") == pods && strings.Count(text, "\n") == pods, text
+	})
+	w.until("no container is left over", func() (bool, string) {
+		text := ""
+		for _, m := range w.machines {
+			text += w.on(m, containersOf(pods == 0))
+		}
+		return strings.Count(text, "\n") == len(w.machines)+pods, text
+	})
+	w.until("hosts, machines, Nodes and containers are those from before", func() (bool, string) {
+		if free, text := w.free(); free != 0 || strings.Contains(text, "Offline") {
+			return false, text
+		}
+		now := w.lasting()
+		return now == before, now + "\nwant\n" + before
+	})
+}
