@@ -130,6 +130,9 @@ recording: build ## record the demo as docs/demo.cast, which asciinema plays
 	@go run ./hack/recording -o docs/demo.cast \
 		-title "Capstan: from Linux to a Kubernetes cluster ($$(git rev-parse --short HEAD), $$(date -u +%F))" -- hack/demo
 
+# What fails runs three times, and the majority counts (docs/conformance.md).
+CONFORMANCE_LIST = go run ./hack/conformance -again -images list -list test/conformance/ci.txt
+
 .PHONY: test
 test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, API, end to end with real clusters
 	@echo "→ generated files are up to date"
@@ -143,6 +146,8 @@ test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, 
 	@CGO_ENABLED=0 go test -run '^TestTheAgentNeeds30MiB$$' ./agent
 	@echo "→ the client that Cluster API uses itself calls our server"
 	@go run ./hack/peer ./runtime/server -run Published
+	@if command -v apt-get >/dev/null; then echo "→ 60 conformance tests of Kubernetes"; $(CONFORMANCE_LIST); \
+		else echo "→ no conformance tests: their images are made from Debian's packages, by apt-get"; fi
 	@echo "→ heavy tests, end to end"
 	@$(TESTS) --jsonfile bin/reports/heavy.json -- -timeout 60m $(LONGEST) $$(go list ./... | grep -E '$(HEAVY)' | grep -v '$(LONGEST)$$')
 	@echo "→ each rule of the contracts: bin/reports/rules.tsv"
@@ -231,8 +236,8 @@ conformance: build ## the conformance tests of Kubernetes, 40 minutes of them at
 	@go run ./hack/conformance $(ARGS)
 
 .PHONY: test-conformance
-test-conformance: build ## 60 of the conformance tests, the list test/conformance/ci.txt, from the beginning (not in make test yet)
-	@go run ./hack/conformance -again -list test/conformance/ci.txt
+test-conformance: build ## 60 of the conformance tests, the list test/conformance/ci.txt, from the beginning (make test runs them, too)
+	@$(CONFORMANCE_LIST)
 
 .PHONY: test-v1beta1
 test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carry the label of that contract only
@@ -244,6 +249,7 @@ bench-writes: kube ## count the provider's writes in the audit log: for a machin
 
 # The bundle that owned hosts get. Its first build compiles all of Kubernetes; it stays until its version is another one.
 CAPSTAN_TEST_BUNDLE ?= bin/owned/$(KUBERNETES_VERSION).tar.gz
+CAPSTAN_TEST_BUNDLE_BEFORE ?= bin/owned/$(shell cat kube/PREVIOUS_VERSION).tar.gz
 
 .PHONY: owned-bundle
 owned-bundle: bin/owned/$(KUBERNETES_VERSION).tar.gz ## build what owned hosts become nodes with, from source (root; needs gcc, libseccomp-dev, pkg-config, mmdebstrap)
@@ -253,9 +259,14 @@ bin/owned/%.tar.gz:
 	@bin/capstan bundle build bin/owned/$* -o $@
 
 .PHONY: test-owned
-test-owned: build ## make a cluster of three Debian machines (root; the bundle's first build takes minutes; CAPSTAN_TEST_BUNDLE names another)
+test-owned: build ## make a cluster of three Debian machines (root; the bundle's first build takes minutes; CAPSTAN_TEST_BUNDLE names another): make test-owned TEST=TestDayTwo
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
-	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_MACHINES=1 go test -count=1 -timeout 30m -v -run TestRun ./test/machine/run
+	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_MACHINES=1 go test -count=1 -timeout 30m -v -run '^$(or $(TEST),TestRun)$$' ./test/machine/run
+
+.PHONY: test-owned-upgrade
+test-owned-upgrade: build ## upgrade a cluster on Debian machines from the minor before (root; two bundles, which take minutes)
+	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)' '$(CAPSTAN_TEST_BUNDLE_BEFORE)'
+	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_BUNDLE_BEFORE='$(abspath $(CAPSTAN_TEST_BUNDLE_BEFORE))' CAPSTAN_TEST_MACHINES=1 go test -count=1 -timeout 30m -v -run '^TestUpgrade$$' ./test/machine/run
 
 .PHONY: bench-move
 bench-move: kube ## measure clusterctl move of 1, 10 and 50 clusters with three machines each, between two API servers
@@ -270,6 +281,10 @@ bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@go test -count=1 -run '^$$' -bench BenchmarkLoad -benchtime 3x ./image/store
 	@echo "→ starting a container, and the memory of its supervisor: at most 4096 KiB"
 	@cd kube && GOWORK=off go test -count=1 -run '^$$' -bench 'Container|Memory' -benchtime 20x ./run
+	@echo "→ packets of pods, against those without pods (root)"
+	@cd kube && GOWORK=off go test -count=1 -run '^$$' -bench 'Stream|Request' -benchtime 20x ./network/routes
+	@echo "→ packets through a Service, against those straight to its pod (root)"
+	@cd kube && GOWORK=off go test -count=1 -run '^$$' -bench 'Stream|Request' -benchtime 20x ./nft
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
 	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
 

@@ -8,8 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/capstan-dev/capstan/test/verdicts"
 )
 
 // clusterName is the cluster that specs run on.
@@ -48,7 +51,7 @@ func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
 	}
 	if !o.hollow {
 		fmt.Fprintln(o.errs, "→ loading the images")
-		if _, err := c.run(ctx, "image", "load", o.bin("testimages", "conformance")); err != nil {
+		if _, err := c.run(ctx, "image", "load", o.bin("testimages", o.images)); err != nil {
 			return c, err
 		}
 	}
@@ -75,6 +78,34 @@ func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
 		return c, err
 	}
 	return c, os.WriteFile(c.kubeconfig, config, 0o600)
+}
+
+// level asks the Nodes' labels how many ids containers can have.
+func (o *options) level(ctx context.Context, c *cluster) (verdicts.Level, error) {
+	if o.hollow {
+		return verdicts.OneID, nil
+	}
+	labels, err := c.run(ctx, "kubectl", "--cluster", clusterName, "get", "nodes", "--output",
+		`jsonpath={.items[*].metadata.labels.capstan\.dev/ids}`)
+	if err != nil {
+		return "", err
+	}
+	level := levelOf(strings.Fields(string(labels)), os.Getuid())
+	if o.subordinate && level != verdicts.SubordinateIDs {
+		return "", fmt.Errorf("containers have %s ids: newuidmap must be installed and setuid root", level)
+	}
+	return level, nil
+}
+
+// levelOf returns the level that the Nodes' labels and the user mean. Pure.
+func levelOf(labels []string, uid int) verdicts.Level {
+	switch {
+	case len(labels) == 0 || slices.ContainsFunc(labels, func(ids string) bool { return ids != "all" }):
+		return verdicts.OneID
+	case uid == 0:
+		return verdicts.AllIDs
+	}
+	return verdicts.SubordinateIDs
 }
 
 // run runs capstan and returns what it printed to stdout.

@@ -17,7 +17,7 @@ func newProgress(t *testing.T) *progress {
 		file: filepath.Join(
 			t.TempDir(),
 			"progress.json",
-		), Attempts: map[string][]verdicts.Verdict{}, Broken: map[string]int{},
+		), Level: verdicts.AllIDs, Attempts: map[string][]verdicts.Verdict{}, Broken: map[string]int{},
 	}
 }
 
@@ -172,6 +172,24 @@ func TestTheListForCI(t *testing.T) {
 			return !strings.HasPrefix(name, "[sig-"+group+"] ")
 		})); n < 12 {
 			t.Errorf("%d of them are of %s", n, group)
+		}
+	}
+}
+
+func TestTheLevelIsWhatTheNodesSay(t *testing.T) {
+	for _, c := range []struct {
+		labels string
+		uid    int
+		want   verdicts.Level
+	}{
+		{"all all all", 0, verdicts.AllIDs},
+		{"all all all", 1000, verdicts.SubordinateIDs},
+		{"one one one", 1000, verdicts.OneID},
+		{"all one all", 0, verdicts.OneID},
+		{"", 0, verdicts.OneID}, // hollow Nodes have no label
+	} {
+		if got := levelOf(strings.Fields(c.labels), c.uid); got != c.want {
+			t.Errorf("labels %q of user %d mean level %s, want %s", c.labels, c.uid, got, c.want)
 		}
 	}
 }

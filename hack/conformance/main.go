@@ -6,6 +6,7 @@
 //	go run ./hack/conformance 'sig-network.*Services'   # some specs, by regular expressions
 //	go run ./hack/conformance -list test/conformance/ci.txt
 //	go run ./hack/conformance -user 65534               # as another user, for root: hosts with one id
+//	go run ./hack/conformance -user 65534 -subordinate  # the same with subordinate ids
 //	go run ./hack/conformance -hollow                   # pods without processes: what needs none
 //	go run ./hack/conformance -home DIR -keep           # a cluster that stays, and is used again
 //
@@ -42,10 +43,13 @@ var errLeft = errors.New("specs are left: run it again for the next part")
 // options say what is run.
 type options struct {
 	root, home, list string
-	again            bool
-	keep, hollow     bool
-	user, parallel   int
-	limit            time.Duration
+	// images are those of a suite in test/images/table.yaml.
+	images         string
+	again          bool
+	keep, hollow   bool
+	subordinate    bool
+	user, parallel int
+	limit          time.Duration
 	// names are regular expressions of specs; none is all.
 	names     []string
 	out, errs io.Writer
@@ -66,8 +70,11 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.BoolVar(&o.keep, "keep", false, "leave plane and cluster as they are at the end")
 	flags.StringVar(&o.home, "home", "", "home directory of the plane; default: a temporary one")
 	flags.StringVar(&o.list, "list", "", "file with the names of specs, one a line")
+	flags.StringVar(&o.images, "images", "conformance", "which images of test/images/table.yaml: conformance, or list "+
+		"for those that test/conformance/ci.txt needs")
 	flags.IntVar(&o.parallel, "parallel", 3, "how many specs run at a time, but those that must run alone")
 	flags.IntVar(&o.user, "user", 0, "for root: the id of the user to run as")
+	flags.BoolVar(&o.subordinate, "subordinate", false, "with -user: give that user subordinate ids")
 	flags.DurationVar(&o.limit, "limit", 40*time.Minute, "how long this part may take")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -80,8 +87,8 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	switch {
 	case err != nil:
 	case o.user != 0 && os.Getuid() == 0:
-		err = asuser.Run(ctx, asuser.Options{ID: o.user, Args: args, Dir: o.root, Writes: []string{o.reports()},
-			Out: out, Errs: errs})
+		err = asuser.Run(ctx, asuser.Options{ID: o.user, Subordinate: o.subordinate, Args: args, Dir: o.root,
+			Writes: []string{o.reports()}, Out: out, Errs: errs})
 	default:
 		err = o.run(ctx)
 	}
@@ -100,20 +107,15 @@ func (o *options) bin(parts ...string) string {
 	return filepath.Join(append([]string{o.root, "bin"}, parts...)...)
 }
 
-// level returns how many ids hosts of this user have.
-func level() verdicts.Level {
-	if os.Getuid() == 0 {
-		return verdicts.AllIDs
-	}
-	return verdicts.OneID
-}
-
 func (o *options) reports() string {
 	id := os.Getuid()
 	if o.user != 0 {
 		id = o.user
 	}
 	name := strconv.Itoa(id)
+	if o.subordinate {
+		name += "-subordinate"
+	}
 	if o.hollow {
 		name += "-hollow"
 	}
@@ -128,7 +130,7 @@ func (o *options) prepare(ctx context.Context) error {
 	if o.hollow {
 		return nil
 	}
-	_, err := images.Make(ctx, o.root, o.bin("testimages"), "conformance", func(text string) {
+	_, err := images.Make(ctx, o.root, o.bin("testimages"), o.images, func(text string) {
 		fmt.Fprintln(o.errs, "→", text)
 	})
 	return err
@@ -159,10 +161,10 @@ func (o *options) run(ctx context.Context) (err error) {
 		}
 	}
 	final := p.verdicts(chosen)
-	if err := o.report(final); err != nil {
+	if err := o.report(final, p.Level); err != nil {
 		return err
 	}
-	fmt.Fprint(o.out, verdicts.Table(final, expected, level()))
+	fmt.Fprint(o.out, verdicts.Table(final, expected, p.Level))
 	for _, name := range p.unsteady() {
 		fmt.Fprintln(o.out, "did not end the same way each time:", name)
 	}
@@ -171,7 +173,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	if o.hollow { // what needs a process fails there
 		return nil
 	}
-	differences := verdicts.Compare(final, expected, level(), len(chosen) == len(all) && len(left) == 0)
+	differences := verdicts.Compare(final, expected, p.Level, len(chosen) == len(all) && len(left) == 0)
 	for _, d := range differences {
 		fmt.Fprintln(o.errs, d)
 	}
@@ -194,6 +196,9 @@ func (o *options) part(
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
+	if p.Level, err = o.level(ctx, c); err != nil {
+		return err
+	}
 	for {
 		phase, alone := p.next(chosen, expected)
 		if len(phase) == 0 || time.Until(until) < least || ctx.Err() != nil {

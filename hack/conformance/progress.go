@@ -25,6 +25,8 @@ type progress struct {
 	mu   sync.Mutex // held while a verdict is added
 	// Commit is that of our sources, with "+" if files differ from it.
 	Commit string `json:"commit"`
+	// Level is how many ids the containers of the last part could have.
+	Level verdicts.Level `json:"level,omitempty"`
 	// Attempts are the verdicts about each spec, the first first.
 	Attempts map[string][]verdicts.Verdict `json:"attempts"`
 	// Broken counts processes that left no verdict about a spec.
@@ -111,7 +113,7 @@ func (p *progress) next(chosen []string, expected []verdicts.Expected) (phase []
 	for _, retry := range []bool{false, true} {
 		for _, serial := range []bool{false, true} {
 			for _, name := range left {
-				e, known := verdicts.Find(expected, name, level())
+				e, known := verdicts.Find(expected, name, p.Level)
 				if (len(p.Attempts[name]) > 0) != retry || mustBeAlone(name) != serial || p.Broken[name] >= tries {
 					continue
 				}

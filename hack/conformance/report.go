@@ -45,7 +45,7 @@ type (
 const suiteName = "Kubernetes e2e suite"
 
 // report writes the verdicts of all parts as one report.
-func (o *options) report(all []verdicts.Verdict) error {
+func (o *options) report(all []verdicts.Verdict, level verdicts.Level) error {
 	data, err := junit(all)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (o *options) report(all []verdicts.Verdict) error {
 	if err := os.WriteFile(filepath.Join(o.reports(), "junit_01.xml"), data, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(o.reports(), "table.txt"), []byte(verdicts.Table(all, nil, level())), 0o644)
+	return os.WriteFile(filepath.Join(o.reports(), "table.txt"), []byte(verdicts.Table(all, nil, level)), 0o644)
 }
 
 // junit returns the report. Pure.

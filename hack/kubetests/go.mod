@@ -6,7 +6,17 @@ godebug default=go1.26
 
 require k8s.io/kubernetes v1.36.3
 
-require go.etcd.io/etcd/server/v3 v3.6.8 // indirect
+// The versions of golang.org/x and genproto are those of the bundle (kube/go.mod), so that both share what is compiled.
+require (
+	go.etcd.io/etcd/server/v3 v3.6.8 // indirect
+	golang.org/x/crypto v0.48.0 // indirect
+	golang.org/x/net v0.51.0 // indirect
+	golang.org/x/oauth2 v0.35.0 // indirect
+	golang.org/x/sys v0.41.0 // indirect
+	golang.org/x/term v0.40.0 // indirect
+	golang.org/x/text v0.34.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260217215200-42d3e9bedb6d // indirect
+)
 
 replace (
 	k8s.io/api => k8s.io/api v0.36.3

@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,6 +20,10 @@ import (
 type debian struct {
 	// dir holds apt's files, and the packages.
 	dir string
+	// machine is where the machine's apt has its lists of packages; empty means lists.
+	machine string
+	// fresh says that the lists found are too old: the archive has other versions by now. They were updated if updated.
+	fresh, updated bool
 	// locked are the packages of each wish, by its words; changed says that there is a new one.
 	locked  map[string][]pinned
 	changed bool
@@ -49,14 +54,16 @@ func (d *debian) options(ctx context.Context) ([]string, error) {
 		"-qq", "-y", "-o", "Debug::NoLocking=1", "-o", "APT::Install-Recommends=0", "-o", "APT::Sandbox::User=root",
 		"-o", "Dir::State::status=" + status, "-o", "Dir::Cache=" + filepath.Join(d.dir, "cache"),
 	}
-	if found, _ := filepath.Glob(lists + "/*_Packages*"); len(found) > 0 {
+	if found, _ := filepath.Glob(cmp.Or(d.machine, lists) + "/*_Packages*"); len(found) > 0 && !d.fresh {
 		return options, nil
 	}
 	options = append(options, "-o", "Dir::State::lists="+filepath.Join(d.dir, "state", "lists"))
-	if found, _ := filepath.Glob(filepath.Join(d.dir, "state/lists/*_Packages*")); len(found) > 0 {
+	own, _ := filepath.Glob(filepath.Join(d.dir, "state/lists/*_Packages*"))
+	if len(own) > 0 && (!d.fresh || d.updated) {
 		return options, nil
 	}
 	_, err := apt(ctx, append(options, "update")...)
+	d.updated = err == nil
 	return options, err
 }
 
@@ -114,8 +121,21 @@ func (d *debian) downloaded(all []pinned) bool {
 	return true
 }
 
-// download gets packages.
+// download gets packages. If that fails with the machine's lists of packages, it gets lists of its own and tries again.
 func (d *debian) download(ctx context.Context, packages []string) ([]pinned, error) {
+	taken, err := d.downloadListed(ctx, packages)
+	if err == nil || d.fresh || ctx.Err() != nil {
+		return taken, err
+	}
+	d.fresh = true
+	taken, again := d.downloadListed(ctx, packages)
+	if again != nil {
+		return nil, errors.Join(err, again)
+	}
+	return taken, nil
+}
+
+func (d *debian) downloadListed(ctx context.Context, packages []string) ([]pinned, error) {
 	options, err := d.options(ctx)
 	if err != nil {
 		return nil, err

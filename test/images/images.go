@@ -2,8 +2,8 @@
 // programs of Go modules, and Debian's packages. They lie in an OCI image layout, which `capstan image load` takes.
 //
 // table.yaml says what each image is made of and which names of upstream's tables lead to it, and which images are not
-// made, with the reason. The same packages and the same Go release make the same digests: DIR/packages.lock says which
-// packages were taken, and is used again while it is there.
+// made, with the reason. The same packages, Go release and directory of modules make the same digests: DIR/packages.lock
+// says which packages were taken, and is used again while it is there.
 package images
 
 import (
@@ -32,7 +32,7 @@ type Table struct {
 type Image struct {
 	// Names are NAME:TAG, the first of them in full; others with another name in full, too.
 	Names []string `json:"names"`
-	// For are the suites that run it: conformance, critest, software.
+	// For are the suites that run it: conformance, list (those conformance tests that make test runs), critest, software.
 	For []string `json:"for"`
 	// Base is the first name of an image of the table whose layers and configuration this one begins with.
 	Base string `json:"base,omitempty"`

@@ -234,3 +234,42 @@ func TestImagesOfASuite(t *testing.T) {
 		}
 	}
 }
+
+// The machine's lists may name versions that the archive no longer has, as in an image of a machine made weeks ago.
+func TestOldListsOfPackagesAreUpdated(t *testing.T) {
+	dir := t.TempDir()
+	machine, programs := filepath.Join(dir, "machine"), filepath.Join(dir, "bin")
+	for path, text := range map[string]string{
+		filepath.Join(machine, "deb_main_Packages"): "",
+		// This apt-get has packages by its own lists only, and counts how often it gets them.
+		filepath.Join(programs, "apt-get"): `#!/bin/sh
+case "$*" in
+*update) echo update >>"$CALLS" && : >"$OWN/state/lists/deb_main_Packages" ;;
+*Dir::State::lists*--download-only*) : >"$OWN/cache/archives/busybox_1.2_amd64.deb" ;;
+*Dir::State::lists*--simulate*) echo "Inst busybox (1.2 Debian:12 [amd64])" ;;
+*) echo "404 Not Found" >&2; exit 100 ;;
+esac
+`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	calls, own := filepath.Join(dir, "calls"), filepath.Join(dir, "own")
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	t.Setenv("CALLS", calls)
+	t.Setenv("OWN", own)
+	d := &debian{dir: own, machine: machine, locked: map[string][]pinned{}}
+	for _, wish := range [][]string{{"busybox"}, {"busybox", "busybox-more"}} {
+		files, err := d.get(context.Background(), wish)
+		if err != nil || len(files) != 1 || filepath.Base(files[0]) != "busybox_1.2_amd64.deb" {
+			t.Errorf("for %v: got %v, %v", wish, files, err)
+		}
+	}
+	if got, err := os.ReadFile(calls); err != nil || string(got) != "update\n" {
+		t.Errorf("the lists were updated: %q, %v; want once", got, err)
+	}
+}

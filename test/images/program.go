@@ -71,7 +71,7 @@ func (p Program) build(ctx context.Context, root, into string) ([]byte, error) {
 		dir = root
 	}
 	out := filepath.Join(into, "program")
-	if _, err := goRun(ctx, dir, "build", "-trimpath", "-ldflags=-s -w", "-o", out, p.Package); err != nil {
+	if _, err := goRun(ctx, dir, "build", "-ldflags=-s -w", "-o", out, p.Package); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(out)
