@@ -157,8 +157,8 @@ func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []
 	return img, mounts, nil
 }
 
-// there omits mounts whose source the host lacks. kube-proxy's pod mounts /lib/modules, which other runtimes create if
-// it is missing. A host lacks it if the machine does, which is harmless: the bundle's kube-proxy loads no modules.
+// there omits mounts whose source the host lacks. kube-proxy's pod mounts /lib/modules, which can't be created if it is
+// missing: a host's /lib is the machine's. That is harmless: the bundle's kube-proxy loads no modules.
 func there(mounts []run.Mount) []run.Mount {
 	return slices.DeleteFunc(mounts, func(m run.Mount) bool {
 		_, err := os.Stat(m.Source)

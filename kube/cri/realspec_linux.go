@@ -69,7 +69,8 @@ func existing(dir string) string {
 }
 
 // realMounts returns the kubelet's mounts, and the pod's own files where the kubelet mounts none. Outer directories
-// come first.
+// come first. As with other runtimes, a path that the host lacks becomes a directory: manifests rely on it for hostPath
+// volumes without a type.
 func realMounts(spaces podSpaces, asked []*runtimeapi.Mount, volumes volumeImages) ([]run.Mount, error) {
 	var mounts []run.Mount
 	taken := map[string]bool{}
@@ -93,7 +94,7 @@ func realMounts(spaces podSpaces, asked []*runtimeapi.Mount, volumes volumeImage
 		}
 		mounts = append(mounts, run.Mount{
 			Source: m.HostPath, Target: target, ReadOnly: m.Readonly, Recursive: m.RecursiveReadOnly,
-			Propagation: propagation,
+			Propagation: propagation, Create: true,
 		})
 	}
 	for target, name := range map[string]string{"/etc/hostname": hostnameFile, "/etc/resolv.conf": resolvFile} {

@@ -233,7 +233,7 @@ func TestMounts(t *testing.T) {
 			spec.Mounts = []Mount{c.mount}
 			if c.want == "" {
 				b := w.try(spec)
-				if !strings.Contains(b.report.Error, "is a link to something that the image lacks") {
+				if !strings.Contains(b.report.Error, "is a link to something that does not exist") {
 					t.Errorf("it started: %+v", b.report)
 				}
 				<-b.ended

@@ -57,7 +57,7 @@ func (t tree) ensure(name string, dir bool) (int, error) {
 		return -1, &os.PathError{Op: "make", Path: name, Err: err}
 	}
 	if fd, err = t.open(name, unix.O_PATH); errors.Is(err, unix.ENOENT) {
-		return -1, fmt.Errorf("%s is a link to something that the image lacks: nothing can be mounted there", name)
+		return -1, fmt.Errorf("%s is a link to something that does not exist: nothing can be mounted there", name)
 	}
 	return fd, err
 }

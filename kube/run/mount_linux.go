@@ -90,6 +90,13 @@ func cloneVolumes(mounts []Mount) ([]volume, error) {
 			continue
 		}
 		fd, err := clone(m.Source)
+		if m.Create && errors.Is(err, unix.ENOENT) {
+			if err := makeSource(m.Source); err != nil {
+				return volumes, fmt.Errorf("%s can't be mounted at %s: making it on the host: %w", m.Source,
+					m.Target, err)
+			}
+			fd, err = clone(m.Source)
+		}
 		if errors.Is(err, unix.ENOENT) {
 			return volumes, fmt.Errorf("%s can't be mounted at %s: there is no %s on the host", m.Source,
 				m.Target, m.Source)
@@ -109,6 +116,23 @@ func cloneVolumes(mounts []Mount) ([]volume, error) {
 		}
 	}
 	return volumes, nil
+}
+
+// makeSource makes a directory of the host. A magic link, such as one in /proc, can't lead out of the host's root.
+func makeSource(source string) error {
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: "/", Err: err}
+	}
+	defer unix.Close(root)
+	dir, err := tree{root}.ensure(source, true)
+	if errors.Is(err, unix.EXDEV) {
+		return fmt.Errorf("the path goes through a link of /proc: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Close(dir)
 }
 
 // isShared reports whether the mount that a path is on is in a peer group.

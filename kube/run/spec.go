@@ -133,7 +133,10 @@ type Mount struct {
 	// Source is a path of the host or, if Layers are given, one in the image, which can't lead out of it.
 	Source, Target string
 	// Layers are the directories of an image to mount read-only, as in Spec.
-	Layers   []string `json:",omitempty"`
+	Layers []string `json:",omitempty"`
+	// Create makes a directory at Source on the host if nothing is there, and those above it. Links on the way lead
+	// only to what exists.
+	Create   bool `json:",omitempty"`
 	ReadOnly bool
 	// Recursive also makes mounts below Source read-only.
 	Recursive   bool

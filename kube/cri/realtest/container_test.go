@@ -145,15 +145,17 @@ func TestAFailureForWantOfIDs(t *testing.T) {
 
 func TestWhatCannotStart(t *testing.T) {
 	h := newHost(t)
+	link := filepath.Join(h.dir, "link")
+	h.must(os.Symlink("no/such", link))
 	cases := map[string]struct {
 		change func(*runtimeapi.ContainerConfig)
 		want   string
 	}{
 		"no such program": {func(c *runtimeapi.ContainerConfig) { c.Command = []string{"nothing"} },
 			"not found in $PATH"},
-		"no such mount": {func(c *runtimeapi.ContainerConfig) {
-			c.Mounts = []*runtimeapi.Mount{{HostPath: "/no/such", ContainerPath: "/x"}}
-		}, "there is no /no/such on the host"},
+		"a mount below a link to nothing": {func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{HostPath: filepath.Join(link, "x"), ContainerPath: "/x"}}
+		}, "is a link to something that does not exist"},
 		"nothing at the path in an image": {func(c *runtimeapi.ContainerConfig) {
 			c.Mounts = []*runtimeapi.Mount{{
 				ContainerPath: "/x", Image: &runtimeapi.ImageSpec{Image: imageID}, ImageSubPath: "no/such",
@@ -216,6 +218,25 @@ func TestVolumesAndRights(t *testing.T) {
 	if want := uint32(1234); !hosttest.OneID() && st.Uid != want || hosttest.OneID() && st.Uid != 0 {
 		t.Errorf("the file belongs to %d", st.Uid)
 	}
+}
+
+// TestAMissingHostPath mounts a path that the host lacks: it becomes a directory, which stays when the pod has gone.
+func TestAMissingHostPath(t *testing.T) {
+	h := newHost(t)
+	volume := filepath.Join(h.dir, "new/volume")
+	mount := func(c *runtimeapi.ContainerConfig) {
+		c.Mounts = []*runtimeapi.Mount{{HostPath: volume, ContainerPath: "/data"}}
+		c.Linux.SecurityContext.RunAsUser = &runtimeapi.Int64Value{}
+	}
+	container, pod := h.run(mount, "write=/data/file")
+	h.logged(container, "stdout F write /data/file ok")
+	_, err := h.RemovePodSandbox(h.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
+	h.must(err)
+	if st, err := os.Stat(volume); err != nil || st.Mode() != os.ModeDir|0o755 {
+		t.Errorf("the volume is %v, %v", st, err)
+	}
+	container, _ = h.run(mount, "list=/data")
+	h.logged(container, "stdout F list /data file ok")
 }
 
 func TestContainersOfAPod(t *testing.T) {
