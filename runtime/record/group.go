@@ -39,42 +39,69 @@ type Repeated struct {
 	Times int
 }
 
-// Repeats joins calls that differ only in time and text: consecutive ones, and those that follow each other while the
-// same hook is called again and again because one of its handlers blocks. Calls with answer [Success] stay separate
-// where none blocks, because each has let an object through.
+// Repeats joins calls that differ only in time and text: those that follow each other while the same hook is called for
+// the same object again and again because one of its handlers blocks. Calls about other objects may come between, and
+// calls of hooks that hold nothing back, such as GeneratePatches. The latter are joined, too, until the object is at
+// another lifecycle hook. Calls of other hooks with answer [Success] stay separate where none blocks, because each has
+// let an object through.
 func Repeats(calls []Call) []Repeated {
 	var runs []Repeated
-	start := 0                    // where the runs of the current attempts begin
-	blocking := map[string]bool{} // the handlers that block in them
-	for i, c := range calls {
-		if i > 0 && (calls[i-1].Hook != c.Hook || calls[i-1].Object != c.Object) {
-			start = len(runs)
-			clear(blocking)
+	objects := map[Object]map[string]*attempts{} // by hook
+	for _, c := range calls {
+		hooks := objects[c.Object]
+		if hooks == nil {
+			hooks = map[string]*attempts{}
+			objects[c.Object] = hooks
 		}
-		by := c.Extension + "/" + c.Handler
-		same := slices.IndexFunc(runs[start:], func(r Repeated) bool { return r.Call.Extension+"/"+r.Call.Handler == by })
-		if same >= 0 && len(blocking) == 0 && (c.Answer == Success || runs[len(runs)-1].Call.Answer != c.Answer) {
-			start = len(runs) // nothing blocked the attempt before, so this is about something new
+		a := hooks[c.Hook]
+		if a != nil && a.over(runs, c) {
+			a = nil
 		}
-		if !join(runs[start:], c) {
-			runs = append(runs, Repeated{c, 1})
+		if a == nil {
+			if OfLifecycle(c.Hook) {
+				clear(hooks)
+			}
+			a = &attempts{blocking: map[string]bool{}}
+			hooks[c.Hook] = a
 		}
-		if c.Answer == Success || c.Answer == Passed {
-			delete(blocking, by)
-		} else {
-			blocking[by] = true
-		}
+		runs = a.add(runs, c)
 	}
 	return runs
 }
 
-// join adds a call to the run that it repeats, and reports whether there is one.
-func join(runs []Repeated, c Call) bool {
-	for i, r := range slices.Backward(runs) {
-		if r.Call.Answer == c.Answer && r.Call.Extension == c.Extension && r.Call.Handler == c.Handler {
-			runs[i] = Repeated{c, r.Times + 1}
-			return true
+// attempts are calls of one hook for one object that belong together.
+type attempts struct {
+	runs     []int           // indices of their runs
+	last     Answer          // of the last call
+	blocking map[string]bool // the handlers that block
+}
+
+// over reports whether nothing blocked the last attempt, so that a call is about something new.
+func (a *attempts) over(runs []Repeated, c Call) bool {
+	again := slices.ContainsFunc(a.runs, func(i int) bool { return sameHandler(runs[i].Call, c) })
+	return again && len(a.blocking) == 0 && (a.last != c.Answer || c.Answer == Success && holdsBack(c.Hook))
+}
+
+// add adds a call to the run that it repeats, or as a new run.
+func (a *attempts) add(runs []Repeated, c Call) []Repeated {
+	if a.last = c.Answer; c.Answer == Success || c.Answer == Passed {
+		delete(a.blocking, handlerName(c))
+	} else {
+		a.blocking[handlerName(c)] = true
+	}
+	for _, i := range slices.Backward(a.runs) {
+		if runs[i].Call.Answer == c.Answer && sameHandler(runs[i].Call, c) {
+			runs[i] = Repeated{c, runs[i].Times + 1}
+			return runs
 		}
 	}
-	return false
+	a.runs = append(a.runs, len(runs))
+	return append(runs, Repeated{c, 1})
 }
+
+// holdsBack reports whether a hook's answers let an object through, or hold it back.
+func holdsBack(hook string) bool { return OfLifecycle(hook) || HookName(hook) == "UpdateMachine" }
+
+func sameHandler(a, b Call) bool { return handlerName(a) == handlerName(b) }
+
+func handlerName(c Call) string { return c.Extension + "/" + c.Handler }

@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,63 @@ func TestRepeatsOfAHookWithSeveralHandlers(t *testing.T) {
 		"a Success 1, b Success 1, c Success 1, a Success 1, a Success 1, b Blocked 1, c Success 1"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("runs %s\nwant %s", strings.Join(got, ", "), want)
+	}
+}
+
+// A cluster's calls come between those of another one, and those that patch it between those that hold it back.
+func TestRepeatsAmongOtherCalls(t *testing.T) {
+	const create, upgrade, patches, update = "BeforeClusterCreate", "BeforeClusterUpgrade", "GeneratePatches",
+		"UpdateMachine"
+	type call struct {
+		object, hook string
+		answer       Answer
+		times        int
+	}
+	for name, c := range map[string]struct {
+		rounds []call // each is made so many times
+		again  int    // the rounds
+		want   string
+	}{
+		"two clusters are held": {
+			[]call{{"blue", create, Blocked, 1}, {"green", create, Blocked, 1}}, 30,
+			"blue BeforeClusterCreate Blocked 30, green BeforeClusterCreate Blocked 30",
+		},
+		"a cluster is patched while it is held": {
+			[]call{{"blue", patches, Success, 2}, {"blue", upgrade, Blocked, 1}}, 30,
+			"blue GeneratePatches Success 2, blue BeforeClusterUpgrade Blocked 30, blue GeneratePatches Success 58",
+		},
+		"patches fail and succeed": {
+			[]call{{"blue", patches, Success, 3}, {"blue", patches, Failure, 3}}, 2,
+			"blue GeneratePatches Success 3, blue GeneratePatches Failure 3, blue GeneratePatches Success 3, " +
+				"blue GeneratePatches Failure 3",
+		},
+		"a cluster at two hooks in turn": {
+			[]call{{"blue", create, Blocked, 2}, {"blue", upgrade, Success, 1}}, 2,
+			"blue BeforeClusterCreate Blocked 2, blue BeforeClusterUpgrade Success 1, " +
+				"blue BeforeClusterCreate Blocked 2, blue BeforeClusterUpgrade Success 1",
+		},
+		"a machine is updated twice": {
+			[]call{{"m", update, Blocked, 5}, {"m", update, Success, 1}}, 2,
+			"m UpdateMachine Blocked 5, m UpdateMachine Success 1, m UpdateMachine Blocked 5, m UpdateMachine Success 1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls []Call
+			for range c.again {
+				for _, one := range c.rounds {
+					made := Call{Hook: "g/v/" + one.hook, Extension: "e", Handler: one.hook, Object: Object{Name: one.object},
+						Answer: one.answer}
+					calls = append(calls, slices.Repeat([]Call{made}, one.times)...)
+				}
+			}
+			var got []string
+			for _, r := range Repeats(calls) {
+				got = append(got, fmt.Sprintf("%s %s %s %d", r.Call.Object.Name, r.Call.HookName(), r.Call.Answer, r.Times))
+			}
+			if text := strings.Join(got, ", "); text != c.want {
+				t.Errorf("runs %s\nwant %s", text, c.want)
+			}
+		})
 	}
 }
 
