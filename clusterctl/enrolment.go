@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -22,19 +24,36 @@ const (
 	probeLimit = 4 << 10
 )
 
-// enrolmentServer returns the URL of the target's enrolment server, or an empty string if the target has none that the
-// mover can reach. A plane has it at the port after its API server's, with the same certificate.
-func enrolmentServer(ctx context.Context, server string, ca []byte) string {
-	at := enrolmentURL(server)
-	roots := x509.NewCertPool()
-	if at == "" || !roots.AppendCertsFromPEM(ca) {
+// enrolment returns the URL of the target's enrolment server. If none answers the mover, it tells so and returns an
+// empty string: the agents go without it.
+func (h HandOver) enrolment(ctx context.Context, server string, ca []byte) string {
+	at, err := enrolmentServer(ctx, server, ca)
+	if err != nil {
+		h.tell("warning: the target's enrolment server was not found: " + err.Error() +
+			"\n  If the target is a plane, enroll the hosts again after the move (docs/clusterctl.md): until then they get " +
+			"no bundles and new agents from it, and can't come back to it after a long absence. Other management clusters " +
+			"have no enrolment server.")
 		return ""
+	}
+	return at
+}
+
+// enrolmentServer returns the URL of the target's enrolment server, or why the mover does not reach one. A plane has it
+// at the port after its API server's, with the same certificate.
+func enrolmentServer(ctx context.Context, server string, ca []byte) (string, error) {
+	at := enrolmentURL(server)
+	if at == "" {
+		return "", fmt.Errorf("%s has no port, and it would be at the next one", server)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return "", errors.New("there is no certificate authority to verify it with")
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at+enrolment.VersionPath, nil)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
@@ -42,15 +61,15 @@ func enrolmentServer(ctx context.Context, server string, ca []byte) string {
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("asking %s: %w", at, err)
 	}
 	defer response.Body.Close()
 	var says struct{ Version string }
 	if response.StatusCode != http.StatusOK ||
 		json.NewDecoder(io.LimitReader(response.Body, probeLimit)).Decode(&says) != nil || says.Version == "" {
-		return ""
+		return "", fmt.Errorf("what answers at %s is no enrolment server (%s)", at, response.Status)
 	}
-	return at
+	return at, nil
 }
 
 // enrolmentURL returns the URL with the port after a server's, or an empty string if there is none. Pure.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/util/cert"
@@ -47,13 +48,15 @@ func TestEnrolmentServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler  http.HandlerFunc
 		stranger bool
-		found    bool
+		warning  string // if it is not found
 	}{
-		"an enrolment server":          {handler: says(http.StatusOK, `{"version":"v1.2.3"}`), found: true},
-		"one of another authority":     {handler: says(http.StatusOK, `{"version":"v1.2.3"}`), stranger: true},
-		"an API server":                {handler: says(http.StatusForbidden, `{"kind":"Status"}`)},
-		"a server without a version":   {handler: says(http.StatusOK, `{}`)},
-		"a server that speaks no JSON": {handler: says(http.StatusOK, `hello`)},
+		"an enrolment server":      {handler: says(http.StatusOK, `{"version":"v1.2.3"}`)},
+		"one of another authority": {says(http.StatusOK, `{"version":"v1.2.3"}`), true, "unknown authority"},
+		"an API server": {handler: says(http.StatusForbidden, `{"kind":"Status"}`),
+			warning: "is no enrolment server (403 Forbidden)"},
+		"a server without a version":   {handler: says(http.StatusOK, `{}`), warning: "is no enrolment server"},
+		"a server that speaks no JSON": {handler: says(http.StatusOK, `hello`), warning: "is no enrolment server"},
+		"nothing":                      {warning: "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewUnstartedServer(c.handler)
@@ -77,11 +80,21 @@ func TestEnrolmentServer(t *testing.T) {
 			}
 			api := "https://" + net.JoinHostPort(u.Hostname(), strconv.Itoa(port-1))
 			want := ""
-			if c.found {
+			switch {
+			case c.handler == nil:
+				s.Close()
+			case c.warning == "":
 				want = s.URL
 			}
-			if got := enrolmentServer(t.Context(), api, ca); got != want {
+			var told []string
+			h := HandOver{Tell: func(text string) { told = append(told, text) }}
+			if got := h.enrolment(t.Context(), api, ca); got != want {
 				t.Errorf("found %q, want %q", got, want)
+			}
+			text := strings.Join(told, "|")
+			if warned := strings.HasPrefix(text, "warning: "); len(told) > 1 || warned != (c.warning != "") ||
+				!strings.Contains(text, c.warning) {
+				t.Errorf("told %q, want a warning about %q", told, c.warning)
 			}
 		})
 	}

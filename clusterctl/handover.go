@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,7 +116,7 @@ func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 	if err := local(hosts.Items); err != nil {
 		return err
 	}
-	enrolment := enrolmentServer(ctx, server, ca)
+	enrolment := sync.OnceValue(func() string { return h.enrolment(ctx, server, ca) })
 	for i := range hosts.Items {
 		host := &hosts.Items[i]
 		if !wants(host) {
@@ -130,7 +131,7 @@ func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 			continue
 		}
 		h.tell("offering the target to the agent of host " + host.Name)
-		if err := s.offer(ctx, host, server, enrolment, ca); err != nil {
+		if err := s.offer(ctx, host, server, enrolment(), ca); err != nil {
 			return fmt.Errorf("offering the target to the agent of host %s: %w", host.Name, err)
 		}
 	}
