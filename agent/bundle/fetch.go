@@ -31,6 +31,9 @@ const (
 // errNone says that the source does not have the bundle.
 var errNone = errors.New("there is no such bundle")
 
+// errComplete says that an earlier attempt has downloaded all of the file.
+var errComplete = errors.New("the file is complete")
+
 // download is one file to download from a web server.
 type download struct {
 	// url is the file, and http the client.
@@ -40,7 +43,8 @@ type download struct {
 	refused func(code int) error
 }
 
-// fetch downloads the file to path. It resumes an earlier attempt if the server still has the same file.
+// fetch downloads the file to path. It resumes an earlier attempt if the server still has the same file, and keeps a file
+// that is complete. The server alone says that it is the same.
 func (d *download) fetch(ctx context.Context, path string) error {
 	return persist(ctx, func(ctx context.Context) (bool, error) { return d.once(ctx, path) })
 }
@@ -78,6 +82,9 @@ func (d *download) once(ctx context.Context, path string) (brought bool, err err
 	alarm := time.AfterFunc(stallLimit, cancel)
 	defer alarm.Stop()
 	response, have, err := d.ask(ctx, path)
+	if errors.Is(err, errComplete) {
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -133,8 +140,11 @@ func (d *download) ask(ctx context.Context, path string) (response *http.Respons
 	case code == http.StatusPartialContent && have > 0 &&
 		strings.HasPrefix(response.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
 		return response, have, nil
+	case code == http.StatusRequestedRangeNotSatisfiable && have > 0 &&
+		response.Header.Get("Content-Range") == fmt.Sprintf("bytes */%d", have):
+		err = errComplete
 	case code == http.StatusPartialContent, code == http.StatusRequestedRangeNotSatisfiable:
-		// The file is complete, or the server has another one by now, or does not know what it sends.
+		// The server has another file by now, or does not know what it sends.
 		err = errors.Join(errors.New("fetching the bundle: starting over"), os.Remove(path))
 	case code == http.StatusNotFound || code == http.StatusGone:
 		err = errNone

@@ -102,6 +102,16 @@ func TestMirror(t *testing.T) {
 			},
 			digests: []string{sum(data)}, begun: "another",
 		},
+		"all of it had been downloaded": {
+			serve: func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("If-Range") != `"1"` {
+					t.Error("it began anew")
+				}
+				w.Header().Set("ETag", `"1"`)
+				serve(w, r)
+			},
+			digests: []string{sum(data)}, begun: string(data),
+		},
 		"the mirror goes on somewhere else": {
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Range") != "" {

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,9 +25,30 @@ func (p *Plane) url(version, arch string) string {
 	return strings.TrimRight(p.URL, "/") + enrolment.BundlePath + version + "/linux/" + arch
 }
 
-// fetch downloads a bundle to path.
+// fetch downloads a bundle to path. What an earlier attempt began must have the plane's digest; else fetch begins anew.
 func (p *Plane) fetch(ctx context.Context, version, arch, path string) error {
 	d := download{url: p.url(version, arch), http: p.HTTP, refused: refusedByPlane}
+	_, begun := before(path)
+	if err := d.fetch(ctx, path); err != nil || begun == 0 {
+		return err
+	}
+	want, err := p.digest(ctx, version, arch)
+	if errors.Is(err, errNone) {
+		return nil // an earlier plane: the digests of the files in the bundle must do
+	}
+	if err != nil {
+		return err
+	}
+	got, err := digestOf(path)
+	if err != nil {
+		return fault.New(err, "the bundle can't be read")
+	}
+	if got == want {
+		return nil
+	}
+	if err := forget(path); err != nil {
+		return fault.New(err, "a bundle with a wrong digest can't be removed")
+	}
 	return d.fetch(ctx, path)
 }
 

@@ -3,11 +3,13 @@ package bundle
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +151,78 @@ func TestADownloadGoesOnWhereItWas(t *testing.T) {
 	if m, err := Node(dir, "v1.36.3"); err != nil || m == nil {
 		t.Errorf("got %v, %v", m, err)
 	}
+}
+
+// An agent that was killed between the download of a bundle and its use downloads it only if it is not the plane's.
+func TestACompleteDownloadIsUsed(t *testing.T) {
+	const version = "v1.36.3"
+	data := archived(t, version)
+	damaged := slices.Clone(data)
+	damaged[len(damaged)/2] ^= 1
+	for name, c := range map[string]struct {
+		part   []byte
+		digest string // that the plane has; empty: it has none
+		sent   int    // bytes of the bundle
+	}{
+		"of the plane's bundle":                 {data, sum(data), 0},
+		"of the plane's bundle, without digest": {data, "", 0},
+		"of another one of the same size":       {damaged, sum(data), len(data)},
+		"larger than the plane's bundle":        {append(slices.Clone(data), 'x'), sum(data), len(data)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path == "/v1/bundle/"+version+"/linux/"+runtime.GOARCH:
+					w.Header().Set("ETag", `"1"`)
+					counter := &counter{ResponseWriter: w}
+					http.ServeContent(counter, r, "", time.Unix(0, 0), bytes.NewReader(data))
+					sent += counter.sent
+				case strings.HasSuffix(r.URL.Path, ".sha256") && c.digest != "":
+					_, _ = io.WriteString(w, c.digest)
+				default:
+					w.WriteHeader(http.StatusNotFound)
+				}
+			}))
+			defer server.Close()
+			dir := t.TempDir()
+			part := filepath.Join(dir, "."+bundlefile.FileName(version, runtime.GOARCH)+".part")
+			for path, text := range map[string][]byte{part: c.part, part + ".etag": []byte(`"1"`)} {
+				if err := os.WriteFile(path, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plane := &Plane{URL: server.URL, HTTP: server.Client()}
+			if err := Provide(t.Context(), dir, version, Source{Policy: FromPlane, Plane: plane}); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := Node(dir, version); err != nil || m == nil {
+				t.Errorf("got %v, %v", m, err)
+			}
+			if sent != c.sent {
+				t.Errorf("the plane sent %d bytes, want %d", sent, c.sent)
+			}
+		})
+	}
+}
+
+// counter counts the bytes of a successful answer.
+type counter struct {
+	http.ResponseWriter
+	failed bool
+	sent   int
+}
+
+func (c *counter) WriteHeader(code int) {
+	c.failed = code >= http.StatusBadRequest
+	c.ResponseWriter.WriteHeader(code)
+}
+
+func (c *counter) Write(data []byte) (int, error) {
+	if !c.failed {
+		c.sent += len(data)
+	}
+	return c.ResponseWriter.Write(data)
 }
 
 // A partial download of another bundle is not used as the beginning of this one.
