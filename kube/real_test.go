@@ -73,7 +73,7 @@ func serveImages(t *testing.T, h *host) {
 	t.Cleanup(func() { server.Close() })
 }
 
-// realConfig makes a Node without taints, so that it accepts all pods. They are real by default.
+// realConfig makes a Node without taints, so that it accepts all pods. They are real by default, and so is their range.
 const realConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -82,7 +82,6 @@ nodeRegistration: {taints: []}
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: %s
-networking: {podSubnet: 10.244.0.0/16}
 controllerManager:
   extraArgs:
   - {name: kube-api-qps, value: "200"}

@@ -13,6 +13,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
+	kubeadmscheme "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/scheme"
 	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app/cmd"
 	"k8s.io/kubernetes/cmd/kubeadm/app/constants"
 	kubeadmerrors "k8s.io/kubernetes/cmd/kubeadm/app/util/errors"
@@ -20,7 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/metricsapi"
 )
 
-// runKubeadm runs upstream's kubeadm, which installs the bundle's metrics API after its own add-ons.
+// runKubeadm runs upstream's kubeadm with two changes: a cluster has ranges of pods even if its configuration sets none,
+// and the bundle's metrics API is installed after kubeadm's own add-ons.
 func runKubeadm(_ []string, _, stderr io.Writer) int {
 	var klogs flag.FlagSet
 	klog.InitFlags(&klogs)
@@ -31,6 +33,7 @@ func runKubeadm(_ []string, _, stderr io.Writer) int {
 	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	pflag.CommandLine.AddGoFlagSet(flag.CommandLine)
 
+	withPodSubnet(kubeadmscheme.Scheme)
 	cmd := kubeadm.NewKubeadmCommand(os.Stdin, os.Stdout, os.Stderr)
 	withMetricsAPI(cmd, stderr, func(ctx context.Context, step installStep) error {
 		return installMetricsAPI(ctx, constants.GetAdminKubeConfigPath(), step)
