@@ -62,6 +62,9 @@ func startAPI(t *testing.T) *envtest.Environment {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: limit,
 	}
+	// A start that fails leaves directories that the servers choose themselves.
+	env.ControlPlane.Etcd = &envtest.Etcd{DataDir: t.TempDir()}
+	env.ControlPlane.GetAPIServer().CertDir = t.TempDir()
 	// kubeadm and Capstan's plane set this too: an admission policy checks the audience of a host's token.
 	env.ControlPlane.GetAPIServer().Configure().
 		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")

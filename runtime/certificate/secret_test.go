@@ -35,6 +35,9 @@ func apiServer(t *testing.T) ctrlclient.Client {
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: t.TempDir(), ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}
+	// A start that fails leaves directories that the servers choose themselves.
+	env.ControlPlane.Etcd = &envtest.Etcd{DataDir: t.TempDir()}
+	env.ControlPlane.GetAPIServer().CertDir = t.TempDir()
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		if err := os.Symlink(kube, filepath.Join(env.BinaryAssetsDirectory, name)); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package extensionconfig_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -111,6 +112,13 @@ func startAPI(kube string) (*envtest.Environment, error) {
 			return env, err
 		}
 	}
+	// A start that fails leaves directories that the servers choose themselves.
+	data, certificates := filepath.Join(assets, "data"), filepath.Join(assets, "certificates")
+	if err := errors.Join(os.Mkdir(data, 0o700), os.Mkdir(certificates, 0o700)); err != nil {
+		return env, err
+	}
+	env.ControlPlane.Etcd = &envtest.Etcd{DataDir: data}
+	env.ControlPlane.GetAPIServer().CertDir = certificates
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	if err != nil {
 		return env, fmt.Errorf("finding cluster-api's module: %w", err)

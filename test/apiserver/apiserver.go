@@ -74,6 +74,9 @@ func (s *Server) start(options Options) (err error) {
 	s.env = &envtest.Environment{
 		BinaryAssetsDirectory: s.dir, ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
 	}
+	if err := s.keep(); err != nil {
+		return err
+	}
 	// As kubeadm and Capstan's plane set it: what audience a token is for counts in admission policies.
 	s.env.ControlPlane.GetAPIServer().Configure().
 		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
@@ -108,6 +111,17 @@ func (s *Server) start(options Options) (err error) {
 		}
 	}
 	return s.control(options.Controllers)
+}
+
+// keep makes the servers write below the directory, which Stop removes. Of directories that they choose themselves, one
+// is left whenever a start fails.
+func (s *Server) keep() error {
+	etcd, api := &s.env.ControlPlane.Etcd, s.env.ControlPlane.GetAPIServer()
+	if *etcd == nil {
+		*etcd = &envtest.Etcd{}
+	}
+	(*etcd).DataDir, api.CertDir = filepath.Join(s.dir, "etcd-data"), filepath.Join(s.dir, "certificates")
+	return errors.Join(os.Mkdir((*etcd).DataDir, 0o700), os.Mkdir(api.CertDir, 0o700))
 }
 
 // TokenKeys returns the files with the key that signs tokens of service accounts, and with its public half.
