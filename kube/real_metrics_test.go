@@ -29,6 +29,11 @@ func top(t *testing.T, h *host, idle string) {
 	h.must("/bin/sh", "-c", "$(readlink /usr/local/bin/kubectl) metrics-api manifest | "+
 		"kubectl apply --server-side --validate=false -f -")
 	rolledOut(h, "kube-system", "deployment/metrics-api")
+	// Namespaces can't be deleted while it is down, so it shall not go down with a worker.
+	if on := h.must("kubectl", "get", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=metrics-api", "-o",
+		"jsonpath={.items[*].spec.nodeName}"); on != "one" {
+		t.Errorf("the metrics API is on Node %q, want the control plane's", on)
+	}
 	waitFor(t, podLimit, "kubectl top pods", func() error {
 		used, err := table(h, "top", "pods")
 		if err != nil {

@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -46,5 +49,42 @@ func TestTheKubeletsTokenReadsNothingElse(t *testing.T) {
 		if got := rule[field].([]any); len(got) != 1 || got[0] != want {
 			t.Errorf("%s of its rule are %q, want %q alone", field, got, want)
 		}
+	}
+}
+
+// TestTheServerOutlivesItsNode checks how long a lost Node keeps the server, and where it runs at first: while nobody
+// answers for its API, namespaces can't be deleted.
+func TestTheServerOutlivesItsNode(t *testing.T) {
+	objects, err := objectsOf(Manifest("v1.2.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &appsv1.Deployment{}
+	for _, o := range objects {
+		if o.GetKind() == "Deployment" {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, d, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pod := d.Spec.Template.Spec
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		found := false
+		for _, each := range pod.Tolerations {
+			if each.Key == key && each.Effect == corev1.TaintEffectNoExecute && each.Operator == corev1.TolerationOpExists {
+				found = each.TolerationSeconds != nil && *each.TolerationSeconds <= 10
+			}
+		}
+		if !found {
+			t.Errorf("it does not leave a Node with %s within 10 s: %+v", key, pod.Tolerations)
+		}
+	}
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil {
+		t.Fatal("it prefers no Node")
+	}
+	preferred := pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	if len(preferred) != 1 || preferred[0].Weight != 100 || len(preferred[0].Preference.MatchExpressions) != 1 ||
+		preferred[0].Preference.MatchExpressions[0].Key != "node-role.kubernetes.io/control-plane" {
+		t.Errorf("it prefers %+v, want control planes", preferred)
 	}
 }
