@@ -263,6 +263,12 @@ test-owned: build ## make a cluster of three Debian machines (root; the bundle's
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
 	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_MACHINES=1 go test -count=1 -timeout 30m -v -run '^$(or $(TEST),TestRun)$$' ./test/machine/run
 
+.PHONY: test-owned-conformance
+test-owned-conformance: build ## run 60 conformance tests of Kubernetes on a cluster of three Debian machines (root; see test-owned)
+	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
+	@go run ./hack/conformance -prepare -images list
+	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_MACHINES=1 CAPSTAN_TEST_CONFORMANCE=1 go test -count=1 -timeout 75m -v -run '^TestConformance$$' ./test/machine/run
+
 .PHONY: test-owned-upgrade
 test-owned-upgrade: build ## upgrade a cluster on Debian machines from the minor before (root; two bundles, which take minutes)
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)' '$(CAPSTAN_TEST_BUNDLE_BEFORE)'

@@ -21,22 +21,24 @@ const clusterName = "conformance"
 // downTimeout bounds the end of a plane with all hosts.
 const downTimeout = 5 * time.Minute
 
-// cluster is a plane of its own with the cluster.
+// cluster is what specs run on: a cluster of a plane that belongs to it, or a given one.
 type cluster struct {
 	capstan, home       string
 	kubeconfig, kubectl string
 	// remove are what is removed at the end; nothing is when the plane stays.
 	remove []string
-	keep   bool
+	// keep is true if the plane stays at the end; given if there is none, because the cluster is somebody else's.
+	keep, given bool
 }
 
-// cluster starts a plane with the images, and makes the cluster if it is not there.
+// cluster returns the given cluster, or starts a plane with one.
 func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
 	temp, err := os.MkdirTemp("", "capstan-conformance-")
 	if err != nil {
 		return nil, err
 	}
-	c = &cluster{capstan: o.bin("capstan"), home: o.home, keep: o.keep, remove: []string{temp}}
+	c = &cluster{capstan: o.bin("capstan"), home: o.home, keep: o.keep, given: o.kubeconfig != "", remove: []string{temp},
+		kubectl: filepath.Join(temp, "kubectl"), kubeconfig: o.kubeconfig}
 	if c.home == "" {
 		c.home = filepath.Join(temp, "home")
 	}
@@ -45,14 +47,27 @@ func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
 			err = errors.Join(err, c.close())
 		}
 	}()
+	version, err := o.version()
+	if err != nil {
+		return c, err
+	}
+	if err := os.Symlink(o.bin("bundles", version, "capstan-kube"), c.kubectl); err != nil || c.given {
+		return c, err
+	}
+	c.kubeconfig = filepath.Join(temp, "kubeconfig")
+	return c, o.start(ctx, c)
+}
+
+// start starts a plane with the images, makes the cluster if it is not there, and writes its kubeconfig.
+func (o *options) start(ctx context.Context, c *cluster) error {
 	fmt.Fprintln(o.errs, "→ starting a plane")
 	if _, err := c.run(ctx, "up", "--hosts", "3"); err != nil {
-		return c, err
+		return err
 	}
 	if !o.hollow {
 		fmt.Fprintln(o.errs, "→ loading the images")
 		if _, err := c.run(ctx, "image", "load", o.bin("testimages", o.images)); err != nil {
-			return c, err
+			return err
 		}
 	}
 	if _, err := c.run(ctx, "kubectl", "get", "cluster", clusterName); err != nil {
@@ -62,27 +77,22 @@ func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
 			args = append(args, "--hollow")
 		}
 		if _, err := c.run(ctx, args...); err != nil {
-			return c, err
+			return err
 		}
 	}
 	config, err := c.run(ctx, "cluster", "kubeconfig", clusterName)
 	if err != nil {
-		return c, err
+		return err
 	}
-	version, err := o.version()
-	if err != nil {
-		return c, err
-	}
-	c.kubeconfig, c.kubectl = filepath.Join(temp, "kubeconfig"), filepath.Join(temp, "kubectl")
-	if err := os.Symlink(o.bin("bundles", version, "capstan-kube"), c.kubectl); err != nil {
-		return c, err
-	}
-	return c, os.WriteFile(c.kubeconfig, config, 0o600)
+	return os.WriteFile(c.kubeconfig, config, 0o600)
 }
 
 // level asks the Nodes' labels how many ids containers can have.
 func (o *options) level(ctx context.Context, c *cluster) (verdicts.Level, error) {
-	if o.hollow {
+	switch {
+	case c.given:
+		return verdicts.Owned, nil
+	case o.hollow:
 		return verdicts.OneID, nil
 	}
 	labels, err := c.run(ctx, "kubectl", "--cluster", clusterName, "get", "nodes", "--output",
@@ -123,7 +133,7 @@ func (c *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 // close removes the plane, also when the run was interrupted, unless it shall stay.
 func (c *cluster) close() error {
 	var err error
-	if !c.keep {
+	if !c.keep && !c.given {
 		ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
 		defer cancel()
 		_, err = c.run(ctx, "down", "--delete")

@@ -193,3 +193,19 @@ func TestTheLevelIsWhatTheNodesSay(t *testing.T) {
 		}
 	}
 }
+
+// TestAGivenCluster: it has a level and reports of its own, and nothing that makes another cluster goes with it.
+func TestAGivenCluster(t *testing.T) {
+	o := options{kubeconfig: "/k", root: "/r"}
+	level, err := o.level(t.Context(), &cluster{given: true})
+	if err != nil || level != verdicts.Owned || filepath.Base(o.reports()) != "owned" {
+		t.Errorf("level %q, reports in %s: %v", level, o.reports(), err)
+	}
+	for _, flag := range []string{"-hollow", "-keep", "-home=/h", "-user=1"} {
+		var said strings.Builder
+		if code := command(t.Context(), []string{"-kubeconfig", "k", flag}, &said, &said); code != 2 ||
+			!strings.Contains(said.String(), "-kubeconfig") {
+			t.Errorf("with %s: %d, %s", flag, code, &said)
+		}
+	}
+}

@@ -9,6 +9,8 @@
 //	go run ./hack/conformance -user 65534 -subordinate  # the same with subordinate ids
 //	go run ./hack/conformance -hollow                   # pods without processes: what needs none
 //	go run ./hack/conformance -home DIR -keep           # a cluster that stays, and is used again
+//	go run ./hack/conformance -kubeconfig FILE          # a cluster of yours, whose Nodes have the images
+//	go run ./hack/conformance -prepare                  # only builds the suite and the images
 //
 // A run is of one commit, in parts: what has a verdict does not run again, and what fails runs three times. Results are
 // in bin/reports/conformance: e2e.log and junit_01.xml, as hydrophone and sonobuoy leave them, table.txt and
@@ -44,9 +46,12 @@ var errLeft = errors.New("specs are left: run it again for the next part")
 type options struct {
 	root, home, list string
 	// images are those of a suite in test/images/table.yaml.
-	images         string
-	again          bool
-	keep, hollow   bool
+	images       string
+	again        bool
+	keep, hollow bool
+	// kubeconfig is that of a cluster that is there; prepareOnly asks for no run at all.
+	kubeconfig     string
+	prepareOnly    bool
 	subordinate    bool
 	user, parallel int
 	limit          time.Duration
@@ -69,6 +74,9 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.BoolVar(&o.hollow, "hollow", false, "run against hollow pods")
 	flags.BoolVar(&o.keep, "keep", false, "leave plane and cluster as they are at the end")
 	flags.StringVar(&o.home, "home", "", "home directory of the plane; default: a temporary one")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "run against this cluster of a stock Kubernetes; its Nodes must have "+
+		"the images")
+	flags.BoolVar(&o.prepareOnly, "prepare", false, "only build the suite and the images")
 	flags.StringVar(&o.list, "list", "", "file with the names of specs, one a line")
 	flags.StringVar(&o.images, "images", "conformance", "which images of test/images/table.yaml: conformance, or list "+
 		"for those that test/conformance/ci.txt needs")
@@ -80,12 +88,23 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 		return 2
 	}
 	o.names = flags.Args()
+	if o.kubeconfig != "" && (o.hollow || o.keep || o.home != "" || o.user != 0) {
+		fmt.Fprintln(errs, "conformance: -kubeconfig is a cluster that is there: -home, -keep, -user and -hollow ask for "+
+			"another")
+		return 2
+	}
 	var err error
-	if o.root, err = os.Getwd(); err == nil && !asuser.Is() {
+	if o.kubeconfig != "" { // specs run in directories of their own
+		o.kubeconfig, err = filepath.Abs(o.kubeconfig)
+	}
+	if err == nil {
+		o.root, err = os.Getwd()
+	}
+	if err == nil && !asuser.Is() {
 		err = o.prepare(ctx)
 	}
 	switch {
-	case err != nil:
+	case err != nil || o.prepareOnly:
 	case o.user != 0 && os.Getuid() == 0:
 		err = asuser.Run(ctx, asuser.Options{ID: o.user, Subordinate: o.subordinate, Args: args, Dir: o.root,
 			Writes: []string{o.reports()}, Out: out, Errs: errs})
@@ -118,6 +137,9 @@ func (o *options) reports() string {
 	}
 	if o.hollow {
 		name += "-hollow"
+	}
+	if o.kubeconfig != "" {
+		name = string(verdicts.Owned)
 	}
 	return o.bin("reports", "conformance", name)
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Level is what the user who runs the hosts can give them, which decides what can work.
+// Level is what the hosts of a test have, which decides what can work: for local hosts, what their user can give them.
 type Level string
 
 // The levels.
@@ -17,9 +17,10 @@ const (
 	AllIDs         Level = "all"         // root: 65,536 ids, and limits where there are cgroups
 	SubordinateIDs Level = "subordinate" // an ordinary user with newuidmap: 65,536 ids, no cgroups of version 1
 	OneID          Level = "one"         // any other ordinary user
+	Owned          Level = "owned"       // no local hosts: computers with a stock kubelet and container runtime
 )
 
-var levels = []Level{AllIDs, SubordinateIDs, OneID}
+var levels = []Level{AllIDs, SubordinateIDs, OneID, Owned}
 
 // Lack is what a machine does not have, which keeps a test from passing.
 type Lack string
@@ -63,7 +64,7 @@ func ReadExpected(path string) ([]Expected, error) {
 			slices.ContainsFunc(e.Levels, func(l Level) bool { return !slices.Contains(levels, l) }) {
 			return nil, fmt.Errorf(
 				"%s: the entry %+v needs test, outcome (failed, skipped), lack, a reason, and levels "+
-					"(all, subordinate, one) if any",
+					"(all, subordinate, one, owned) if any",
 				path,
 				e,
 			)

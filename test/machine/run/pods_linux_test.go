@@ -94,16 +94,7 @@ func (w *world) images(dir string) {
 	if err := build.Build(build.Options{Name: podImage, Path: program}, file); err != nil {
 		w.Fatal(err)
 	}
-	data, err := os.ReadFile(archive)
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, m := range w.machines {
-		if err := os.WriteFile(filepath.Join(m.Root(), "var/tmp/pod.tar"), data, 0o600); err != nil {
-			w.Fatal(err)
-		}
-		w.on(m, "ctr -n k8s.io images import --local /var/tmp/pod.tar && rm /var/tmp/pod.tar")
-	}
+	w.load(archive)
 }
 
 // rolledOut waits until the pods run, and returns the names of those that serve.

@@ -37,6 +37,7 @@ func TestRun(t *testing.T) {
 	dir := filepath.Dir(w.home)
 	w.step("machines booted")
 	w.asWritten(dir)
+	w.breakdown()
 	w.pods(dir)
 	w.returned()
 }
