@@ -185,7 +185,7 @@ func (b *Bootstrap) steps(c *cloudconfig.Config) []step {
 	simple := func(name string, do func(context.Context) error) step {
 		return step{name: name, run: func(ctx context.Context, _ string) (int, error) { return 0, do(ctx) }}
 	}
-	steps := b.prepare()
+	steps := b.prepare(c)
 	steps = append(steps, b.commands("bootcmd", c.BootCommands)...)
 	if early := selectFiles(c.Files, false); len(early) > 0 {
 		steps = append(steps, simple("write_files", func(context.Context) error { return host.Files("write_files", early) }))

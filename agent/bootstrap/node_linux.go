@@ -7,10 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/capstan-dev/capstan/agent/bundle"
-	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 	"github.com/capstan-dev/capstan/internal/bundlefile"
@@ -18,9 +16,6 @@ import (
 
 // KeyBundle is the key of the note that the container runtime came from a bundle, so cleaning removes it completely.
 const KeyBundle = "node-bundle"
-
-// imageLimit bounds loading the images of a bundle.
-const imageLimit = 15 * time.Minute
 
 // nodeFiles are the files, besides its programs, that a bundle for owned hosts needs: services, and the configuration
 // of containerd.
@@ -99,40 +94,4 @@ func (b *Bootstrap) installNode(ctx context.Context, m *bundlefile.Manifest) err
 // nodeFile fills in what differs between bundles. Pure.
 func nodeFile(text string, m *bundlefile.Manifest) []byte {
 	return []byte(strings.NewReplacer("@PAUSE@", m.Image("pause"), "@CNI@", bundle.CNIDir).Replace(text))
-}
-
-// loadImages imports those images of the bundle that the container runtime lacks.
-func (b *Bootstrap) loadImages(ctx context.Context) error {
-	if b.kubeadmRan() {
-		return nil
-	}
-	if len(b.Journal.Notes(KeyBundle)) == 0 {
-		return nil
-	}
-	dir := filepath.Join(b.BundlesDir, b.Version)
-	m, err := bundlefile.ReadManifest(dir)
-	if err != nil {
-		return fault.New(err, "the bundle can't be read")
-	}
-	var there strings.Builder
-	ctr := []string{filepath.Join(dir, "bin", "ctr"), "--namespace", "k8s.io", "images"}
-	list := command.Command{Args: slices.Concat(ctr, []string{"list", "--quiet"}), Output: &there, Limit: imageLimit}
-	if err := list.Run(ctx); err != nil {
-		return fault.New(err, "containerd does not list its images")
-	}
-	known := strings.Fields(there.String())
-	for _, i := range m.Images {
-		if slices.Contains(known, i.Name) {
-			continue
-		}
-		b.Log.Printf("loading image %s", i.Name)
-		load := command.Command{
-			Args:   slices.Concat(ctr, []string{"import", "--local", filepath.Join(dir, i.Path)}),
-			Output: b.Log, Limit: imageLimit,
-		}
-		if err := load.Run(ctx); err != nil {
-			return fault.New(err, "image %s can't be loaded", i.Name)
-		}
-	}
-	return nil
 }

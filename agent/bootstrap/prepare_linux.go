@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
@@ -25,7 +26,7 @@ const runtimeLimit = time.Minute
 
 // prepare returns the steps that run before those of the data. They run every time, because a reboot may have undone
 // them.
-func (b *Bootstrap) prepare() []step {
+func (b *Bootstrap) prepare(config *cloudconfig.Config) []step {
 	steps := []step{{name: "bundle", always: true, run: func(ctx context.Context, _ string) (int, error) {
 		return 0, b.installBundle(ctx)
 	}}}
@@ -41,7 +42,7 @@ func (b *Bootstrap) prepare() []step {
 		return steps
 	}
 	return append(steps, step{name: "images", always: true, run: func(ctx context.Context, _ string) (int, error) {
-		return 0, b.loadImages(ctx)
+		return 0, b.loadImages(ctx, config)
 	}})
 }
 

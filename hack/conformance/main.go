@@ -74,7 +74,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.BoolVar(&o.hollow, "hollow", false, "run against hollow pods")
 	flags.BoolVar(&o.keep, "keep", false, "leave plane and cluster as they are at the end")
 	flags.StringVar(&o.home, "home", "", "home directory of the plane; default: a temporary one")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "run against this cluster of a stock Kubernetes; its Nodes must have "+
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "run against this cluster of a stock Kubernetes, whose Nodes have "+
 		"the images")
 	flags.BoolVar(&o.prepareOnly, "prepare", false, "only build the suite and the images")
 	flags.StringVar(&o.list, "list", "", "file with the names of specs, one a line")

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -75,8 +76,9 @@ func TestKillsOnMachines(t *testing.T) {
 	t.Logf("%d kills, %s=%d", kills, seedVariable, seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for n := range kills {
-		w.disturb(random, n)
-		w.converged(n%2*4, before)
+		began := time.Now()
+		t.Logf("kill %d: %s", n+1, w.disturb(random, n))
+		t.Logf("kill %d: %.1f s: %s", n+1, time.Since(began).Seconds(), w.converged(n%2*4, before))
 	}
 	w.kubectl("delete", "-f", manifest)
 	w.returned()
@@ -94,18 +96,19 @@ func (w *world) lasting() string {
 			"jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].containerID}{\"\\n\"}{end}")
 }
 
-// disturb asks for other pods, and kills something a moment later.
-func (w *world) disturb(random *rand.Rand, n int) {
+// disturb asks for other pods, kills something a moment later, and says what.
+func (w *world) disturb(random *rand.Rand, n int) string {
+	w.Helper()
 	w.kubectl("scale", "deployment/restless", "--replicas", strconv.Itoa(n%2*4))
 	time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond) // the random point
 	m := w.machines[random.IntN(len(w.machines))]
 	switch victim := []string{"capstan-agent", "kubelet", "containerd", "plane"}[random.IntN(4)]; victim {
 	case "plane":
 		w.killPlane()
-		w.Logf("kill %d: the plane", n+1)
+		return "the plane"
 	default:
 		w.on(m, "systemctl kill --kill-who=main --signal=KILL "+victim)
-		w.Logf("kill %d: %s on %s", n+1, victim, m.Name)
+		return victim + " on " + m.Name
 	}
 }
 
@@ -141,10 +144,17 @@ func containersOf(all bool) string {
 	return list + "ctr -n k8s.io tasks list 2>/dev/null | grep \"^$id .*RUNNING\" || true; done"
 }
 
-// converged waits until everything is as it should be.
-func (w *world) converged(pods int, before string) {
+// converged waits until everything is as it should be, and says what took how long.
+func (w *world) converged(pods int, before string) string {
 	w.Helper()
-	w.until("all services run", func() (bool, string) {
+	var said []string
+	until := func(what string, condition func() (bool, string)) {
+		w.Helper()
+		began := time.Now()
+		w.until(what, condition)
+		said = append(said, fmt.Sprintf("%.1f s until %s", time.Since(began).Seconds(), what))
+	}
+	until("all services run", func() (bool, string) {
 		for _, m := range w.machines {
 			if out := w.on(m, "systemctl is-active capstan-agent kubelet containerd || true"); out !=
 				"active\nactive\nactive\n" {
@@ -153,23 +163,24 @@ func (w *world) converged(pods int, before string) {
 		}
 		return true, ""
 	})
-	w.until("all Nodes are Ready, with the pods that are to be", func() (bool, string) {
+	until("all Nodes are Ready, with the pods that are to be", func() (bool, string) {
 		text := w.kubectl("get", "pods", "-l", "app=restless", "--no-headers")
 		nodes := w.nodes()
 		return len(nodes) == 3 && strings.Count(text, "1/1") == pods && strings.Count(text, "\n") == pods, text
 	})
-	w.until("no container is left over", func() (bool, string) {
+	until("no container is left over", func() (bool, string) {
 		text := ""
 		for _, m := range w.machines {
 			text += w.on(m, containersOf(pods == 0))
 		}
 		return strings.Count(text, "\n") == len(w.machines)+pods, text
 	})
-	w.until("hosts, machines, Nodes and containers are those from before", func() (bool, string) {
+	until("hosts, machines, Nodes and containers are those from before", func() (bool, string) {
 		if free, text := w.free(); free != 0 || strings.Contains(text, "Offline") {
 			return false, text
 		}
 		now := w.lasting()
 		return now == before, now + "\nwant\n" + before
 	})
+	return strings.Join(said, ", ")
 }
