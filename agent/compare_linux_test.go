@@ -38,6 +38,7 @@ runcmd:
 // cleanUp removes all of it except the process.
 const cleanUp = `
 sed -i /toor/d /etc/passwd
+sed -i /administrator/d /etc/hosts
 rm -rf /root/.ssh /var/lib/id /etc/ld.so.preload /etc/systemd
 umount /mnt/left
 ip address del 192.0.2.9/32 dev eth0
@@ -93,6 +94,10 @@ func TestWhatAMachineLeaves(t *testing.T) {
 		h := newOwnedHost(t)
 		agent := h.start(t, "")
 		id, digest := h.compareIt(t, leavingData)
+		if hosts := content("/etc/hosts"); !strings.Contains(hosts, " # the Node on this host\n") {
+			t.Errorf("the Node's name is not among the names of the host:\n%s", hosts)
+		}
+		shell(t, "echo 192.0.2.77 administrator >> /etc/hosts") // stays
 		// A program that the machine left removes the agent's notes.
 		shell(t, `sed -i '/"note"/d' /var/lib/capstan/journal/*/steps.jsonl`)
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
@@ -101,11 +106,16 @@ func TestWhatAMachineLeaves(t *testing.T) {
 			"process /usr/bin/tail of uid 0", "mount /mnt/left (tmpfs of left)", "address 192.0.2.9/32 on eth0",
 			"path /var/lib/id, a program with rights of its own", "path /etc/ld.so.preload", "path /etc/passwd",
 			"path /etc/systemd",
-			"path /root/.ssh",
+			"path /root/.ssh", "path /etc/hosts",
 		} {
 			if !strings.Contains(left, want) {
 				t.Errorf("%s is not named:\n%s", want, left)
 			}
+		}
+
+		if hosts := content("/etc/hosts"); strings.Contains(hosts, "the Node on this host") ||
+			!strings.Contains(hosts, "192.0.2.77 administrator\n") {
+			t.Errorf("after cleaning, the names of the host are\n%s", hosts)
 		}
 
 		// Somebody removes the leftovers, and the agent finds the host clean on its own.

@@ -41,6 +41,10 @@ func (b *Bootstrap) prepare(config *cloudconfig.Config) []step {
 	if b.Local {
 		return steps
 	}
+	steps = append(steps, step{name: "node name", always: true, run: func(context.Context, string) (int, error) {
+		b.nameNode()
+		return 0, nil
+	}})
 	return append(steps, step{name: "images", always: true, run: func(ctx context.Context, _ string) (int, error) {
 		return 0, b.loadImages(ctx, config)
 	}})

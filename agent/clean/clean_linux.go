@@ -200,7 +200,7 @@ func (c *Cleaner) ofMachine(p proc.Process) bool {
 
 // restoreFiles puts files back as they were before the bootstrap.
 func (c *Cleaner) restoreFiles(ctx context.Context) error {
-	err := c.undo().Restore()
+	err := errors.Join(c.undo().Restore(), bootstrap.ForgetName())
 	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
 		err = errors.Join(err, c.run(ctx, "systemctl", "daemon-reload")) // its units are gone
 	}
