@@ -161,8 +161,9 @@ test-pod-kills: kube ## kill what runs real pods on a local host at random point
 	@cd kube && GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_KILLS='$(KILLS)' go test -count=1 -timeout 4h -v -run TestPodsSurviveKills .
 
 .PHONY: test-million-files
-test-million-files: ## load an image of a million files: bounded in time, memory and what is left of it (root)
+test-million-files: ## load an image of a million files, and look at a host with as many: bounded in time, memory and what is left (root)
 	@CAPSTAN_TEST_FILES=1 go test -count=1 -timeout 20m -v -run TestAMillionFiles ./image/store
+	@CAPSTAN_TEST_FILES=1000000 go test -count=1 -timeout 20m -v -run '^TestTheAgentNeeds30MiB$$' ./agent
 
 .PHONY: test-upgrade
 test-upgrade: build kube-previous ## upgrade clusters while hooks block in all ways and everything fails (takes long)

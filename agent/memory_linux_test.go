@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 	"github.com/capstan-dev/capstan/api/v1beta2"
@@ -39,14 +40,19 @@ func buildAgent(t *testing.T) map[string]string {
 	return shared
 }
 
+// lookLimit is the maximum processor time of a look at a host with a million files. A host with one idle processor and
+// its directories in memory needs no longer.
+const lookLimit = 5 * time.Second
+
 // TestTheAgentNeeds30MiB measures the released program where it works hardest: two machines come and go, with a look at
 // the whole host before and after each, hundreds of commands, and thousands of changes of the host in between. make
-// test runs it without the race detector, which would slow down the test's own side.
+// test runs it without the race detector, which would slow down the test's own side; make test-million-files runs it
+// with a million files.
 func TestTheAgentNeeds30MiB(t *testing.T) {
 	testhost.RunWith(t, buildAgent, func(t *testing.T) {
 		h := newOwnedHost(t)
-		shell(t, "mkdir /opt/files; cd /opt/files; "+
-			"for d in $(seq "+directories()+"); do mkdir $d; (cd $d; seq 100 | xargs touch); done")
+		files := plantFiles(t, "/opt/files")
+		plantLongPaths(t, "/opt/long")
 		agent := h.startProgram(t, realAgent, "", &logWriter{t: t}, "--metrics-bind-address", metricsAddress)
 		for range 2 {
 			id, digest := h.compareIt(t, "#cloud-config\nwrite_files:\n- {path: /etc/kubernetes/x, content: x}\n"+
@@ -64,6 +70,11 @@ func TestTheAgentNeeds30MiB(t *testing.T) {
 		if text := scrape(t); !strings.Contains(text, "\ncapstan_agent_claims_total 2\n") {
 			t.Errorf("the agent's metrics: %s", text)
 		}
+		look := processorTime(t, agent) / 4
+		t.Logf("each of four looks at a host with %d files and those of /usr took up to %s of processor time", files, look)
+		if files >= 1_000_000 && look > lookLimit {
+			t.Errorf("a look took %s of processor time, more than %s", look, lookLimit)
+		}
 		most := memory(t, agent, "VmHWM")
 		t.Logf("the agent has needed %d KiB; now %d of its own, %d of files", most,
 			memory(t, agent, "RssAnon"), memory(t, agent, "RssFile"))
@@ -74,8 +85,62 @@ func TestTheAgentNeeds30MiB(t *testing.T) {
 	})
 }
 
-// directories returns how many directories of a hundred files each the host has: CAPSTAN_TEST_DIRECTORIES, or 200.
-func directories() string { return cmp.Or(os.Getenv("CAPSTAN_TEST_DIRECTORIES"), "200") }
+// plantFiles makes directories of a hundred files each, and returns how many files: CAPSTAN_TEST_FILES, or 20,000.
+func plantFiles(t *testing.T, root string) int {
+	t.Helper()
+	files, err := strconv.Atoi(cmp.Or(os.Getenv("CAPSTAN_TEST_FILES"), "20000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := range files / 100 {
+		plantDirectory(t, filepath.Join(root, strconv.Itoa(d/100), strconv.Itoa(d%100)), 100)
+	}
+	return files
+}
+
+// plantLongPaths makes 9,000 files whose paths have nearly the greatest length that the kernel takes.
+func plantLongPaths(t *testing.T, root string) {
+	t.Helper()
+	for range 15 {
+		root = filepath.Join(root, strings.Repeat("d", 255))
+	}
+	for d := range 10 {
+		plantDirectory(t, filepath.Join(root, strconv.Itoa(d)), 900)
+	}
+}
+
+func plantDirectory(t *testing.T, dir string, files int) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for n := range files {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(n)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// processorTime returns how long a process has kept processors busy, by itself and in the kernel.
+func processorTime(t *testing.T, cmd *exec.Cmd) time.Duration {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(data), ") ") // of the program's name; the state is the third field
+	fields := strings.Fields(after)
+	const user, kernel, ticks = 14 - 3, 15 - 3, 100
+	var sum time.Duration
+	for _, n := range []int{user, kernel} {
+		ticksOf, err := strconv.Atoi(fields[n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration(ticksOf) * time.Second / ticks
+	}
+	return sum
+}
 
 // memory returns the kernel's value for a process's memory, in KiB; VmHWM is its peak.
 func memory(t *testing.T, cmd *exec.Cmd, what string) int {

@@ -1,11 +1,13 @@
 package baseline
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
-	"io"
+	"fmt"
 	"io/fs"
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,17 +19,21 @@ const (
 	mostNames = 1 << 15
 	// mostItems bounds how many files of one directory are looked at before the walk goes on.
 	mostItems = 1 << 10
+	// longestPath bounds the path of a directory, in bytes. The kernel takes longer ones than unix.PathMax in parts.
+	longestPath = 16 << 10
 )
 
-// directory is one that is read, a part at a time.
+// directory is one that is read, a part at a time. It has no path of its own, because thousands of them are held.
 type directory struct {
-	// path is that on the host, full that in our root.
-	path, full string
-	taken      bool          // of walker.mu
-	ready      chan struct{} // closed when a reader has read the first part
-	items      []item        // the last part
-	err        error         // of the directory itself
-	failed     error         // of a file in it, or the end of the context
+	parent *directory // nil: the root directory of the host
+	name   string
+	length int // of the path
+
+	taken  bool          // of walker.mu
+	ready  chan struct{} // closed when a reader has read the first part
+	items  []item        // the last part
+	err    error         // of the directory itself
+	failed error         // of a file in it, or the end of the context
 
 	most  int    // how many names are held
 	names []name // that are left of the last look at the directory, in order
@@ -37,37 +43,68 @@ type directory struct {
 
 // item is a file in a directory.
 type item struct {
-	entry
+	entry         // without its path
+	name   string // in the directory
 	counts bool
 	within *directory // nil: no directory, or one to skip
 }
 
-// name is that of a file, with its type as the directory has it; 0: unknown.
+// name is that of a file, with its type as the directory has it: unix.DT_UNKNOWN or another.
 type name struct {
 	text string
-	kind fs.FileMode
+	kind byte
 }
 
-func newDirectory(path, full string) *directory {
-	return &directory{path: path, full: full, ready: make(chan struct{}), most: mostNames}
+func newDirectory(parent *directory, name string) *directory {
+	d := &directory{parent: parent, name: name, length: 1, ready: make(chan struct{}), most: mostNames}
+	if parent != nil {
+		d.length = parent.length + 1 + len(name)
+	}
+	return d
+}
+
+// path returns the path of the directory on the host.
+func (d *directory) path() string {
+	if d.parent == nil {
+		return "/"
+	}
+	var names []string
+	for ; d.parent != nil; d = d.parent {
+		names = append(names, d.name)
+	}
+	slices.Reverse(names)
+	return "/" + strings.Join(names, "/")
 }
 
 // more reports whether there is a part that was not read yet.
 func (d *directory) more() bool { return len(d.names) > 0 || d.rest }
 
+// reader reads directories, one at a time.
+type reader struct {
+	h       Host
+	skipped skips
+	entries [32 << 10]byte // as the kernel lists them
+}
+
 // read looks at the next files of the directory.
-func (d *directory) read(ctx context.Context, h Host, skipped map[string]bool) {
+func (r *reader) read(ctx context.Context, d *directory) {
 	d.items = nil
-	fd, err := unix.Open(d.full, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		d.err = &fs.PathError{Op: "open", Path: d.full, Err: err}
+	path := d.path()
+	full := filepath.Join(r.h.Root, path)
+	if len(path) > longestPath {
+		d.failed = fmt.Errorf("a path of more than %d bytes is not looked at: %.200s...", longestPath, full)
 		return
 	}
-	f := os.NewFile(uintptr(fd), d.full)
-	defer f.Close()
-	loose := d.loose()
+	fd, err := openDirectory(full)
+	if err != nil {
+		d.err = &fs.PathError{Op: "open", Path: full, Err: err}
+		return
+	}
+	defer unix.Close(fd)
+	within := treesOf(path)
+	loose, skipped := within.loose(path), r.skipped[path]
 	if len(d.names) == 0 {
-		d.list(ctx, f, loose)
+		r.list(ctx, d, fd, loose)
 		if d.err != nil || d.failed != nil {
 			return
 		}
@@ -75,29 +112,28 @@ func (d *directory) read(ctx context.Context, h Host, skipped map[string]bool) {
 	part := d.names[:min(len(d.names), mostItems)]
 	d.items = make([]item, 0, len(part))
 	for _, n := range part {
-		path := join(d.path, n.text)
-		full := path
-		if d.full != d.path {
-			full = join(d.full, n.text)
-		}
-		if skipped[path] {
+		if slices.Contains(skipped, n.text) {
 			continue
 		}
-		if loose && n.kind == fs.ModeDir {
-			d.items = append(d.items, item{within: newDirectory(path, full)})
+		if loose && n.kind == unix.DT_DIR {
+			d.items = append(d.items, item{name: n.text, within: newDirectory(d, n.text)})
 			continue
 		}
-		e, err := h.entry(fd, n.text, path, full)
+		trees := within
+		if rooted[path] {
+			trees = treesOf(join(path, n.text))
+		}
+		e, err := examine(fd, full, n.text, trees)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			d.failed = err
+			d.failed = fmt.Errorf("looking at %s: %w", join(full, n.text), err)
 			return
 		}
-		i := item{entry: e, counts: counts(e)}
+		i := item{entry: e, name: n.text, counts: e.counts(trees)}
 		if e.mode&unix.S_IFMT == unix.S_IFDIR {
-			i.within = newDirectory(path, full)
+			i.within = newDirectory(d, n.text)
 		}
 		if i.counts || i.within != nil {
 			d.items = append(d.items, i)
@@ -108,30 +144,64 @@ func (d *directory) read(ctx context.Context, h Host, skipped map[string]bool) {
 	}
 }
 
+// openDirectory opens a directory, whatever the length of its path.
+func openDirectory(path string) (int, error) {
+	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	at := unix.AT_FDCWD
+	for {
+		part, access := path, unix.O_RDONLY
+		if path = ""; len(part) >= unix.PathMax {
+			cut := strings.LastIndexByte(part[:unix.PathMax-1], '/')
+			part, path, access = part[:cut], part[cut+1:], unix.O_PATH
+		}
+		fd, err := unix.Openat(at, part, access|flags, 0)
+		if at != unix.AT_FDCWD {
+			unix.Close(at)
+		}
+		if err != nil || path == "" {
+			return fd, err
+		}
+		at = fd
+	}
+}
+
 // tolerated returns the error of the directory, unless it was deleted meanwhile, is irrelevant, or is owned by a user
 // unknown to a local host.
 func (d *directory) tolerated() error {
-	if errors.Is(d.err, fs.ErrNotExist) || errors.Is(d.err, fs.ErrPermission) || under(d.path, volatileTrees) {
+	if errors.Is(d.err, fs.ErrNotExist) || errors.Is(d.err, fs.ErrPermission) || under(d.path(), volatileTrees) {
 		return nil
 	}
 	return d.err
 }
 
-// loose reports whether only privileged files count in the directory, whatever their names.
-func (d *directory) loose() bool {
-	return under(d.path, volatileTrees) && !under(d.path, systemTrees) &&
-		!slices.ContainsFunc(systemTrees, func(t string) bool { return strings.HasPrefix(t, d.path+"/") })
-}
-
 // list finds the first names after the last one, in order.
-func (d *directory) list(ctx context.Context, f *os.File, loose bool) {
+func (r *reader) list(ctx context.Context, d *directory, fd int, loose bool) {
 	bound := "" // larger names are for another time
 	d.rest = false
 	for {
-		entries, err := f.ReadDir(1024)
-		for _, e := range entries {
-			n := name{e.Name(), e.Type()}
-			if n.text <= d.last || bound != "" && n.text > bound || loose && !mayCount(f, n) {
+		if d.failed = ctx.Err(); d.failed != nil {
+			return
+		}
+		n, err := unix.Getdents(fd, r.entries[:])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			d.err = &fs.PathError{Op: "list", Path: d.path(), Err: err}
+			return
+		}
+		if n == 0 {
+			break
+		}
+		for left := r.entries[:n]; len(left) > 0; {
+			var text []byte
+			var kind byte
+			text, kind, left = dirent(left)
+			if string(text) <= d.last || bound != "" && string(text) > bound || string(text) == "." || string(text) == ".." {
+				continue
+			}
+			n := name{string(text), kind}
+			if loose && !mayCount(fd, n) {
 				continue
 			}
 			d.names = append(d.names, n)
@@ -139,17 +209,17 @@ func (d *directory) list(ctx context.Context, f *os.File, loose bool) {
 				bound = d.cut()
 			}
 		}
-		if d.failed = ctx.Err(); d.failed != nil {
-			return
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if d.err = err; err != nil {
-			return
-		}
 	}
 	d.last = d.cut()
+}
+
+// dirent splits the first of the kernel's entries of a directory off: 8 bytes for the inode, 8 for the position, 2 for
+// the length of the entry, 1 for the type of the file, and the name, which ends with a zero.
+func dirent(entries []byte) (name []byte, kind byte, left []byte) {
+	const lengthAt, kindAt, nameAt = 16, 18, 19
+	length := binary.NativeEndian.Uint16(entries[lengthAt:])
+	name, _, _ = bytes.Cut(entries[nameAt:length], []byte{0})
+	return name, entries[kindAt], entries[length:]
 }
 
 // cut sorts the names, keeps the first ones, and returns the last that is kept.
@@ -166,15 +236,15 @@ func (d *directory) cut() string {
 }
 
 // mayCount reports whether a file in a directory where only privileged files count may be one, or a directory.
-func mayCount(directory *os.File, n name) bool {
-	switch {
-	case n.kind == fs.ModeDir || n.kind&fs.ModeDevice != 0:
+func mayCount(directory int, n name) bool {
+	switch n.kind {
+	case unix.DT_DIR, unix.DT_BLK, unix.DT_CHR:
 		return true
-	case n.kind != 0:
-		return false // links, sockets and pipes give no rights
+	case unix.DT_LNK, unix.DT_SOCK, unix.DT_FIFO:
+		return false // they give no rights
 	}
 	var stat unix.Statx_t
-	if err := unix.Statx(int(directory.Fd()), n.text, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
+	if err := unix.Statx(directory, n.text, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
 		unix.STATX_TYPE|unix.STATX_MODE, &stat); err != nil {
 		return !errors.Is(err, fs.ErrNotExist) // an error is found again, and told
 	}

@@ -8,46 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
-
-// digestTrees are the directories and files that are compared by contents and not by times: they decide who may log in,
-// what runs at boot and on a schedule, and what every program loads.
-var digestTrees = []string{
-	"/etc", "/root/.ssh", "/var/spool/cron", "/var/spool/at", "/var/lib/systemd/linger", "/usr/local/lib/systemd",
-	"/usr/lib/systemd", "/lib/systemd", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
-}
-
-// volatileTrees change even while a host is idle. Only devices and files with special privileges count there.
-var volatileTrees = []string{"/tmp", "/var", "/run", "/dev", "/home", "/root", "/mnt", "/media"}
-
-// systemTrees count although they are inside a volatile tree.
-var systemTrees = []string{
-	"/root/.ssh", "/root/.profile", "/root/.bashrc", "/root/.bash_profile", "/root/.config/systemd", "/var/spool/cron",
-	"/var/spool/at", "/var/lib/systemd/linger", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
-}
-
-// bootTrees are in memory, and each boot fills them anew: the times of a device in them say only when that was. systemd
-// makes the devices of /run/systemd/inaccessible.
-var bootTrees = []string{"/run"}
-
-// unsteady are files of digestTrees that the system itself rewrites.
-var unsteady = []string{
-	"/etc/mtab", "/etc/adjtime", "/etc/.updated", "/etc/.pwd.lock", "/etc/passwd-", "/etc/group-", "/etc/shadow-",
-	"/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
-}
-
-// notWalked are file systems that contain no files of the host: the kernel's own, and those of other computers.
-var notWalked = []string{
-	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "bpf", "tracefs", "debugfs", "securityfs", "pstore",
-	"efivarfs", "hugetlbfs", "autofs", "configfs", "fusectl", "binfmt_misc", "rpc_pipefs", "nfs", "nfs4", "cifs", "ceph",
-	"9p", "nsfs", "selinuxfs",
-}
 
 // entry is a file as a baseline records it.
 type entry struct {
@@ -92,67 +58,15 @@ func (e entry) privileged() bool {
 	return e.device() || regular && (e.mode&(unix.S_ISUID|unix.S_ISGID) != 0 || e.rights != "")
 }
 
-// skipped returns the directories and files to skip.
-func (h Host) skipped() (map[string]bool, error) {
-	skipped := map[string]bool{}
-	for _, own := range h.Own {
-		skipped[own] = true
-	}
-	mounts, err := mountinfo.GetMounts(nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range mounts {
-		shared := h.Shared && m.Mountpoint != h.Root && slices.Contains(strings.Split(m.Options, ","), "ro")
-		if shared || slices.Contains(notWalked, m.FSType) || strings.HasPrefix(m.FSType, "fuse") {
-			skipped[h.inside(m.Mountpoint)] = true
-		}
-	}
-	return skipped, nil
-}
-
-// inside returns the path of a file as seen on the host.
-func (h Host) inside(full string) string {
-	if h.Root == "/" {
-		return full
-	}
-	rest, ok := strings.CutPrefix(full, h.Root)
-	if !ok {
-		return ""
-	}
-	return "/" + strings.TrimPrefix(rest, "/")
-}
-
-func counts(e entry) bool {
-	if under(e.path, unsteady) {
-		return e.privileged()
-	}
-	if under(e.path, systemTrees) || !under(e.path, volatileTrees) {
-		return true
-	}
-	// The kernel's own devices come and go.
-	return e.privileged() &&
-		!(e.path == "/dev" || strings.HasPrefix(e.path, "/dev/") && e.mode&unix.S_IFMT != unix.S_IFREG)
-}
-
-func under(path string, trees []string) bool {
-	for _, t := range trees {
-		if rest, ok := strings.CutPrefix(path, t); ok && (rest == "" || rest[0] == '/') {
-			return true
-		}
-	}
-	return false
-}
-
-// entry examines the file that has a name in an open directory.
-func (h Host) entry(directory int, name, path, full string) (entry, error) {
+// examine returns the entry, without a path, of the file that has a name in an open directory at path, and is in trees.
+func examine(directory int, path, name string, in trees) (entry, error) {
 	var stat unix.Statx_t
 	if err := unix.Statx(directory, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS,
 		&stat); err != nil {
-		return entry{}, &fs.PathError{Op: "statx", Path: full, Err: err}
+		return entry{}, err
 	}
 	e := entry{
-		path: path, mode: uint32(stat.Mode), uid: stat.Uid, gid: stat.Gid, size: int64(stat.Size),
+		mode: uint32(stat.Mode), uid: stat.Uid, gid: stat.Gid, size: int64(stat.Size),
 		mtime: nanoseconds(stat.Mtime), ctime: nanoseconds(stat.Ctime),
 	}
 	if e.device() {
@@ -161,26 +75,27 @@ func (h Host) entry(directory int, name, path, full string) (entry, error) {
 	var err error
 	regular := e.mode&unix.S_IFMT == unix.S_IFREG
 	if regular && e.mode&0o111 != 0 {
-		e.rights = capabilities(full)
+		e.rights = capabilities(directory, name, join(path, name))
 	}
 	switch {
-	case regular && (under(path, digestTrees) || e.privileged()):
-		if e.digest, err = digest(full); errors.Is(err, fs.ErrPermission) {
-			e.digest, err = "unreadable", nil // as above: root can read everything else
+	case regular && (in.digest || e.privileged()):
+		if e.digest, err = digestAt(directory, name); errors.Is(err, fs.ErrPermission) {
+			e.digest, err = "unreadable", nil // root can read everything else
 		}
-	case e.mode&unix.S_IFMT == unix.S_IFLNK && under(path, digestTrees):
-		var to string
-		to, err = os.Readlink(full)
-		sum := sha256.Sum256([]byte(to))
-		e.digest = hex.EncodeToString(sum[:])
+	case e.mode&unix.S_IFMT == unix.S_IFLNK && in.digest:
+		e.digest, err = linkAt(directory, name)
 	}
 	return e, err
 }
 
 func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
 
-// capabilities returns the capabilities that a program gets when it starts, in hex.
-func capabilities(path string) string {
+// capabilities returns the capabilities that the program at path gets when it starts, in hex. The program has a name in
+// an open directory, too, which counts where the path is too long for the kernel.
+func capabilities(directory int, name, path string) string {
+	if len(path) >= unix.PathMax {
+		path = "/proc/self/fd/" + strconv.Itoa(directory) + "/" + name
+	}
 	var value [64]byte
 	n, err := unix.Lgetxattr(path, "security.capability", value[:])
 	if err != nil || n == 0 {
@@ -189,20 +104,41 @@ func capabilities(path string) string {
 	return hex.EncodeToString(value[:n])
 }
 
-// digest returns the digest of a file. It never follows a link and never blocks, because a file may have been replaced
-// by a pipe.
+// digest returns the digest of the file at path.
 func digest(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	sum, err := digestAt(unix.AT_FDCWD, path)
 	if err != nil {
-		return "", &fs.PathError{Op: "open", Path: path, Err: err}
+		return "", &fs.PathError{Op: "read", Path: path, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), path)
+	return sum, nil
+}
+
+// digestAt returns the digest of the file that has a name in an open directory. It never follows a link and never
+// blocks, because a file may have been replaced by a pipe.
+func digestAt(directory int, name string) (string, error) {
+	fd, err := unix.Openat(directory, name,
+		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// linkAt returns the digest of where a link leads.
+func linkAt(directory int, name string) (string, error) {
+	var to [unix.PathMax]byte
+	n, err := unix.Readlinkat(directory, name, to[:])
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(to[:n])
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // describe lists changes, those of privileged files first. It omits the ordinary contents of a directory that is new or

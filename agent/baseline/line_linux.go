@@ -10,7 +10,7 @@ import (
 
 // appendTo appends the entry as a line.
 func (e entry) appendTo(b []byte) []byte {
-	b = strconv.AppendQuote(b, e.path)
+	b = appendQuoted(b, e.path)
 	b = strconv.AppendUint(append(b, ' '), uint64(e.mode), 8)
 	for _, n := range [...]int64{int64(e.uid), int64(e.gid), e.size, e.mtime, e.ctime} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
@@ -19,6 +19,16 @@ func (e entry) appendTo(b []byte) []byte {
 		b = append(append(b, ' '), cmp.Or(s, "-")...)
 	}
 	return append(b, '\n')
+}
+
+// appendQuoted is strconv.AppendQuote, which takes its time with the characters that most paths consist of.
+func appendQuoted(b []byte, path string) []byte {
+	for n := range len(path) {
+		if c := path[n]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return strconv.AppendQuote(b, path)
+		}
+	}
+	return append(append(append(b, '"'), path...), '"')
 }
 
 // parse parses a line without its end.

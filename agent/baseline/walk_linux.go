@@ -2,6 +2,8 @@ package baseline
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -21,35 +23,35 @@ func (h Host) walk(ctx context.Context, see func(entry) error) error {
 	if err != nil {
 		return err
 	}
-	if skipped["/"] {
+	if slices.Contains(skipped["/"], "/") {
 		return nil
 	}
-	top, err := h.entry(unix.AT_FDCWD, h.Root, "/", h.Root)
+	top, err := examine(unix.AT_FDCWD, "", h.Root, trees{})
 	if err != nil {
-		return err
+		return fmt.Errorf("looking at %s: %w", h.Root, err)
 	}
+	top.path = "/"
 	if err := see(top); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &walker{h: h, skipped: skipped}
+	w := &walker{reader: reader{h: h, skipped: skipped}}
 	w.wake.L = &w.mu
 	var wg sync.WaitGroup
 	for range readers {
-		wg.Go(func() { w.readAhead(ctx) })
+		wg.Go(func() { w.readAhead(ctx, &reader{h: h, skipped: skipped}) })
 	}
 	defer func() {
 		cancel()
 		w.end()
 		wg.Wait()
 	}()
-	return w.visit(ctx, newDirectory("/", h.Root), see)
+	return w.visit(ctx, newDirectory(nil, ""), see)
 }
 
 // walker reads directories ahead of a walk.
 type walker struct {
-	h       Host
-	skipped map[string]bool
+	reader // of the walk itself
 
 	mu      sync.Mutex
 	wake    sync.Cond
@@ -61,7 +63,7 @@ type walker struct {
 // visit calls see for the contents of a directory.
 func (w *walker) visit(ctx context.Context, d *directory, see func(entry) error) error {
 	if w.take(d) {
-		d.read(ctx, w.h, w.skipped)
+		w.read(ctx, d)
 		w.push(d)
 	} else {
 		<-d.ready
@@ -74,12 +76,14 @@ func (w *walker) visit(ctx context.Context, d *directory, see func(entry) error)
 		case d.err != nil:
 			return d.tolerated()
 		}
+		path := d.path()
 		for n := range d.items {
 			i := &d.items[n]
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			if i.counts {
+				i.path = join(path, i.name)
 				if err := see(i.entry); err != nil {
 					return err
 				}
@@ -96,7 +100,7 @@ func (w *walker) visit(ctx context.Context, d *directory, see func(entry) error)
 			d.items = nil
 			return nil
 		}
-		d.read(ctx, w.h, w.skipped)
+		w.read(ctx, d)
 		w.push(d)
 	}
 }
@@ -138,13 +142,13 @@ func (w *walker) end() {
 }
 
 // readAhead reads directories until the walk ends.
-func (w *walker) readAhead(ctx context.Context) {
+func (w *walker) readAhead(ctx context.Context, r *reader) {
 	for {
 		d := w.next()
 		if d == nil {
 			return
 		}
-		d.read(ctx, w.h, w.skipped)
+		r.read(ctx, d)
 		w.mu.Lock()
 		w.held += len(d.items)
 		w.mu.Unlock()
