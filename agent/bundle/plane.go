@@ -54,23 +54,29 @@ func (p *Plane) fetch(ctx context.Context, version, arch, path string) error {
 
 // digest returns the SHA-256 digest of the plane's bundle, in hex.
 func (p *Plane) digest(ctx context.Context, version, arch string) (digest string, err error) {
-	d := download{url: p.url(version, arch) + enrolment.ChecksumSuffix, http: p.HTTP, refused: refusedByPlane}
-	err = persist(ctx, func(ctx context.Context) (bool, error) {
-		response, _, err := d.ask(ctx, "")
-		if err != nil {
-			return false, err
-		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(io.LimitReader(response.Body, 128))
-		if err != nil {
-			return false, fmt.Errorf("asking for the digest of the bundle: %w", err)
-		}
-		if digest = strings.TrimSpace(string(text)); !bundlefile.ValidDigest(digest) {
-			return false, fault.New(nil, "the plane did not send the digest of its bundle; upgrade the plane")
-		}
-		return true, nil
+	err = persist(ctx, func(ctx context.Context) (brought bool, err error) {
+		digest, err = p.askDigest(ctx, version, arch)
+		return err == nil, err
 	})
 	return digest, err
+}
+
+// askDigest makes one attempt to get the digest.
+func (p *Plane) askDigest(ctx context.Context, version, arch string) (digest string, err error) {
+	d := download{url: p.url(version, arch) + enrolment.ChecksumSuffix, http: p.HTTP, refused: refusedByPlane}
+	response, _, err := d.ask(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 128))
+	if err != nil {
+		return "", fmt.Errorf("asking for the digest of the bundle: %w", err)
+	}
+	if digest = strings.TrimSpace(string(text)); !bundlefile.ValidDigest(digest) {
+		return "", fault.New(nil, "the plane did not send the digest of its bundle; upgrade the plane")
+	}
+	return digest, nil
 }
 
 // refusedByPlane returns the fault for a status code of the plane, or nil if trying again may help.

@@ -1,12 +1,18 @@
 package preflight
 
 import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
@@ -16,6 +22,9 @@ const (
 	fromDirectory = "directory"
 	fromPackages  = "packages"
 )
+
+// fromMirror is a source that only the CapstanHost can name.
+const fromMirror = "mirror"
 
 // bundlesDir has the bundles, unpacked or as archives.
 const bundlesDir = "/opt/capstan/bundles"
@@ -34,6 +43,8 @@ type source struct {
 	lacks []string
 	// plane is true if the host has enrolled at a plane that may have bundles.
 	plane bool
+	// policy is what the CapstanHost says, if that counts.
+	policy v1beta2.BundlePolicy
 }
 
 // source looks at the agent's configuration, the bundles and the programs of the host.
@@ -43,6 +54,10 @@ func (s *System) source(role Role) source {
 	from := source{from: role.Bundles, plane: config.Enrolment != ""}
 	if from.from == "" {
 		from.from = config.Bundles
+	}
+	if from.from == "" && role.enrolment != nil {
+		from.policy = role.enrolment.Bundles
+		from.from = strings.ToLower(string(from.policy.Source))
 	}
 	for _, name := range s.entries(bundlesDir) {
 		archive := strings.HasSuffix(name, bundlefile.FileName("", s.Architecture))
@@ -72,7 +87,7 @@ func (from source) bundled() bool {
 	switch from.from {
 	case fromPackages:
 		return false
-	case fromPlane, fromDirectory:
+	case fromPlane, fromDirectory, fromMirror:
 		return true
 	}
 	return from.brings || len(from.bundles) == 0
@@ -102,14 +117,25 @@ func containerRuntime(s *System, role Role) Finding {
 
 func kubernetes(s *System, role Role) Finding {
 	from := s.source(role)
+	bundles := from.bundles
+	if role.Kubernetes != "" {
+		bundles = slices.DeleteFunc(slices.Clone(bundles), func(name string) bool {
+			return name != role.Kubernetes && name != bundlefile.FileName(role.Kubernetes, s.Architecture)
+		})
+	}
 	switch {
-	case from.from != fromPackages && len(from.bundles) > 0:
-		return ok("bundles of " + strings.Join(from.bundles, ", "))
+	case from.from != fromPackages && len(bundles) > 0:
+		return s.verified(bundles)
 	case from.from == fromDirectory:
-		return missing("no bundle in "+bundlesDir,
-			"# copy one there, named as "+bundlefile.FileName("v1.36.3", s.Architecture))
+		return missing("no bundle"+of(role.Kubernetes)+" in "+bundlesDir, "# copy one there, named as "+
+			bundlefile.FileName(cmp.Or(role.Kubernetes, "v1.36.3"), s.Architecture))
+	case from.from == fromMirror:
+		return probed(role, from.policy, "the mirror "+from.policy.Mirror.URL)
 	case from.from == fromPlane || from.from == "" && from.plane:
-		return ok("come with a bundle of the plane")
+		if role.enrolment == nil {
+			return ok("come with a bundle of the plane")
+		}
+		return probed(role, v1beta2.BundlePolicy{Source: v1beta2.BundlesFromPlane}, "the plane")
 	case from.from == "":
 		return warning("none of its own: it takes a plane that has bundles, or one in "+bundlesDir,
 			"# on the plane's computer: capstan bundle list")
@@ -118,6 +144,71 @@ func kubernetes(s *System, role Role) Finding {
 	}
 	return missing("no "+strings.Join(from.lacks, " and "),
 		"# install kubeadm and kubelet of the clusters' version: see kubernetes.io, Installing kubeadm")
+}
+
+// of returns " of Kubernetes VERSION"; empty without a version.
+func of(version string) string {
+	if version == "" {
+		return ""
+	}
+	return " of Kubernetes " + version
+}
+
+// probed asks where bundles are downloaded from whether it has the one that is needed.
+func probed(role Role, policy v1beta2.BundlePolicy, where string) Finding {
+	err := role.enrolment.Probe(policy, role.Kubernetes)
+	text := fault.Text(err, "")
+	switch {
+	case text != "":
+		return missing(text, "# see capstan bundle list on the plane's computer, and spec.bundles of the CapstanHost")
+	case err != nil:
+		return missing(where+" can't be reached: "+err.Error(), "# check addresses, firewalls, and proxy settings")
+	case role.Kubernetes == "":
+		return ok(where + " answers; --kubernetes VERSION asks for a bundle")
+	}
+	return ok("come with the bundle" + of(role.Kubernetes) + " of " + where)
+}
+
+// verified reads bundles on the host and compares them with their manifests.
+func (s *System) verified(bundles []string) Finding {
+	for _, name := range bundles {
+		path := filepath.Join(bundlesDir, name)
+		if err := verify(s.path(path)); err != nil {
+			return missing(path+": "+err.Error(), "rm -r "+path+"   # and copy or fetch it again")
+		}
+	}
+	return ok("bundles of " + strings.Join(bundles, ", "))
+}
+
+// verify compares an archive, or the directory of an unpacked one, with its manifest. Bundles of local hosts have none.
+func verify(path string) error {
+	if !strings.HasSuffix(path, ".tar.gz") {
+		_, err := bundlefile.CheckDirectory(path)
+		if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bundlefile.ErrDamaged) {
+			return nil
+		}
+		return err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = bundlefile.Verify(file)
+	return err
+}
+
+// plane checks that the management cluster answers this host.
+func plane(_ *System, role Role) Finding {
+	switch {
+	case errors.Is(role.unreached, fs.ErrPermission):
+		return unknown("only root can read the agent's configuration", "sudo capstan-agent preflight")
+	case role.unreached != nil:
+		return missing(role.unreached.Error(), "journalctl -u capstan-agent -n 20")
+	case role.enrolment == nil:
+		return ok("this computer has not enrolled")
+	}
+	return ok(role.enrolment.Host + " at " + role.enrolment.Server)
 }
 
 // validBundles reports whether there is such a source.

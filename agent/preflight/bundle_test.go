@@ -1,9 +1,18 @@
 package preflight
 
 import (
+	"bytes"
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
 // bare are the files that a computer lacks which shall get everything by a bundle.
@@ -11,11 +20,48 @@ var bare = map[string]string{
 	"/usr/bin/kubeadm": gone, "/usr/bin/kubelet": gone, "/run/containerd/containerd.sock": gone,
 }
 
+// archived returns a small bundle of a version.
+func archived(t *testing.T, version string) string {
+	t.Helper()
+	kubelet := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.WriteFile(kubelet, []byte("#!"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m := &bundlefile.Manifest{
+		Kubernetes: version, Architecture: "amd64", Files: []bundlefile.File{{Path: "bin/kubelet"}},
+	}
+	var out bytes.Buffer
+	if err := bundlefile.Write(&out, m, func(string) string { return kubelet }); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// unpacked returns the files of a bundle on a host.
+func unpacked(t *testing.T, version string) map[string]string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), version)
+	if _, err := bundlefile.Unpack(strings.NewReader(archived(t, version)), dir); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, name := range []string{"bin/kubelet", "manifest.json"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["/opt/capstan/bundles/"+version+"/"+name] = string(text)
+	}
+	return files
+}
+
 // TestWhereProgramsComeFrom: what a bundle brings is not asked for, and what it can't be installed beside is named.
 func TestWhereProgramsComeFrom(t *testing.T) {
 	const archive = "/opt/capstan/bundles/v1.36.3-linux-amd64.tar.gz"
 	const unit = "/usr/lib/systemd/system/containerd.service"
 	const config = "/etc/capstan/agent.yaml"
+	good, damaged := archived(t, "v1.36.3"), unpacked(t, "v1.36.3")
+	damaged["/opt/capstan/bundles/v1.36.3/bin/kubelet"] = "#?"
 	for name, c := range map[string]struct {
 		files               map[string]string
 		from                string
@@ -31,12 +77,19 @@ func TestWhereProgramsComeFrom(t *testing.T) {
 			"warning none of its own",
 		},
 		"the plane's":            {nil, fromPlane, "ok comes with the bundle", "ok come with a bundle of the plane"},
-		"an archive":             {map[string]string{archive: ""}, "", "ok comes with the bundle", "ok bundles of v1.36.3"},
+		"an archive":             {map[string]string{archive: good}, "", "ok comes with the bundle", "ok bundles of v1.36.3"},
 		"a directory without":    {nil, fromDirectory, "ok comes with the bundle", "missing no bundle in"},
-		"a directory with one":   {map[string]string{archive: ""}, fromDirectory, "ok comes", "ok bundles of v1.36.3"},
+		"a directory with one":   {map[string]string{archive: good}, fromDirectory, "ok comes", "ok bundles of v1.36.3"},
 		"an unfinished download": {map[string]string{"/opt/capstan/bundles/.x.part": ""}, fromDirectory, "ok", "missing no"},
 		"one that is unpacked": {
-			map[string]string{"/opt/capstan/bundles/v1.36.3/manifest.json": "{}"}, "", "ok comes", "ok bundles of v1.36.3",
+			unpacked(t, "v1.36.3"), "", "ok comes", "ok bundles of v1.36.3",
+		},
+		"one that is unpacked and damaged": {
+			damaged, "", "ok comes", "missing /opt/capstan/bundles/v1.36.3: the bundle is damaged: ",
+		},
+		"an archive that was cut": {
+			map[string]string{archive: good[:len(good)/2]}, fromDirectory, "ok comes",
+			"missing " + archive + ": the bundle is damaged: ",
 		},
 		"one without a container runtime": {
 			map[string]string{"/opt/capstan/bundles/v1.36.3/capstan-kube": ""}, "", "missing no socket",
@@ -48,7 +101,7 @@ func TestWhereProgramsComeFrom(t *testing.T) {
 		},
 		"packages, which are not installed": {nil, fromPackages, "missing no socket", "missing no kubeadm and kubelet"},
 		"packages, by the configuration": {
-			map[string]string{config: "bundles: packages\n", archive: ""}, "", "missing no socket", "missing no kubeadm and",
+			map[string]string{config: "bundles: packages\n", archive: good}, "", "missing no socket", "missing no kubeadm and",
 		},
 		"packages by the configuration, and the plane asked for": {
 			map[string]string{config: "bundles: packages\n"}, fromPlane, "ok comes", "ok come with",
@@ -65,7 +118,7 @@ func TestWhereProgramsComeFrom(t *testing.T) {
 			map[string]string{"/usr/bin/kubeadm": "#!"}, fromPackages, "missing no socket", "missing no kubelet",
 		},
 		"a package's containerd": {
-			map[string]string{unit: "[Unit]", archive: ""}, "", "missing containerd of a package", "ok bundles of",
+			map[string]string{unit: "[Unit]", archive: good}, "", "missing containerd of a package", "ok bundles of",
 		},
 		"a configuration that can't be read": {
 			map[string]string{config: "\t:"}, "", "ok comes with the bundle", "warning none of its own",
@@ -83,5 +136,149 @@ func TestWhereProgramsComeFrom(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPolicyOfTheHost: what the CapstanHost says decides, unless the host's own configuration or the caller says
+// something, and whoever has the bundle is asked for it.
+func TestPolicyOfTheHost(t *testing.T) {
+	const mirror = "https://mirror.example/capstan"
+	const archive = "/opt/capstan/bundles/v1.36.3-linux-amd64.tar.gz"
+	own := map[string]string{"/usr/bin/kubeadm": "#!", "/usr/bin/kubelet": "#!", "/run/crio/crio.sock": ""}
+	policy := func(source v1beta2.BundleSource) v1beta2.BundlePolicy { return v1beta2.BundlePolicy{Source: source} }
+	mirrored := v1beta2.BundlePolicy{Source: v1beta2.BundlesFromMirror, Mirror: v1beta2.BundleMirror{URL: mirror}}
+	plane := policy(v1beta2.BundlesFromPlane)
+	for name, c := range map[string]struct {
+		files        map[string]string
+		policy       v1beta2.BundlePolicy
+		claimed      string // the version of the claim
+		role         Role
+		asks         v1beta2.BundlePolicy
+		version      string // that is asked for
+		answer       error
+		runtime, get string // the verdict and a part of what was found
+	}{
+		"the plane's, for any version": {
+			policy: plane, asks: plane, runtime: "ok comes", get: "ok the plane answers; --kubernetes VERSION",
+		},
+		"the plane's": {
+			policy: plane, asks: plane, role: Role{Kubernetes: "v1.36.3"}, version: "v1.36.3", runtime: "ok comes",
+			get: "ok come with the bundle of Kubernetes v1.36.3 of the plane",
+		},
+		"the plane's, of the claim's version": {
+			policy: plane, asks: plane, claimed: "v1.35.4", version: "v1.35.4", runtime: "ok comes",
+			get: "ok come with the bundle of Kubernetes v1.35.4 of the plane",
+		},
+		"the plane's, of another version than the claim's": {
+			policy: plane, asks: plane, claimed: "v1.35.4", role: Role{Kubernetes: "v1.36.3"}, version: "v1.36.3",
+			runtime: "ok comes", get: "ok come with the bundle of Kubernetes v1.36.3",
+		},
+		"the plane has none": {
+			policy: plane, asks: plane, answer: fault.New(nil, "the plane has no bundle"), runtime: "ok comes",
+			get: "missing the plane has no bundle",
+		},
+		"the plane does not answer": {
+			policy: plane, asks: plane, answer: errors.New("no route to host"), runtime: "ok comes",
+			get: "missing the plane can't be reached: no route to host",
+		},
+		"the plane's, where the host has its own programs": {
+			files: own, policy: plane, asks: plane, runtime: "ok comes", get: "ok the plane answers",
+		},
+		"the mirror's": {
+			policy: mirrored, asks: mirrored, role: Role{Kubernetes: "v1.36.3"}, version: "v1.36.3", runtime: "ok comes",
+			get: "ok come with the bundle of Kubernetes v1.36.3 of the mirror " + mirror,
+		},
+		"the mirror has none": {
+			policy: mirrored, asks: mirrored, answer: fault.New(nil, "the mirror has no x"), runtime: "ok comes",
+			get: "missing the mirror has no x",
+		},
+		"the mirror does not answer": {
+			policy: mirrored, asks: mirrored, answer: errors.New("connection refused"), runtime: "ok comes",
+			get: "missing the mirror " + mirror + " can't be reached: connection refused",
+		},
+		"the mirror's, which is here already": {
+			files: unpacked(t, "v1.36.3"), policy: mirrored, role: Role{Kubernetes: "v1.36.3"}, runtime: "ok comes",
+			get: "ok bundles of v1.36.3",
+		},
+		"the mirror's, and another version is here": {
+			files: unpacked(t, "v1.35.4"), policy: mirrored, asks: mirrored, role: Role{Kubernetes: "v1.36.3"},
+			version: "v1.36.3", runtime: "ok comes", get: "ok come with the bundle of Kubernetes v1.36.3",
+		},
+		"the directory's": {
+			files: map[string]string{archive: archived(t, "v1.36.3")}, policy: policy(v1beta2.BundlesFromDirectory),
+			role: Role{Kubernetes: "v1.36.3"}, runtime: "ok comes", get: "ok bundles of v1.36.3",
+		},
+		"the directory has another version": {
+			files: map[string]string{archive: archived(t, "v1.36.3")}, policy: policy(v1beta2.BundlesFromDirectory),
+			role: Role{Kubernetes: "v1.35.4"}, runtime: "ok comes", get: "missing no bundle of Kubernetes v1.35.4 in ",
+		},
+		"packages": {files: own, policy: policy(v1beta2.BundlesFromPackages), runtime: "ok /run/crio/crio.sock",
+			get: "ok kubeadm, kubelet"},
+		"packages, which are not installed": {
+			policy: policy(v1beta2.BundlesFromPackages), runtime: "missing no socket", get: "missing no kubeadm and kubelet",
+		},
+		"the file on the host comes first": {
+			files:  map[string]string{"/etc/capstan/agent.yaml": "bundles: directory\n"},
+			policy: mirrored, runtime: "ok comes", get: "missing no bundle in",
+		},
+		"the caller comes first": {
+			policy: mirrored, role: Role{Bundles: fromPackages}, runtime: "missing no socket", get: "missing no kubeadm",
+		},
+		"nobody says": {
+			files: map[string]string{"/etc/capstan/agent.yaml": "enrolment: https://192.0.2.1:7444\n"}, asks: plane,
+			runtime: "ok comes", get: "ok the plane answers",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := maps.Clone(bare)
+			maps.Copy(files, c.files)
+			s := computer(t, files)
+			asked := 0
+			s.Enrolment = func() (*Enrolment, error) {
+				return &Enrolment{
+					Host: "default/h1", Server: "https://192.0.2.1:7443", Bundles: c.policy, Kubernetes: c.claimed,
+					Probe: func(policy v1beta2.BundlePolicy, version string) error {
+						asked++
+						if policy.Source != c.asks.Source || policy.Mirror.URL != c.asks.Mirror.URL || version != c.version {
+							t.Errorf("%+v is asked for %q, not %+v for %q", policy, version, c.asks, c.version)
+						}
+						return c.answer
+					},
+				}, nil
+			}
+			want := map[string]string{
+				"plane": "ok default/h1 at https://192.0.2.1:7443", "runtime": c.runtime, "kubernetes": c.get,
+			}
+			for _, f := range Run(s, c.role) {
+				got := string(f.Verdict) + " " + f.Found
+				if want[f.Check] != "" && !strings.HasPrefix(got, want[f.Check]) {
+					t.Errorf("%s: got %q, mend %q; want %q", f.Check, got, f.Mend, want[f.Check])
+				}
+			}
+			if (asked == 1) != (c.asks.Source != "") || asked > 1 {
+				t.Errorf("somebody was asked %d times", asked)
+			}
+		})
+	}
+}
+
+// TestAPlaneThatDoesNotAnswer: a host that can't ask its plane says so, and who may not read the credential, too.
+func TestAPlaneThatDoesNotAnswer(t *testing.T) {
+	for text, c := range map[string]struct {
+		err  error
+		want Verdict
+	}{
+		"no route to host":  {errors.New("no route to host"), Missing},
+		"only root can":     {&fs.PathError{Op: "open", Path: "/etc/capstan/agent.yaml", Err: fs.ErrPermission}, Unknown},
+		"has not enrolled":  {nil, OK},
+		"no CapstanHost h1": {errors.New("there is no CapstanHost h1 any more"), Missing},
+	} {
+		s := computer(t, nil)
+		s.Enrolment = func() (*Enrolment, error) { return nil, c.err }
+		for _, f := range Run(s, Role{}) {
+			if f.Check == "plane" && (f.Verdict != c.want || !strings.Contains(f.Found, text)) {
+				t.Errorf("%s: %+v", text, f)
+			}
+		}
 	}
 }

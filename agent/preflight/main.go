@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
 const usage = `capstan-agent preflight reports what this computer lacks as a node, and the command that provides it.
@@ -24,13 +26,20 @@ func Main(s *System, args []string, out, errOut io.Writer) int {
 	var role Role
 	flags.BoolVar(&role.Worker, "worker", false, "skip what only a control plane needs")
 	flags.StringVar(&role.Bundles, "bundles", "", "source of a node's programs: plane, directory or packages (default: "+
-		"the one in /etc/capstan/agent.yaml, else the host's own if it has kubeadm and kubelet)")
+		"the one in /etc/capstan/agent.yaml, else that of the CapstanHost, else the host's own if it has kubeadm and "+
+		"kubelet)")
+	flags.StringVar(&role.Kubernetes, "kubernetes", "", "`version` of the cluster to come, like v1.36.3: is there a "+
+		"bundle of it? (default: that of the machine on this host)")
 	format := flags.String("output", "table", "`format`: table, or json for programs")
 	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
+		return 2
+	}
+	if role.Kubernetes != "" && !bundlefile.ValidVersion(role.Kubernetes) {
+		fmt.Fprintf(errOut, "capstan-agent preflight: --kubernetes %q is no version like v1.36.3\n", role.Kubernetes)
 		return 2
 	}
 	if flags.NArg() > 0 || *format != "table" && *format != "json" || !validBundles(role.Bundles) {

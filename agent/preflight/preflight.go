@@ -37,6 +37,13 @@ type Role struct {
 	// Bundles says where the programs of a node come from, as the agent's configuration: plane, directory or packages.
 	// Empty: what that says, else what the host has.
 	Bundles string
+	// Kubernetes is the version that a cluster will have, such as v1.36.3. Empty: that of the host's claim, if any.
+	Kubernetes string
+
+	// enrolment is what System.Enrolment returned; nil if the computer has not enrolled.
+	enrolment *Enrolment
+	// unreached is why it could not be asked.
+	unreached error
 }
 
 // check is one of the checks.
@@ -65,6 +72,7 @@ var checks = []check{
 	{"route", route},
 	{"ports", ports},
 	{"firewall", firewall},
+	{"plane", plane},
 	{"runtime", containerRuntime},
 	{"kubernetes", kubernetes},
 	{"tools", tools},
@@ -73,6 +81,11 @@ var checks = []check{
 
 // Run runs all checks.
 func Run(s *System, role Role) []Finding {
+	if s.Enrolment != nil {
+		if role.enrolment, role.unreached = s.Enrolment(); role.enrolment != nil && role.Kubernetes == "" {
+			role.Kubernetes = role.enrolment.Kubernetes
+		}
+	}
 	all := make([]Finding, 0, len(checks))
 	for _, c := range checks {
 		f := c.run(s, role)

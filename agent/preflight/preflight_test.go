@@ -43,6 +43,11 @@ var problems = map[string]problem{
 	"a disk that can't be seen": {
 		look:  func(s *System) { s.Free = func(string) (uint64, error) { return 0, errors.New("no") } },
 		check: "disk", want: Unknown},
+	"a plane that does not answer": {
+		look: func(s *System) {
+			s.Enrolment = func() (*Enrolment, error) { return nil, errors.New("no route to host") }
+		},
+		check: "plane", want: Missing, found: "no route to host", mend: "journalctl -u capstan-agent"},
 	"an old kernel": {look: func(s *System) { s.Release = "4.19.0" }, check: "kernel", want: Missing,
 		found: "5.4 or later", mend: "#"},
 	"a kernel that says nothing": {look: func(s *System) { s.Release = "own" },

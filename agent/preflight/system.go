@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
 // fileLimit bounds how much of a file is read, in bytes.
@@ -29,6 +31,22 @@ type System struct {
 	Free func(path string) (uint64, error)
 	// Chains returns the nftables chains that see packets first.
 	Chains func() ([]Chain, error)
+	// Enrolment asks the management cluster about this computer as a host. It returns nil if the computer has not
+	// enrolled. May be nil.
+	Enrolment func() (*Enrolment, error)
+}
+
+// Enrolment is what the management cluster knows about this computer.
+type Enrolment struct {
+	// Host is the CapstanHost, as NAMESPACE/NAME; Server is the URL of the API server.
+	Host, Server string
+	// Bundles says where the programs of a node come from: for the claim, if there is one, or else for the next one, if
+	// the CapstanHost says so.
+	Bundles v1beta2.BundlePolicy
+	// Kubernetes is the version of the claim; empty: there is none.
+	Kubernetes string
+	// Probe asks the plane or mirror of a policy for the bundle of a version; with an empty version, for anything.
+	Probe func(policy v1beta2.BundlePolicy, version string) error
 }
 
 // Chain is an nftables chain that is attached to a hook of the kernel.

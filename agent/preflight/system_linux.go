@@ -12,7 +12,7 @@ import (
 func This() *System {
 	return &System{
 		User: os.Getuid(), Architecture: runtime.GOARCH, Processors: runtime.NumCPU(), Release: release(),
-		Synchronized: synchronized, Free: free, Chains: chains,
+		Synchronized: synchronized, Free: free, Chains: chains, Enrolment: enrolment,
 	}
 }
 

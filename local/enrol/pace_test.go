@@ -5,8 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
 func TestPace(t *testing.T) {
@@ -40,5 +45,52 @@ func TestAPacedReadEndsWithItsRequest(t *testing.T) {
 	plain := strings.NewReader("bundle")
 	if newPace(0).of(ctx, plain) != io.ReadSeeker(plain) {
 		t.Error("a file without a limit is not read as it is")
+	}
+}
+
+// TestBandwidth measures real transfers: two hosts that download at the same time get no more than the limit together,
+// and do not wait for much longer than that takes.
+func TestBandwidth(t *testing.T) {
+	const bandwidth, size = 8 << 20, 6 << 20 // of each host
+	path := filepath.Join(t.TempDir(), "bundle")
+	if err := os.WriteFile(path, bytes.Repeat([]byte{7}, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newFrontWith(t, nil, func(o *Options) {
+		o.Known = func(context.Context, string) (bool, error) { return true, nil }
+		o.Bundle = func(string, string) (*os.File, error) { return os.Open(path) }
+		o.BundleBandwidth = bandwidth
+	})
+	began := time.Now()
+	got := make(chan int64, 2)
+	for range cap(got) {
+		host := f.client(t, true)
+		go func() {
+			response, err := host.Get(f.url + enrolment.BundlePath + "v1.36.3/linux/amd64")
+			if err != nil {
+				t.Error(err)
+				got <- 0
+				return
+			}
+			defer response.Body.Close()
+			n, err := io.Copy(io.Discard, response.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- n
+		}()
+	}
+	if a, b := <-got, <-got; a != size || b != size {
+		t.Fatalf("the hosts got %d and %d bytes of %d", a, b, size)
+	}
+	took := time.Since(began)
+	rate := float64(2*size) / took.Seconds()
+	t.Logf("two hosts got %d MiB in %s: %.2f MiB/s, with a limit of %d MiB/s", 2*size>>20, took, rate/(1<<20),
+		bandwidth>>20)
+	if most := bandwidth * 1.1; rate > most {
+		t.Errorf("the hosts got %.0f bytes a second, more than %d", rate, bandwidth)
+	}
+	if took > 30*time.Second {
+		t.Errorf("the hosts waited for %s", took)
 	}
 }
