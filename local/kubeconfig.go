@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,13 +20,14 @@ import (
 
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/dnsname"
 	"github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/internal/kubeconfig"
 )
 
 // ClusterKubeconfig writes a kubeconfig for a cluster into the home directory, for the user of this machine, and
 // returns its path. For a cluster on local hosts, the server is a relay on loopback, because the cluster's own address
-// works only inside the dock. For other clusters, it is their endpoint. c is a client of the plane.
+// works only inside the dock. For other clusters, it is their endpoint, or an address of it. c is a client of the plane.
 func ClusterKubeconfig(
 	ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster,
 ) (path string, err error) {
@@ -33,6 +36,7 @@ func ClusterKubeconfig(
 		return "", err
 	}
 	name, endpoint := cluster.Name, cluster.Spec.ControlPlaneEndpoint
+	network := resolver{net.DefaultResolver.LookupNetIP, (&net.Dialer{}).DialContext}
 	secret := &corev1.Secret{}
 	err = c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name + "-kubeconfig"}, secret)
 	if apierrors.IsNotFound(err) || (err == nil && endpoint.IsZero()) {
@@ -48,6 +52,12 @@ func ClusterKubeconfig(
 		relay, err = dock.Connect(string(dir)).EnsureRelay(ctx, RelayName(cluster.Namespace, name), relay)
 		if err != nil {
 			return "", hint.Errorf("run: capstan up", "opening a relay to cluster %s: %w", name, err)
+		}
+	case dnsname.Valid(endpoint.Host):
+		relay, err = named(ctx, network, endpoint.Host, relay)
+		if err != nil {
+			return "", hint.Errorf("read it with: capstan kubectl get secret "+name+"-kubeconfig",
+				"the endpoint of cluster %s, %s port %d: %w", name, endpoint.Host, endpoint.Port, err)
 		}
 	case !otherComputer(endpoint.Host):
 		return "", hint.Errorf("read it with: capstan kubectl get secret "+name+"-kubeconfig",
@@ -66,6 +76,60 @@ func ClusterKubeconfig(
 		return "", fmt.Errorf("writing the kubeconfig of cluster %s: %w", name, err)
 	}
 	return path, nil
+}
+
+// namedLimit bounds resolving an endpoint's name, and finding an address that answers.
+const namedLimit = 10 * time.Second
+
+// resolver is what finding a name's address needs of the network.
+type resolver struct {
+	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// named returns where an endpoint with a name is reached: the address of another computer. The kubeconfig has that
+// address, and the name in the certificate, so that nobody can lead the name elsewhere in between. Of several addresses
+// it is one that accepts connections, if any does.
+func named(ctx context.Context, r resolver, host, endpoint string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, namedLimit)
+	defer cancel()
+	addresses, err := r.lookup(ctx, "ip", host)
+	if err != nil {
+		return "", fmt.Errorf("resolving its name: %w", err)
+	}
+	_, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, a := range addresses {
+		if otherComputer(a.String()) {
+			all = append(all, net.JoinHostPort(a.Unmap().String(), port))
+		}
+	}
+	switch len(all) {
+	case 0:
+		return "", errors.New("its name leads neither into the dock nor to another computer")
+	case 1:
+		return all[0], nil
+	}
+	for _, at := range all {
+		if r.answers(ctx, at, namedLimit/time.Duration(len(all)+1)) {
+			return at, nil
+		}
+	}
+	return all[0], nil
+}
+
+// answers reports whether something accepts a connection within a limit.
+func (r resolver) answers(ctx context.Context, at string, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	conn, err := r.dial(ctx, "tcp", at)
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
 }
 
 // otherComputer reports whether an endpoint is the address of another computer, such as an owned host. It returns false

@@ -1,6 +1,10 @@
 package local
 
 import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -58,7 +62,7 @@ func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 // A relay leads only to a balancer or a host: the plane's own ports are on the dock's loopback interface.
 func TestClusterKubeconfigLeadsToClustersOnly(t *testing.T) {
 	for _, host := range []string{
-		"127.0.0.1", "::1", "10.231.0.1", "169.254.169.254", "localhost", "example.com", "10.231.16.1%eth0",
+		"127.0.0.1", "::1", "10.231.0.1", "169.254.169.254", "localhost", "127.1", "10.231.16.1%eth0",
 	} {
 		cluster, secret := &clusterv1.Cluster{}, &corev1.Secret{Data: map[string][]byte{"value": []byte(tenantsKubeconfig)}}
 		cluster.Namespace, cluster.Name = "default", "blue"
@@ -111,5 +115,51 @@ func TestOtherComputer(t *testing.T) {
 		if got := otherComputer(host); got != want {
 			t.Errorf("%q: %v", host, got)
 		}
+	}
+}
+
+// TestANameLeadsToAnotherComputer: the address of an endpoint's name is that of another computer, one that answers if
+// there are several.
+func TestANameLeadsToAnotherComputer(t *testing.T) {
+	for name, c := range map[string]struct {
+		addresses   []string
+		want, fails string
+		answers     string // which of several addresses does
+	}{
+		"one address":         {addresses: []string{"192.0.2.11"}, want: "192.0.2.11:6443"},
+		"one of IPv6":         {addresses: []string{"2001:db8::7"}, want: "[2001:db8::7]:6443"},
+		"a mapped one":        {addresses: []string{"::ffff:192.0.2.11"}, want: "192.0.2.11:6443"},
+		"one is this machine": {addresses: []string{"127.0.0.1", "192.0.2.11", "10.231.0.1"}, want: "192.0.2.11:6443"},
+		"one of them answers": {
+			addresses: []string{"127.0.0.1", "192.0.2.11", "192.0.2.12"}, answers: "192.0.2.12:6443", want: "192.0.2.12:6443",
+		},
+		"none of them answers": {addresses: []string{"192.0.2.11", "192.0.2.12"}, want: "192.0.2.11:6443"},
+		"this machine":         {addresses: []string{"127.0.0.1", "::1"}, fails: "nor to another computer"},
+		"the plane":            {addresses: []string{"10.231.0.1"}, fails: "nor to another computer"},
+		"a cloud's metadata":   {addresses: []string{"169.254.169.254"}, fails: "nor to another computer"},
+		"an unknown name":      {fails: "resolving its name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lookup := func(_ context.Context, _, host string) (found []netip.Addr, err error) {
+				for _, a := range c.addresses {
+					found = append(found, netip.MustParseAddr(a))
+				}
+				if found == nil || host != "api.example" {
+					return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+				}
+				return found, nil
+			}
+			dial := func(_ context.Context, _, address string) (net.Conn, error) {
+				if address != c.answers {
+					return nil, errors.New("connection refused")
+				}
+				near, far := net.Pipe()
+				return near, far.Close()
+			}
+			got, err := named(t.Context(), resolver{lookup, dial}, "api.example", "api.example:6443")
+			if got != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
 	}
 }

@@ -11,8 +11,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/dnsname"
 )
 
 // WayOut is the name of the socket, in the dock's directory, through which the plane reaches API servers of clusters
@@ -22,8 +26,10 @@ const WayOut = "out.sock"
 const (
 	// wayOutConnections bounds the concurrent connections.
 	wayOutConnections = 512
-	// wayOutDial bounds how long a remote computer may take to accept.
+	// wayOutDial bounds how long a remote computer may take to accept, and how long it takes to resolve its name.
 	wayOutDial = 10 * time.Second
+	// wayOutAddresses bounds how many addresses of a name are tried.
+	wayOutAddresses = 8
 )
 
 // keepWayOut serves the proxy until ctx ends.
@@ -38,7 +44,10 @@ func keepWayOut(ctx context.Context, c Config) {
 		c.Log.Printf("the way out of the dock: %v", err)
 		return
 	}
-	w := &wayOut{slots: make(chan struct{}, wayOutConnections), machine: net.InterfaceAddrs, carried: map[net.Conn]bool{}}
+	w := &wayOut{
+		slots: make(chan struct{}, wayOutConnections), machine: net.InterfaceAddrs, lookup: net.DefaultResolver.LookupNetIP,
+		carried: map[net.Conn]bool{},
+	}
 	server := &http.Server{
 		Handler: w, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10,
 		ErrorLog: c.Log,
@@ -57,6 +66,7 @@ func keepWayOut(ctx context.Context, c Config) {
 type wayOut struct {
 	slots   chan struct{}
 	machine func() ([]net.Addr, error)
+	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	// open reports whether the proxy may connect to an address; nil means to any other computer's.
 	open func(netip.Addr) bool
 
@@ -71,13 +81,9 @@ func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, "only CONNECT", http.StatusMethodNotAllowed)
 		return
 	}
-	to, err := netip.ParseAddrPort(r.Host)
+	host, port, err := net.SplitHostPort(r.Host)
 	if err != nil {
-		http.Error(out, "the way out of the dock leads to addresses, not to names", http.StatusBadRequest)
-		return
-	}
-	if !w.allowed(to.Addr()) {
-		http.Error(out, "the way out of the dock leads to other computers only", http.StatusForbidden)
+		http.Error(out, "the way out of the dock leads to a port of a computer", http.StatusBadRequest)
 		return
 	}
 	select {
@@ -87,10 +93,9 @@ func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, "too many connections", http.StatusServiceUnavailable)
 		return
 	}
-	dialer := net.Dialer{Timeout: wayOutDial}
-	far, err := dialer.Dial("tcp", to.String()) // not the request's context: the client may have finished sending
+	far, code, err := w.dial(host, port)
 	if err != nil {
-		http.Error(out, err.Error(), http.StatusBadGateway)
+		http.Error(out, err.Error(), code)
 		return
 	}
 	defer far.Close()
@@ -109,6 +114,52 @@ func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		closeWrite(far)
 	}()
 	_, _ = io.Copy(near, far)
+}
+
+// dial connects to another computer. If that fails, it returns the status code to answer with. A name is resolved once,
+// and only its allowed addresses are connected to, so nobody can exchange them in between.
+func (w *wayOut) dial(host, port string) (far net.Conn, code int, err error) {
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, http.StatusBadRequest, errors.New("the way out of the dock leads to a port of a computer")
+	}
+	// Not the request's context: the client may have finished sending.
+	ctx, cancel := context.WithTimeout(context.Background(), wayOutDial)
+	defer cancel()
+	addresses, code, err := w.resolve(ctx, host)
+	if err != nil {
+		return nil, code, err
+	}
+	addresses = slices.DeleteFunc(addresses, func(a netip.Addr) bool { return !w.allowed(a) })
+	if len(addresses) == 0 {
+		return nil, http.StatusForbidden, errors.New("the way out of the dock leads to other computers only")
+	}
+	dialer := net.Dialer{Timeout: wayOutDial / time.Duration(len(addresses))}
+	var failed error
+	for _, a := range addresses {
+		far, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(a, uint16(number)).String())
+		if err == nil {
+			return far, 0, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, http.StatusBadGateway, failed
+}
+
+// resolve returns the addresses of a host, which may be an address itself. If it can't, it returns the status code to
+// answer with.
+func (w *wayOut) resolve(ctx context.Context, host string) ([]netip.Addr, int, error) {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{address}, 0, nil
+	}
+	if !dnsname.Valid(host) {
+		return nil, http.StatusBadRequest, errors.New("the way out of the dock leads to addresses and names of computers")
+	}
+	addresses, err := w.lookup(ctx, "ip", host)
+	if err != nil {
+		return nil, http.StatusBadGateway, err
+	}
+	return addresses[:min(len(addresses), wayOutAddresses)], 0, nil
 }
 
 // allowed reports whether an address belongs to another computer. Clusters may not reach what listens on this machine.

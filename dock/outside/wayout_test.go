@@ -74,7 +74,9 @@ func TestWayOut(t *testing.T) {
 	for request, want := range map[string]int{
 		"GET http://192.0.2.1/ HTTP/1.1\r\nHost: 192.0.2.1\r\n\r\n":               http.StatusMethodNotAllowed,
 		"CONNECT localhost:22 HTTP/1.1\r\nHost: localhost:22\r\n\r\n":             http.StatusBadRequest,
-		"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n":       http.StatusBadRequest,
+		"CONNECT 127.1:22 HTTP/1.1\r\nHost: 127.1:22\r\n\r\n":                     http.StatusBadRequest,
+		"CONNECT example.com HTTP/1.1\r\nHost: example.com\r\n\r\n":               http.StatusBadRequest,
+		"CONNECT example.com:ssh HTTP/1.1\r\nHost: example.com:ssh\r\n\r\n":       http.StatusBadRequest,
 		"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1:22\r\n\r\n":             http.StatusForbidden,
 		"CONNECT [::1]:22 HTTP/1.1\r\nHost: [::1]:22\r\n\r\n":                     http.StatusForbidden,
 		"CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: 169.254.169.254:80\r\n\r\n": http.StatusForbidden,
@@ -130,5 +132,67 @@ func TestTheWayOutCarries(t *testing.T) {
 	all, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 200") || !strings.HasSuffix(string(all), "heard hello") {
 		t.Errorf("got %q, %v", all, err)
+	}
+}
+
+// TestTheWayOutByName: a name leads to those of its addresses that belong to other computers, and to nothing else,
+// whatever it is resolved to later.
+func TestTheWayOutByName(t *testing.T) {
+	far, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	go func() {
+		for {
+			conn, err := far.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(conn, "here")
+			conn.Close()
+		}
+	}()
+	_, port, err := net.SplitHostPort(far.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 127.0.0.1 stands for another computer; nothing listens at 127.0.0.2, which is one, too.
+	w := &wayOut{open: func(a netip.Addr) bool { return a.String() != "192.0.2.1" }}
+	for name, c := range map[string]struct {
+		addresses []string
+		fails     int
+	}{
+		"api.example":      {addresses: []string{"127.0.0.1"}},
+		"two.example":      {addresses: []string{"127.0.0.2", "127.0.0.1"}},
+		"mixed.example":    {addresses: []string{"192.0.2.1", "127.0.0.1"}},
+		"machine.example":  {addresses: []string{"192.0.2.1"}, fails: http.StatusForbidden},
+		"silent.example":   {addresses: []string{"127.0.0.2"}, fails: http.StatusBadGateway},
+		"unknown.example":  {fails: http.StatusBadGateway},
+		"localhost":        {addresses: []string{"127.0.0.1"}, fails: http.StatusBadRequest},
+		"2130706433":       {addresses: []string{"127.0.0.1"}, fails: http.StatusBadRequest},
+		"no name.example":  {addresses: []string{"127.0.0.1"}, fails: http.StatusBadRequest},
+		"127.0.0.1%zone.a": {addresses: []string{"127.0.0.1"}, fails: http.StatusBadRequest},
+	} {
+		looked := 0
+		w.lookup = func(_ context.Context, _, host string) (found []netip.Addr, err error) {
+			if looked++; host != name || c.addresses == nil {
+				return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+			}
+			for _, a := range c.addresses {
+				found = append(found, netip.MustParseAddr(a))
+			}
+			return found, nil
+		}
+		conn, code, err := w.dial(name, port)
+		if code != c.fails || (err == nil) != (c.fails == 0) || looked > 1 {
+			t.Errorf("%s: %d, %v, after %d questions", name, code, err, looked)
+		}
+		if err == nil {
+			if text, err := io.ReadAll(conn); err != nil || string(text) != "here" {
+				t.Errorf("%s says %q, %v", name, text, err)
+			}
+			conn.Close()
+		}
 	}
 }
