@@ -255,6 +255,14 @@ CAPSTAN_TEST_BUNDLE_BEFORE ?= bin/owned/$(shell cat kube/PREVIOUS_VERSION).tar.g
 .PHONY: owned-bundle
 owned-bundle: bin/owned/$(KUBERNETES_VERSION).tar.gz ## build what owned hosts become nodes with, from source (root; needs gcc, libseccomp-dev, pkg-config, mmdebstrap)
 
+.PHONY: owned-bundle-arm64
+owned-bundle-arm64: bin/owned/$(KUBERNETES_VERSION)-linux-arm64.tar.gz ## the same for hosts with arm64, on a computer with amd64 (needs gcc-aarch64-linux-gnu, too)
+
+bin/owned/%-linux-arm64.tar.gz:
+	@kube/stock $* bin/owned/$*-linux-arm64 arm64
+	@echo "→ building bin/capstan-net-linux-arm64"; GOOS=linux GOARCH=arm64 go build -ldflags '$(LDFLAGS)' -o bin/capstan-net-linux-arm64 ./cmd/capstan-net
+	@bin/capstan bundle build bin/owned/$*-linux-arm64 -o $@
+
 bin/owned/%.tar.gz:
 	@kube/stock $* bin/owned/$*
 	@bin/capstan bundle build bin/owned/$* -o $@

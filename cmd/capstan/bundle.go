@@ -1,6 +1,8 @@
 package main
 
 import (
+	"runtime"
+
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,7 +35,16 @@ func (a *app) bundleTable(all []nodebundle.Bundle) error {
 	return a.table([]string{"KUBERNETES", "PLATFORM", "SIZE", "AGE"}, cells)
 }
 
-// netProgram returns the path of the program that connects pods, beside this one.
-func (a *app) netProgram() (string, error) {
-	return home.Binaries(a.place().Binaries).Path(nodebundle.NetProgram)
+// netProgram returns the path of the program that connects pods for an architecture, beside this one.
+func (a *app) netProgram(arch string) (string, error) {
+	if arch == runtime.GOARCH {
+		return home.Binaries(a.place().Binaries).Path(nodebundle.NetProgram)
+	}
+	name := nodebundle.NetProgram + "-linux-" + arch
+	path, err := home.Binaries(a.place().Binaries).Path(name)
+	if err != nil {
+		return "", hint("build it with: GOOS=linux GOARCH="+arch+" CGO_ENABLED=0 go build -o "+name+" ./cmd/capstan-net, "+
+			"and name it: --net", "the bundle is for %s: %w", arch, err)
+	}
+	return path, nil
 }

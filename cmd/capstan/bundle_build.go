@@ -14,15 +14,19 @@ func (a *app) bundleBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "build DIRECTORY -o FILE", Short: "Pack what kube/stock has built into a bundle",
 		Long: `Packs DIRECTORY, where kube/stock has built the programs and images of a Kubernetes version, into one archive.
-It adds a manifest with the digests of all files, and the image of the program that connects pods.`,
+It adds a manifest with the digests of all files, and the image of the program that connects pods. All programs must be
+for the architecture that kube/stock was asked for.`,
 		Example: `  capstan bundle build stock -o v1.36.3.tar.gz   # stock is made by: kube/stock v1.36.3 stock`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if out == "" {
 				return hint("name it: -o v1.36.3.tar.gz", "-o is missing: the bundle needs a file name")
 			}
 			if net == "" {
-				var err error
-				if net, err = a.netProgram(); err != nil {
+				arch, err := nodebundle.Architecture(args[0])
+				if err != nil {
+					return err
+				}
+				if net, err = a.netProgram(arch); err != nil {
 					return err
 				}
 			}
@@ -41,7 +45,7 @@ It adds a manifest with the digests of all files, and the image of the program t
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write (required)")
-	cmd.Flags().StringVar(&net, "net", "", "`program` that connects pods, to build for another architecture (default: "+
-		"the capstan-net beside this program)")
+	cmd.Flags().StringVar(&net, "net", "", "`program` that connects pods (default: capstan-net beside this program, or "+
+		"capstan-net-linux-ARCH for another architecture)")
 	return cmd
 }

@@ -30,7 +30,8 @@ const textLimit = 64 << 10
 type rooted struct{ name, path, entrypoint string }
 
 // Build makes a bundle from what kube/stock has built in dir, with the program net in an image of its own. It writes
-// the file out either completely or not at all, and returns its manifest.
+// the file out either completely or not at all, and returns its manifest. All programs must be for the architecture
+// that kube/stock was asked for.
 func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error) {
 	m, images, err := plan(dir)
 	if err != nil {
@@ -42,6 +43,15 @@ func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error)
 	}
 	defer os.RemoveAll(scratch)
 	images = append(images, rooted{name: NetImage, path: net})
+	for _, part := range []string{"bin", "cni", "images", ""} {
+		path := filepath.Join(dir, part)
+		if part == "" {
+			path = net
+		}
+		if err := checkPrograms(path, m.Architecture); err != nil {
+			return nil, err
+		}
+	}
 	for _, i := range images {
 		say("image " + i.name)
 		if err := i.build(m, scratch); err != nil {
@@ -93,16 +103,33 @@ func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
 	return file.Close()
 }
 
-// plan returns the manifest of a directory's contents, and its images, which have no files yet.
-func plan(dir string) (*bundlefile.Manifest, []rooted, error) {
-	const advice = "create the directory first: kube/stock VERSION DIRECTORY"
+// advice is what to do with a directory that can't be packed.
+const advice = "create the directory first: kube/stock VERSION DIRECTORY"
+
+// Architecture returns the architecture of what kube/stock has built in dir.
+func Architecture(dir string) (string, error) {
+	_, arch, err := stockOf(dir)
+	return arch, err
+}
+
+// stockOf returns the version and the architecture of what kube/stock has built.
+func stockOf(dir string) (version, arch string, err error) {
 	text, err := regular.Read(filepath.Join(dir, "version"), textLimit)
 	if err != nil {
-		return nil, nil, hint.Errorf(advice, "%s was not written by kube/stock: %w", dir, err)
+		return "", "", hint.Errorf(advice, "%s was not written by kube/stock: %w", dir, err)
 	}
-	version, arch, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	version, arch, _ = strings.Cut(strings.TrimSpace(string(text)), " ")
 	if !bundlefile.ValidVersion(version) || !bundlefile.ValidArchitecture(arch) {
-		return nil, nil, hint.Errorf(advice, "%s does not record its version of Kubernetes", dir)
+		return "", "", hint.Errorf(advice, "%s does not record its version of Kubernetes", dir)
+	}
+	return version, arch, nil
+}
+
+// plan returns the manifest of a directory's contents, and its images, which have no files yet.
+func plan(dir string) (*bundlefile.Manifest, []rooted, error) {
+	version, arch, err := stockOf(dir)
+	if err != nil {
+		return nil, nil, err
 	}
 	m := &bundlefile.Manifest{Kubernetes: version, Architecture: arch}
 	for _, part := range []string{"bin", "cni"} {
@@ -114,7 +141,8 @@ func plan(dir string) (*bundlefile.Manifest, []rooted, error) {
 			m.Files = append(m.Files, bundlefile.File{Path: part + "/" + entry.Name()})
 		}
 	}
-	if text, err = regular.Read(filepath.Join(dir, "image-list"), textLimit); err != nil {
+	text, err := regular.Read(filepath.Join(dir, "image-list"), textLimit)
+	if err != nil {
 		return nil, nil, hint.Errorf(advice, "%s has no list of images: %w", dir, err)
 	}
 	var images []rooted
