@@ -3,8 +3,11 @@
 package nft_test
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,61 +15,81 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
-// ways returns the ways to a pod of the same host and of another, both directly and through a Service.
-func ways(b *testing.B) (client *pod, all []way) {
+// place is where a pod is, with its address and that of its Service.
+type place struct {
+	name            string
+	to              *pod
+	direct, service netip.Addr
+}
+
+// places returns a client, and pods on its host and on another, each with a Service.
+func places(b *testing.B) (client *pod, all []place) {
 	b.Helper()
 	hosttest.Need(b)
 	c := newCluster(b)
 	client = c.nodes[0].quiet("client")
-	for i, where := range []string{"one host", "two hosts"} {
-		p := c.nodes[i].quiet(where)
+	for i, name := range []string{"one host", "two hosts"} {
+		p := c.nodes[i].quiet(name)
 		address := netip.AddrFrom4([4]byte{10, 96, 1, byte(i)})
 		c.has(service([]string{"near", "far"}[i], address.String(), func(s *corev1.ServiceSpec) {
 			s.Ports = s.Ports[:1]
 			s.Ports[0].Port = 8080
 		}), p)
-		all = append(all, way{where + ", directly", p, p.addresses[0]}, way{where + ", Service", p, address})
+		all = append(all, place{name, p, p.addresses[0], address})
 	}
 	return client, all
 }
 
-type way struct {
-	name    string
-	to      *pod
-	address netip.Addr
+// compare calls way with a pod's own address and with that of its Service, in turns, and reports the median of how
+// much is done in a second through the Service, and how many times that of the direct way it is.
+func (p place) compare(b *testing.B, unit string, amount float64, way func(netip.Addr) error) {
+	b.Run(p.name+hosttest.Suffix(), func(b *testing.B) {
+		took := map[netip.Addr][]time.Duration{}
+		turn := []netip.Addr{p.direct, p.service}
+		for b.Loop() {
+			for _, address := range turn {
+				began := time.Now()
+				if err := way(address); err != nil {
+					b.Fatal(err)
+				}
+				took[address] = append(took[address], time.Since(began))
+			}
+			slices.Reverse(turn) // neither is always the first
+		}
+		direct, service := median(took[p.direct]), median(took[p.service])
+		b.ReportMetric(amount/service.Seconds(), unit+"/s")
+		b.ReportMetric(direct.Seconds()/service.Seconds(), "times-direct")
+	})
 }
 
-// BenchmarkStream sends 64 MiB over one TCP connection.
-func BenchmarkStream(b *testing.B) {
+func median(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// BenchmarkServiceStream sends 64 MiB over one TCP connection.
+func BenchmarkServiceStream(b *testing.B) {
 	const size = 64 << 20
-	client, all := ways(b)
-	for _, w := range all {
-		b.Run(w.name, func(b *testing.B) {
-			b.SetBytes(size)
-			for b.Loop() {
-				got, err := nettest.Stream(client.Space, w.to.Space, netip.AddrPortFrom(w.address, 8080), size)
-				if err != nil || got != size {
-					b.Fatalf("got %d bytes, %v", got, err)
-				}
+	client, all := places(b)
+	for _, p := range all {
+		p.compare(b, "MB", size/1e6, func(address netip.Addr) error {
+			got, err := nettest.Stream(client.Space, p.to.Space, netip.AddrPortFrom(address, 8080), size)
+			if err == nil && got != size {
+				err = fmt.Errorf("got %d bytes", got)
 			}
+			return err
 		})
 	}
 }
 
-// BenchmarkRequest makes each request over a new TCP connection.
-func BenchmarkRequest(b *testing.B) {
-	client, all := ways(b)
-	for _, w := range all {
-		if w.address == w.to.addresses[0] {
-			w.to.Serve(8080, "it")
-		}
-		b.Run(w.name, func(b *testing.B) {
-			to := netip.AddrPortFrom(w.address, 8080)
-			for b.Loop() {
-				if _, err := client.Ask("tcp", netip.Addr{}, to, answerLimit); err != nil {
-					b.Fatal(err)
-				}
-			}
+// BenchmarkServiceRequest makes each request over a new TCP connection.
+func BenchmarkServiceRequest(b *testing.B) {
+	client, all := places(b)
+	for _, p := range all {
+		p.to.Serve(8080, "it")
+		p.compare(b, "requests", 1, func(address netip.Addr) error {
+			_, err := client.Ask("tcp", netip.Addr{}, netip.AddrPortFrom(address, 8080), answerLimit)
+			return err
 		})
 	}
 }

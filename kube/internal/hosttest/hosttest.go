@@ -54,6 +54,14 @@ func Need(t testing.TB) {
 // OneID reports whether the host has only one id.
 func OneID() bool { return os.Getenv(levelVariable) == "1" }
 
+// Suffix is what the name of a benchmark ends with at this level.
+func Suffix() string {
+	if OneID() {
+		return ", one id"
+	}
+	return ", all ids"
+}
+
 // Tool returns the path of a program that Main built.
 func Tool(name string) string { return filepath.Join(os.Getenv(toolsVariable), name) }
 
