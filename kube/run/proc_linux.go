@@ -12,14 +12,13 @@ import (
 // procFD is the descriptor of the directory on which "capstan-run proc" mounts /proc.
 const procFD = 3
 
-// mountProc mounts /proc in the tree. /proc shows the PID namespace of the process that mounts it. So a short-lived
-// process does that in the container's namespace, where the program's process already waits: the namespace's first
-// process must not be the one that exits. notes says what was left out.
+// mountProc mounts /proc in the tree, where the program's process already waits in its PID namespace. notes says what
+// was left out.
 func (s *starter) mountProc(t tree, namespace string) (notes []string, err error) {
 	if namespace == Host {
 		err = t.mount("proc", "/proc", kernelFlags, "")
 	} else {
-		err = s.mountProcInside(t)
+		err = s.mountProcOf(t)
 	}
 	if err == nil {
 		return nil, nil
@@ -31,12 +30,52 @@ func (s *starter) mountProc(t tree, namespace string) (notes []string, err error
 	return []string{fmt.Sprintf("/proc is the host's: %v (are parts of the machine's covered?)", refused)}, nil
 }
 
-func (s *starter) mountProcInside(t tree) error {
+// mountProcOf mounts the /proc of the namespace that this thread's children are in.
+func (s *starter) mountProcOf(t tree) error {
 	at, err := t.ensure("/proc", true)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(at)
+	if err := mountProcByName(at); err == nil {
+		return nil
+	}
+	return s.mountProcInside(at)
+}
+
+// mountProcByName tells the kernel which PID namespace /proc shows. Linux can do so since 6.17.
+func mountProcByName(at int) error {
+	namespace, err := unix.Open("/proc/thread-self/ns/pid_for_children", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(namespace)
+	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigSetFd(fs, "pidns", namespace); err != nil {
+		return err
+	}
+	if err := unix.FsconfigSetString(fs, "source", "proc"); err != nil {
+		return err
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return err
+	}
+	const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mount)
+	return unix.MoveMount(mount, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// mountProcInside mounts /proc in a short-lived process in the namespace, as /proc shows that of the process which
+// mounts it. It must not be the namespace's first process, as it exits.
+func (s *starter) mountProcInside(at int) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("making a pipe: %w", err)
