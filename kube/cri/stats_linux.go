@@ -19,7 +19,7 @@ const tick = 10 * time.Millisecond
 // usage is a process's use of resources; zero for hollow containers.
 type usage struct {
 	cpu    time.Duration // since its start
-	memory uint64        // resident bytes
+	memory uint64        // bytes in memory, without pages of files
 }
 
 // ContainerStats returns the resource usage of one container.
@@ -151,7 +151,12 @@ func (s *Server) usage(c *container) usage {
 	if err != nil {
 		return usage{}
 	}
-	return parseUsage(string(stat))
+	memory, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.process.PID()))
+	if err != nil {
+		return usage{}
+	}
+	alone, shared := parseMemory(string(memory))
+	return usage{cpu: parseTime(string(stat)), memory: alone + shared}
 }
 
 // realUsage returns the usage of a real container as its control groups count it. What they don't count is the sum of
@@ -182,18 +187,13 @@ func parseEnded(stat string) time.Duration {
 	return time.Duration(user+system) * tick
 }
 
-// parseUsage reads user and system time (fields 14 and 15) and resident pages (field 24) from /proc/PID/stat.
-func parseUsage(stat string) usage {
+// parseTime reads user and system time (fields 14 and 15) from /proc/PID/stat.
+func parseTime(stat string) time.Duration {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 22 {
-		return usage{}
+	if len(fields) < 13 {
+		return 0
 	}
-	number := func(i int) uint64 {
-		n, _ := strconv.ParseUint(fields[i-3], 10, 64) // the kernel always writes numbers
-		return n
-	}
-	return usage{
-		cpu:    time.Duration(number(14)+number(15)) * tick,
-		memory: number(24) * uint64(os.Getpagesize()),
-	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64) // the kernel always writes numbers
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick
 }

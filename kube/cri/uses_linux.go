@@ -19,20 +19,16 @@ type uses struct {
 	mounts map[string]together // by mount namespace
 }
 
-// together is the usage of several processes. Pages that they share count once: the sum of what each has alone, and the
-// most that one of them shares.
+// together is the usage of several processes. Memory that they share counts once: the sum of what each has alone, and
+// the most that one of them shares.
 type together struct {
 	cpu           time.Duration
 	alone, shared uint64
 }
 
-// add adds one process.
-func (t together) add(one usage, ended time.Duration, shared uint64) together {
-	shared = min(shared, one.memory)
-	// Include reaped children, or the sum would fall when one ends.
-	return together{
-		cpu: t.cpu + one.cpu + ended, alone: t.alone + one.memory - shared, shared: max(t.shared, shared),
-	}
+// add adds one process. The time of its reaped children counts, too, or the sum would fall when one ends.
+func (t together) add(cpu time.Duration, alone, shared uint64) together {
+	return together{cpu: t.cpu + cpu, alone: t.alone + alone, shared: max(t.shared, shared)}
 }
 
 // of returns the usage of all processes of a container, given one of them.
@@ -71,21 +67,30 @@ func readUses() map[string]together {
 		if err != nil {
 			continue
 		}
-		pages, err := os.ReadFile("/proc/" + name + "/statm")
+		status, err := os.ReadFile("/proc/" + name + "/status")
 		if err != nil {
 			continue
 		}
-		all[mounts] = all[mounts].add(parseUsage(string(stat)), parseEnded(string(stat)), parseShared(string(pages)))
+		alone, shared := parseMemory(string(status))
+		all[mounts] = all[mounts].add(parseTime(string(stat))+parseEnded(string(stat)), alone, shared)
 	}
 	return all
 }
 
-// parseShared reads the resident pages of files and shared memory (field 3) from /proc/PID/statm.
-func parseShared(statm string) uint64 {
-	fields := strings.Fields(statm)
-	if len(fields) < 3 {
-		return 0
+// parseMemory reads the memory that a process has alone, and the shared memory that it uses, from /proc/PID/status.
+// Pages of files count for nobody, as for Nodes: all hosts of a machine share those of the same programs.
+func parseMemory(status string) (alone, shared uint64) {
+	for line := range strings.Lines(status) {
+		name, rest, _ := strings.Cut(line, ":")
+		if name != "RssAnon" && name != "RssShmem" {
+			continue
+		}
+		kib, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64) // always a number
+		if name == "RssAnon" {
+			alone = kib << 10
+		} else {
+			shared = kib << 10
+		}
 	}
-	pages, _ := strconv.ParseUint(fields[2], 10, 64) // the kernel always writes numbers
-	return pages * uint64(os.Getpagesize())
+	return alone, shared
 }
