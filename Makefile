@@ -288,20 +288,17 @@ bench-move: kube ## measure clusterctl move of 1, 10 and 50 clusters with three 
 	@CAPSTAN_TEST_MOVE="1 10 50" go test -count=1 -timeout 40m -v -run TestMoveSpeed ./test/clusterctl | grep -E 'RESULT|^(---|ok|FAIL)'
 
 .PHONY: bench
-bench: build ## measure: plane, clusters, scaling, memory; where the time goes
-	@go run ./hack/bench
-	@echo "→ claims of hosts, with 100 hosts and with 10,000: the ratio must be at most 1.5"
-	@go test -count=1 -run '^$$' -bench BenchmarkClaim ./provider/machine
-	@echo "→ loading an image of 100 MB, against tar -x of its layer: at most 2 times as long"
-	@go test -count=1 -run '^$$' -bench BenchmarkLoad -benchtime 3x ./image/store
-	@echo "→ starting a container, and the memory of its supervisor: at most 4096 KiB"
-	@cd kube && GOWORK=off go test -count=1 -run '^$$' -bench 'Container|Memory' -benchtime 20x ./run
+bench: build ## measure each figure beside its bound (docs/figures.md), and where time and memory go: make bench ARGS='-record' (ARGS=-h lists flags)
 	@echo "→ packets of pods, against those without pods (root)"
 	@cd kube && GOWORK=off go test -count=1 -run '^$$' -bench 'Stream|Request' -benchtime 20x ./network/routes
-	@echo "→ packets through a Service, against those straight to its pod (root)"
-	@cd kube && GOWORK=off go test -count=1 -run '^$$' -bench 'Stream|Request' -benchtime 20x ./nft
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
 	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
+	@echo "→ figures"
+	@go run ./hack/bench $(ARGS)
+
+.PHONY: bench-build
+bench-build: ## measure a build of the bundle from an empty cache, against the commit before real pods (needs the history; takes long)
+	@go run ./hack/bench -build $(ARGS)
 
 .PHONY: bench-extensions
 bench-extensions: build kube-previous ## measure what the plane's own extensions cost: create and upgrade with them and without, in turns (takes long)

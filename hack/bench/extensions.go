@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ var sides = []string{"on", "off"}
 // compareExtensions makes and upgrades clusters with the plane's own extensions and without them, in turns, so that
 // both sides meet the same machine, and prints what they cost. Without a bundle of the Kubernetes minor before, nothing
 // is upgraded.
-func (b *bench) compareExtensions(times int) error {
-	if err := b.do("up"); err != nil {
+func (b *bench) compareExtensions(ctx context.Context, times int) error {
+	if err := b.do(ctx, "up"); err != nil {
 		return err
 	}
 	from, to, err := b.versions()
@@ -36,7 +37,7 @@ func (b *bench) compareExtensions(times int) error {
 			slices.Reverse(turn) // neither is always the first
 		}
 		for _, side := range turn {
-			if err := b.compareOnce(side, fmt.Sprintf("%s-%d", side, i), from, to, took); err != nil {
+			if err := b.compareOnce(ctx, side, fmt.Sprintf("%s-%d", side, i), from, to, took); err != nil {
 				return err
 			}
 		}
@@ -60,8 +61,10 @@ func (b *bench) versions() (from, to string, err error) {
 }
 
 // compareOnce takes one cluster through its life.
-func (b *bench) compareOnce(side, name, from, to string, took map[string][]time.Duration) error {
-	if err := b.switchExtensions(side == "on"); err != nil {
+func (b *bench) compareOnce(
+	ctx context.Context, side, name, from, to string, took map[string][]time.Duration,
+) error {
+	if err := b.switchExtensions(ctx, side == "on"); err != nil {
 		return err
 	}
 	version := to
@@ -82,12 +85,12 @@ func (b *bench) compareOnce(side, name, from, to string, took map[string][]time.
 	for _, s := range steps {
 		fmt.Fprintf(os.Stderr, "… %s, extensions %s (load average %s)\n", s.operation, side, loadAverage())
 		start := time.Now()
-		if err := b.do(s.args...); err != nil {
+		if err := b.do(ctx, s.args...); err != nil {
 			return err
 		}
 		took[s.operation+side] = append(took[s.operation+side], time.Since(start))
 	}
-	out, err := b.command("hook", "timeline", name, "-o", "json").Output()
+	out, err := b.command(ctx, "hook", "timeline", name, "-o", "json").Output()
 	if err != nil {
 		return fmt.Errorf("reading the timeline of %s: %w", name, err)
 	}
@@ -102,17 +105,17 @@ func (b *bench) compareOnce(side, name, from, to string, took map[string][]time.
 }
 
 // switchExtensions says whether the plane's own extensions are asked, and waits until the plane knows.
-func (b *bench) switchExtensions(on bool) error {
+func (b *bench) switchExtensions(ctx context.Context, on bool) error {
 	selector := `null`
 	if !on {
 		selector = `{"matchLabels":{"kubernetes.io/metadata.name":"no-namespace"}}`
 	}
-	if err := b.do("kubectl", "patch", "extensionconfig", "capstan", "--type", "merge", "-p",
+	if err := b.do(ctx, "kubectl", "patch", "extensionconfig", "capstan", "--type", "merge", "-p",
 		`{"spec":{"namespaceSelector":`+selector+`}}`); err != nil {
 		return err
 	}
 	for range 300 {
-		out, err := b.command("kubectl", "get", "extensionconfig", "capstan", "-o",
+		out, err := b.command(ctx, "kubectl", "get", "extensionconfig", "capstan", "-o",
 			`jsonpath={.metadata.generation} {.status.conditions[?(@.type=="Discovered")].observedGeneration}`).Output()
 		if generation, observed, _ := strings.Cut(string(out), " "); err == nil && generation != "" &&
 			generation == observed {

@@ -1,373 +1,277 @@
-// Command bench measures Capstan as a user meets it: it runs the built binaries in a directory of its own and prints
-// how long each operation takes, phase by phase, and how much memory all of it takes, beside the bounds that the
-// project has set itself.
+// Command bench measures Capstan as a user meets it: it runs the built binaries in a directory of its own, and Go
+// benchmarks, and prints each figure beside the bound that the project has set itself.
 //
-//	go run ./hack/bench [-ha] [-keep]
-//	go run ./hack/bench -extensions 5
+//	go run ./hack/bench                       # for root: as root, and as an ordinary user whose hosts have one id
+//	go run ./hack/bench -level one            # as an ordinary user only; "-level root", "-level subordinate"
+//	go run ./hack/bench -parts clusters       # without the Go benchmarks; "-parts benchmarks": only those
+//	go run ./hack/bench -record               # also write the figures to docs/figures.md
+//	go run ./hack/bench -o json               # for machines; "-from FILE -record" records such figures later
+//	go run ./hack/bench -build                # instead: the bundle from an empty cache, now and before real pods
+//	go run ./hack/bench -extensions 5         # instead: what the plane's own extensions cost
 //
 // Figures depend on the machine and on what else it does: compare those of one run, or the same run before and after a
-// change.
+// change. The exit status is 1 if something could not be measured, and 3 if a figure misses its bound.
 package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
-	"runtime"
-	"sort"
-	"strconv"
+	"slices"
 	"strings"
-	"text/tabwriter"
+	"syscall"
 	"time"
+
+	"github.com/capstan-dev/capstan/test/asuser"
 )
 
+// exitMissed says that everything was measured, and a figure misses its bound.
+const exitMissed = 3
+
+// nobody is the ordinary user that root becomes.
+const nobody = 65534
+
+// downTimeout bounds the end of a plane.
+const downTimeout = 5 * time.Minute
+
+type options struct {
+	level, parts, output      string
+	from                      string
+	record, build             bool
+	life, ha, keep            bool
+	extensions                int
+	out, errs                 io.Writer
+	asked                     []string // levels
+	withClusters, withGoTests bool
+}
+
 func main() {
-	ha := flag.Bool("ha", true, "also measure a cluster with three control plane machines")
-	keep := flag.Bool("keep", false, "leave everything running at the end")
-	extensions := flag.Int("extensions", 0,
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func command(ctx context.Context, args []string, out, errs io.Writer) int {
+	o := options{out: out, errs: errs}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	flags.StringVar(&o.level, "level", "", "for root: measure clusters of root, one (an ordinary user), subordinate (one "+
+		"with subordinate ids), or several of them, with commas; default: root,one")
+	flags.StringVar(&o.parts, "parts", "clusters,benchmarks", "what is measured")
+	flags.StringVar(&o.output, "o", "table", "how figures are printed: table or json")
+	flags.BoolVar(&o.record, "record", false, "also write the figures to "+recordFile+" and "+pageFile)
+	flags.StringVar(&o.from, "from", "", "instead: take the figures from a `file` that -o json has printed")
+	flags.BoolVar(&o.build, "build", false, "instead: build the bundle from an empty cache, twice")
+	flags.BoolVar(&o.life, "life", true, "also measure the later life of a cluster")
+	flags.BoolVar(&o.ha, "ha", true, "also measure a cluster with three control plane machines")
+	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end")
+	flags.IntVar(&o.extensions, "extensions", 0,
 		"instead: so many times, make and upgrade a cluster with the plane's own extensions and without, and compare")
-	flag.Parse()
-	if err := run(*ha, *keep, *extensions); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	if err := flags.Parse(args); err != nil {
+		return 2
 	}
+	if err := o.check(flags.Args()); err != nil {
+		fmt.Fprintln(errs, "bench:", err)
+		return 2
+	}
+	figures, err := o.run(ctx)
+	// What was measured before something failed stays measured.
+	if err := errors.Join(err, o.report(figures)); err != nil {
+		fmt.Fprintln(errs, "bench:", err)
+		return 1
+	}
+	if !asuser.Is() && slices.ContainsFunc(figures, func(f figure) bool { return f.misses(f.Bound) }) {
+		return exitMissed
+	}
+	return 0
 }
 
-// result is one line of the table.
-type result struct {
-	name  string
-	took  time.Duration
-	must  string
-	aim   string
-	where string // where the time went
-}
-
-type bench struct {
-	capstan string
-	home    string
-	results []result
-}
-
-func run(ha, keep bool, extensions int) (err error) {
-	binary, err := filepath.Abs("bin/capstan")
-	if err != nil {
-		return err
+// check refuses what makes no sense.
+func (o *options) check(rest []string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("unknown arguments %q", rest)
 	}
-	if _, err := os.Stat(binary); err != nil {
-		return errors.New("bin/capstan is not built: run make build")
+	if o.output != "table" && o.output != "json" {
+		return fmt.Errorf("-o is %q: use table or json", o.output)
 	}
-	home, err := os.MkdirTemp("", "capstan-bench-")
-	if err != nil {
-		return err
+	for part := range strings.SplitSeq(o.parts, ",") {
+		switch part {
+		case "clusters":
+			o.withClusters = true
+		case "benchmarks":
+			o.withGoTests = true
+		default:
+			return fmt.Errorf("-parts has %q: use clusters and benchmarks", part)
+		}
 	}
-	b := &bench{capstan: binary, home: home}
-	if !keep {
-		defer func() { err = errors.Join(err, b.do("down", "--delete")) }()
+	if os.Getuid() != 0 {
+		if o.level != "" {
+			return errors.New("-level is for root: an ordinary user has one level")
+		}
+		return nil
 	}
-	if extensions > 0 {
-		return b.compareExtensions(extensions)
+	o.asked = []string{"root", "one"}
+	if o.level != "" {
+		o.asked = strings.Split(o.level, ",")
 	}
-	if err := b.measure(ha); err != nil {
-		return err
+	for _, level := range o.asked {
+		if level != "root" && level != "one" && level != "subordinate" {
+			return fmt.Errorf("-level has %q: use root, one and subordinate", level)
+		}
 	}
-	b.print()
 	return nil
 }
 
-func (b *bench) measure(ha bool) error {
-	type op struct {
-		name, must, aim string
-		args            []string
-		where           func() string
+// run measures what was asked for.
+func (o *options) run(ctx context.Context) ([]figure, error) {
+	switch {
+	case asuser.Is():
+		return o.clusters(ctx)
+	case o.from != "":
+		return readRecord(o.from)
+	case o.extensions > 0:
+		return nil, o.withPlane(func(b *bench) error { return b.compareExtensions(ctx, o.extensions) })
 	}
-	ops := []op{
-		{"up, empty directory", "12 s", "8 s", []string{"up"}, b.planePhases},
-		{"(down)", "", "", []string{"down"}, nil},
-		{"up, existing data", "8 s", "5 s", []string{"up"}, b.planePhases},
-		{"create 1 + 2 to all Nodes Ready", "40 s", "20 s", []string{"cluster", "create", "one"},
-			func() string { return b.clusterPhases("one") }},
-		{"workers 2 to 3", "10 s", "5 s", []string{"cluster", "scale", "one", "--workers", "3"}, nil},
+	commit, err := commit(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for _, o := range ops {
-		if err := b.time(o.name, o.must, o.aim, o.where, o.args...); err != nil {
+	var all []figure
+	if o.build {
+		all, err = coldBuilds(ctx)
+	} else {
+		all, err = o.all(ctx)
+	}
+	for i := range all {
+		all[i].Commit = commit
+	}
+	return all, err
+}
+
+// all measures clusters at each level, and runs the Go benchmarks.
+func (o *options) all(ctx context.Context) (all []figure, err error) {
+	if o.withClusters {
+		build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join("bin", "web"), "./hack/web")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building hack/web: %w\n%s", err, out)
+		}
+		all, err = o.levels(ctx)
+	}
+	for _, s := range suites {
+		if o.withGoTests && ctx.Err() == nil {
+			measured, failed := s.run(ctx)
+			all, err = append(all, measured...), errors.Join(err, failed)
+		}
+	}
+	return all, err
+}
+
+// levels measures clusters at each level that was asked for.
+func (o *options) levels(ctx context.Context) (all []figure, err error) {
+	if os.Getuid() != 0 {
+		return o.clusters(ctx)
+	}
+	for _, level := range o.asked {
+		fmt.Fprintf(o.errs, "→ clusters, level %s\n", level)
+		var measured []figure
+		var failed error
+		if level == "root" {
+			measured, failed = o.clusters(ctx)
+		} else {
+			measured, failed = o.asUser(ctx, level == "subordinate")
+		}
+		all, err = append(all, measured...), errors.Join(err, failed)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return all, err
+}
+
+// asUser measures clusters as an ordinary user, but not their later life.
+func (o *options) asUser(ctx context.Context, subordinate bool) (all []figure, err error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = asuser.Run(ctx, asuser.Options{
+		ID: nobody, Subordinate: subordinate, Args: []string{"-o", "json", "-life=false"}, Dir: dir, Out: &out, Errs: o.errs,
+	})
+	if out.Len() > 0 {
+		err = errors.Join(err, json.Unmarshal(out.Bytes(), &all))
+	}
+	return all, err
+}
+
+// clusters measures clusters as whoever runs this.
+func (o *options) clusters(ctx context.Context) (all []figure, err error) {
+	err = o.withPlane(func(b *bench) error {
+		err := b.measure(ctx, o.life, o.ha)
+		for i := range b.figures { // the first ones are older than the Nodes that know the level
+			b.figures[i].Level = b.level
+		}
+		if b.level != "" {
+			all = b.figures
+		}
+		return err
+	})
+	return all, err
+}
+
+// withPlane runs something with a home directory for a plane, which is removed at the end.
+func (o *options) withPlane(do func(*bench) error) (err error) {
+	b, err := newBench()
+	if err != nil {
+		return err
+	}
+	if o.keep {
+		defer b.say("CAPSTAN_HOME=%s %s goes on", b.home, b.capstan)
+	} else {
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
+			defer cancel()
+			err = errors.Join(err, b.do(ctx, "down", "--delete"))
+		}()
+	}
+	return do(b)
+}
+
+// report prints and records figures.
+func (o *options) report(figures []figure) error {
+	printTo := printTable
+	if o.output == "json" {
+		printTo = printJSON
+	}
+	if len(figures) > 0 {
+		if err := printTo(o.out, figures); err != nil {
 			return err
 		}
-		if strings.HasPrefix(o.name, "create 1") {
-			b.memory("memory (PSS) of plane + one 1 + 2 cluster", "1.3 GiB", "0.9 GiB")
-		}
 	}
-	if err := b.replaceWorker("one"); err != nil {
-		return err
-	}
-	if err := b.time("control plane 1 to 3", "60 s", "40 s", nil, "cluster", "scale", "one", "--control-plane",
-		"3"); err != nil {
-		return err
-	}
-	if err := b.time("delete the cluster", "10 s", "3 s", nil, "cluster", "delete", "one"); err != nil {
-		return err
-	}
-	if !ha {
-		return nil
-	}
-	if err := b.time("create 3 + 2 to all Nodes Ready", "100 s", "60 s", func() string { return b.clusterPhases("ha") },
-		"cluster", "create", "ha", "--control-plane", "3", "--workers", "2"); err != nil {
-		return err
-	}
-	b.memory("memory (PSS) of plane + one 3 + 2 cluster", "", "")
-	return b.time("delete 3 + 2", "", "", nil, "cluster", "delete", "ha")
-}
-
-func (b *bench) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(b.capstan, args...)
-	cmd.Env = append(os.Environ(), "CAPSTAN_HOME="+b.home)
-	return cmd
-}
-
-func (b *bench) do(args ...string) error {
-	if out, err := b.command(args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("capstan %s: %w\n%s", strings.Join(args, " "), err, out)
+	if o.record {
+		return record(figures)
 	}
 	return nil
 }
 
-func (b *bench) time(name, must, aim string, where func() string, args ...string) error {
-	fmt.Fprintf(os.Stderr, "… %s\n", name)
-	start := time.Now()
-	if err := b.do(args...); err != nil {
-		return err
-	}
-	r := result{name: name, took: time.Since(start), must: must, aim: aim}
-	if where != nil {
-		r.where = where()
-	}
-	b.results = append(b.results, r)
-	return nil
-}
-
-// planePhases tells how the last start of the plane was spent.
-func (b *bench) planePhases() string {
-	var state struct {
-		Phases []struct {
-			Name     string
-			Start    int64 `json:"startMilliseconds"`
-			Duration int64 `json:"durationMilliseconds"`
-		}
-	}
-	data, err := os.ReadFile(filepath.Join(b.home, "plane", "ready.json"))
-	if err != nil || json.Unmarshal(data, &state) != nil {
-		return ""
-	}
-	var parts []string
-	for _, p := range state.Phases {
-		parts = append(parts, fmt.Sprintf("%s %.1f", p.Name, float64(p.Duration)/1000))
-	}
-	return strings.Join(parts, ", ")
-}
-
-type object struct {
-	Metadata struct {
-		Name              string
-		CreationTimestamp time.Time
-		Labels            map[string]string
-	}
-	Spec struct {
-		Claim *struct{ Cluster, Machine string }
-	}
-	Status struct {
-		Conditions []struct {
-			Type, Status       string
-			LastTransitionTime time.Time
-		}
-		Agent *struct {
-			Bootstrap *struct{ StartTime, CompletionTime time.Time }
-		}
-	}
-}
-
-// since gives the seconds from start to the time when a condition became true.
-func (o object) since(start time.Time, condition string) string {
-	for _, c := range o.Status.Conditions {
-		if c.Type == condition && c.Status == "True" {
-			return fmt.Sprintf("%.0f", c.LastTransitionTime.Sub(start).Seconds())
-		}
-	}
-	return "?"
-}
-
-func (b *bench) list(kind string) []object {
-	out, err := b.command("kubectl", "get", kind, "-o", "json").Output()
-	var list struct{ Items []object }
-	if err != nil || json.Unmarshal(out, &list) != nil {
-		return nil
-	}
-	return list.Items
-}
-
-// clusterPhases tells when each machine of a cluster reached each step, in seconds after the Cluster was created. The
-// API keeps whole seconds.
-func (b *bench) clusterPhases(name string) string {
-	var start time.Time
-	for _, c := range b.list("clusters") {
-		if c.Metadata.Name == name {
-			start = c.Metadata.CreationTimestamp
-		}
-	}
-	bootstrap := map[string]string{}
-	for _, h := range b.list("capstanhosts") {
-		if c := h.Spec.Claim; c != nil && h.Status.Agent != nil && h.Status.Agent.Bootstrap != nil {
-			r := h.Status.Agent.Bootstrap
-			bootstrap[c.Machine] = fmt.Sprintf("kubeadm %.0f to %.0f", r.StartTime.Sub(start).Seconds(),
-				r.CompletionTime.Sub(start).Seconds())
-		}
-	}
-	var parts []string
-	for _, m := range b.list("machines") {
-		if m.Metadata.Labels["cluster.x-k8s.io/cluster-name"] != name {
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%s: made %.0f, %s, Node Ready %s", strings.TrimPrefix(m.Metadata.Name, name+"-"),
-			m.Metadata.CreationTimestamp.Sub(start).Seconds(), bootstrap[m.Metadata.Name], m.since(start, "NodeReady")))
-	}
-	sort.Strings(parts)
-	return strings.Join(parts, "; ")
-}
-
-// replaceWorker deletes a worker's Machine and waits until another one is Ready in its place.
-func (b *bench) replaceWorker(cluster string) error {
-	const name = "a deleted worker replaced"
-	fmt.Fprintf(os.Stderr, "… %s\n", name)
-	machines := func() (workers map[string]bool) {
-		workers = map[string]bool{}
-		for _, m := range b.list("machines") {
-			if m.Metadata.Labels["cluster.x-k8s.io/deployment-name"] != "" {
-				workers[m.Metadata.Name] = m.since(time.Time{}, "NodeReady") != "?"
-			}
-		}
-		return workers
-	}
-	before := machines()
-	victim := ""
-	for victim = range before {
-		break
-	}
-	start := time.Now()
-	if err := b.do("kubectl", "delete", "machine", victim, "--wait=false"); err != nil {
-		return err
-	}
-	for time.Since(start) < 3*time.Minute {
-		now := machines()
-		ready := 0
-		for _, ok := range now {
-			if ok {
-				ready++
-			}
-		}
-		if _, still := now[victim]; !still && ready == len(before) {
-			b.results = append(b.results, result{name: name, took: time.Since(start), must: "12 s", aim: "6 s"})
-			return nil
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return fmt.Errorf("the deleted worker %s was not replaced within 3 minutes", victim)
-}
-
-// memory adds up the proportional set size of every process of this home directory's dock.
-func (b *bench) memory(name, must, aim string) {
-	byName := map[string]int{}
-	total := 0
-	for _, pid := range descendants(b.home) {
-		data, err := os.ReadFile(filepath.Join("/proc", pid, "smaps_rollup"))
-		if err != nil {
-			continue
-		}
-		for _, line := range strings.Split(string(data), "\n") {
-			if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
-				kib, _ := strconv.Atoi(strings.Fields(rest)[0])
-				total += kib
-				byName[processName(pid)] += kib
-			}
-		}
-	}
-	var parts []string
-	for n := range byName {
-		parts = append(parts, n)
-	}
-	sort.Slice(parts, func(i, j int) bool { return byName[parts[i]] > byName[parts[j]] })
-	for i, n := range parts {
-		parts[i] = fmt.Sprintf("%s %d", n, byName[n]>>10)
-	}
-	b.results = append(b.results, result{
-		name: fmt.Sprintf("%s: %.2f GiB", name, float64(total)/(1<<20)), must: must, aim: aim,
-		where: "MiB: " + strings.Join(parts, ", "),
-	})
-}
-
-// descendants lists the pids of the dock of a home directory and of all below it.
-func descendants(home string) []string {
-	children := map[string][]string{}
-	var roots []string
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, s := range stats {
-		pid := filepath.Base(filepath.Dir(s))
-		data, err := os.ReadFile(s)
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-		children[fields[1]] = append(children[fields[1]], pid)
-		cmdline, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
-		if bytes.Contains(cmdline, []byte("capstan-dock\x00run")) && bytes.Contains(cmdline, []byte(home)) {
-			roots = append(roots, pid)
-		}
-	}
-	seen := map[string]bool{}
-	var all []string
-	for len(roots) > 0 {
-		pid := roots[0]
-		roots = append(roots[1:], children[pid]...)
-		if !seen[pid] {
-			seen[pid] = true
-			all = append(all, pid)
-		}
-	}
-	return all
-}
-
-// processName is the name of what a process runs: the applet, for a binary that holds several.
-func processName(pid string) string {
-	data, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+// commit names the sources, with a mark if they are changed.
+func commit(ctx context.Context) (string, error) {
+	head, err := git(ctx, "rev-parse", "--short=9", "HEAD")
 	if err != nil {
-		return "?"
+		return "", err
 	}
-	args := strings.Split(string(data), "\x00")
-	name := filepath.Base(args[0])
-	if (name == "capstan-kube" || name == "capstan-dock" || name == "capstan") && len(args) > 1 {
-		name += " " + filepath.Base(args[1])
+	changed, err := git(ctx, "status", "--porcelain", "--untracked-files=no")
+	if changed != "" {
+		head += " and changes"
 	}
-	return name
-}
-
-func (b *bench) print() {
-	fmt.Printf("\n%s/%s, %d processors\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	w := tabwriter.NewWriter(os.Stdout, 0, 4, 3, ' ', 0)
-	fmt.Fprintln(w, "WHAT\tTOOK\tMUST\tAIM")
-	for _, r := range b.results {
-		took := "-"
-		if r.took > 0 {
-			took = fmt.Sprintf("%.1f s", r.took.Seconds())
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.name, took, r.must, r.aim)
-	}
-	w.Flush()
-	fmt.Println("\nWhere the time and the memory go (seconds):")
-	for _, r := range b.results {
-		if r.where != "" {
-			fmt.Printf("  %s\n    %s\n", r.name, strings.ReplaceAll(r.where, "; ", "\n    "))
-		}
-	}
+	return head, err
 }

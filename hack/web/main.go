@@ -1,5 +1,5 @@
 // Command web runs in pods of the demo and of end-to-end tests: "web serve" answers with its host's name at port 80,
-// "web get URL" prints what is there, "web wait" does nothing.
+// "web get URL" prints what is there, "web until URL" asks until there is an answer, "web wait" does nothing.
 package main
 
 import (
@@ -25,16 +25,32 @@ func run(args []string) error {
 			fmt.Fprintln(w, host)
 		}))
 	case len(args) == 2 && args[0] == "get":
-		answer, err := (&http.Client{Timeout: 10 * time.Second}).Get(args[1])
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		_, err = io.Copy(os.Stdout, io.LimitReader(answer.Body, 1<<20))
-		return err
+		return get(args[1], 10*time.Second)
+	case len(args) == 2 && args[0] == "until":
+		return until(args[1])
 	case len(args) == 1 && args[0] == "wait":
 		time.Sleep(time.Hour)
 		return nil
 	}
 	return fmt.Errorf("unknown arguments %q", args)
+}
+
+// get prints what is at a URL.
+func get(url string, limit time.Duration) error {
+	answer, err := (&http.Client{Timeout: limit}).Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(os.Stdout, io.LimitReader(answer.Body, 1<<20))
+	return err
+}
+
+// until asks again and again, for two minutes at most.
+func until(url string) error {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if err := get(url, time.Second); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Levels: what the user who ran it can give to containers.
+const (
+	levelRoot        = "root"
+	levelSubordinate = "subordinate ids"
+	levelOneID       = "one id"
+)
+
+// figure is what was measured.
+type figure struct {
+	ID    string  `json:"id"`
+	Name  string  `json:"name"`
+	Level string  `json:"level"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	// Bound and Aim are the most that Value should be, or the least if AtLeast is set. 0 is none.
+	Bound   float64 `json:"bound,omitempty"`
+	Aim     float64 `json:"aim,omitempty"`
+	AtLeast bool    `json:"atLeast,omitempty"`
+	// Commit and Date say of which sources it is, Load how many processes of the machine wanted a processor then.
+	Commit string    `json:"commit"`
+	Date   time.Time `json:"date"`
+	Load   float64   `json:"load"`
+	// Where says where the time or the memory goes, one line each.
+	Where []string `json:"where,omitempty"`
+}
+
+// newFigure returns a figure of the catalog. It panics if there is none of this id.
+func newFigure(id, level string, value float64, where ...string) figure {
+	w, ok := find(id)
+	if !ok {
+		panic("no figure " + id + " is in the catalog")
+	}
+	return figure{
+		ID: id, Name: w.name, Level: level, Value: value, Unit: w.unit, Bound: w.bound, Aim: w.aim, AtLeast: w.atLeast,
+		Date: time.Now().UTC().Truncate(time.Second), Load: load(), Where: where,
+	}
+}
+
+// misses reports whether the value is on the wrong side of a limit. Pure.
+func (f figure) misses(limit float64) bool {
+	switch {
+	case limit == 0:
+		return false
+	case f.AtLeast:
+		return f.Value < limit
+	}
+	return f.Value > limit
+}
+
+// verdict says how the value stands to its limits.
+func (f figure) verdict() string {
+	switch {
+	case f.misses(f.Bound):
+		return "MISSES ITS BOUND"
+	case f.misses(f.Aim):
+		return "misses its aim"
+	}
+	return ""
+}
+
+// show returns a number with three digits, or all those of a larger one.
+func show(value float64) string {
+	digits := 2
+	switch {
+	case value >= 100:
+		digits = 0
+	case value >= 10:
+		digits = 1
+	}
+	return strconv.FormatFloat(value, 'f', digits, 64)
+}
+
+// limit returns a limit as text.
+func (f figure) limit(value float64) string {
+	if value == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(value, 'f', 2, 64), "0"), ".")
+}
+
+// inOrder sorts figures as the catalog does, and those of one id by level.
+func inOrder(all []figure) []figure {
+	place := map[string]int{}
+	for _, g := range catalog {
+		for _, w := range g.figures {
+			place[w.id] = len(place)
+		}
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b figure) int {
+		return cmp.Or(cmp.Compare(place[a.ID], place[b.ID]), -cmp.Compare(a.Level, b.Level))
+	})
+	return all
+}
+
+// printTable prints figures for people.
+func printTable(out io.Writer, all []figure) error {
+	w := tabwriter.NewWriter(out, 0, 4, 3, ' ', 0)
+	fmt.Fprintln(w, "FIGURE\tLEVEL\tVALUE\tUNIT\tBOUND\tAIM\tLOAD\t")
+	for _, f := range inOrder(all) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.1f\t%s\n", f.Name, f.Level, show(f.Value), f.Unit, f.limit(f.Bound),
+			f.limit(f.Aim), f.Load, f.verdict())
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nWhere it goes:")
+	for _, f := range inOrder(all) {
+		if len(f.Where) > 0 {
+			fmt.Fprintf(out, "  %s (%s)\n    %s\n", f.Name, f.Level, strings.Join(f.Where, "\n    "))
+		}
+	}
+	return nil
+}
+
+// printJSON prints figures for machines.
+func printJSON(out io.Writer, all []figure) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(inOrder(all))
+}
