@@ -4,6 +4,7 @@
 //	go run ./hack/bench                       # for root: as root, and as an ordinary user whose hosts have one id
 //	go run ./hack/bench -level one            # as an ordinary user only; "-level root", "-level subordinate"
 //	go run ./hack/bench -parts clusters       # without the Go benchmarks; "-parts benchmarks": only those
+//	go run ./hack/bench -parts benchmarks -packages run
 //	go run ./hack/bench -record               # also write the figures to docs/figures.md
 //	go run ./hack/bench -o json               # for machines; "-from FILE -record" records such figures later
 //	go run ./hack/bench -build                # instead: the bundle from an empty cache, now and before real pods
@@ -25,6 +26,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,7 +46,7 @@ const downTimeout = 5 * time.Minute
 
 type options struct {
 	level, parts, output      string
-	from                      string
+	from, packages            string
 	record, build             bool
 	life, ha, keep            bool
 	extensions                int
@@ -66,6 +68,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.StringVar(&o.level, "level", "", "for root: measure clusters of root, one (an ordinary user), subordinate (one "+
 		"with subordinate ids), or several of them, with commas; default: root,one")
 	flags.StringVar(&o.parts, "parts", "clusters,benchmarks", "what is measured")
+	flags.StringVar(&o.packages, "packages", ".", "a `regexp` of packages whose benchmarks run")
 	flags.StringVar(&o.output, "o", "table", "how figures are printed: table or json")
 	flags.BoolVar(&o.record, "record", false, "also write the figures to "+recordFile+" and "+pageFile)
 	flags.StringVar(&o.from, "from", "", "instead: take the figures from a `file` that -o json has printed")
@@ -166,8 +169,12 @@ func (o *options) all(ctx context.Context) (all []figure, err error) {
 		}
 		all, err = o.levels(ctx)
 	}
+	chosen, wrong := regexp.Compile(o.packages)
+	if wrong != nil {
+		return all, errors.Join(err, fmt.Errorf("-packages: %w", wrong))
+	}
 	for _, s := range suites {
-		if o.withGoTests && ctx.Err() == nil {
+		if o.withGoTests && chosen.MatchString(s.pkg) && ctx.Err() == nil {
 			measured, failed := s.run(ctx)
 			all, err = append(all, measured...), errors.Join(err, failed)
 		}
