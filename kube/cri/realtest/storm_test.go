@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capstan-dev/capstan/kube/run"
@@ -53,21 +54,18 @@ func TestAStormOfCommands(t *testing.T) {
 	_, err := command(h.ctx, 0, "say=first")
 	h.must(err)
 	before := h.files()
-	const commands, rounds = 6, 2
 	var all sync.WaitGroup
-	for i := range commands {
+	for i := range stormy {
 		all.Go(func() {
-			for j := range rounds {
-				word := fmt.Sprintf("%d of %d", j, i)
-				if out, err := command(h.ctx, 0, "say="+word); err != nil || out != word+"\n" {
-					t.Errorf("command %s answers %q, %v", word, out, err)
-				}
-				gone, cancel := context.WithCancel(h.ctx)
-				go cancel()
-				command(gone, 2, "wait")
-				if _, err := command(h.ctx, 1, "wait"); err == nil {
-					t.Error("a command ran longer than its time limit")
-				}
+			word := strconv.Itoa(i)
+			if out, err := command(h.ctx, 0, "say="+word); err != nil || out != word+"\n" {
+				t.Errorf("command %s answers %q, %v", word, out, err)
+			}
+			gone, cancel := context.WithCancel(h.ctx)
+			go cancel()
+			command(gone, 2, "wait")
+			if _, err := command(h.ctx, 1, "wait"); err == nil {
+				t.Error("a command ran longer than its time limit")
 			}
 		})
 	}
@@ -76,6 +74,74 @@ func TestAStormOfCommands(t *testing.T) {
 		return h.processes(container) == 1
 	})
 	h.waitFor("the server to close its files", func() bool { return h.files() <= before })
+	h.bounded()
+}
+
+// TestAStormOfStreams keeps many commands open in a container, each with a client that reads nothing of an output
+// without end. Meanwhile another pod starts, and other commands have answers. When the clients vanish, nothing is left.
+func TestAStormOfStreams(t *testing.T) {
+	h := newHost(t)
+	container, _ := h.run(nil, "wait")
+	h.logged(container, "stdout F waiting")
+	_, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: []string{"/bin/program"}})
+	h.must(err)
+	before := h.files()
+	ctx, cancel := context.WithCancel(h.ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	for range stormy {
+		resp, err := h.Exec(h.ctx, &runtimeapi.ExecRequest{
+			ContainerId: container, Cmd: []string{"/bin/program", "flood"}, Stdout: true,
+		})
+		h.must(err)
+		all.Go(func() {
+			h.stream(ctx, resp.Url, remotecommand.StreamOptions{Stdout: deaf{ctx}}) // until the client vanishes
+		})
+	}
+	h.waitFor("all commands", func() bool { return h.processes(container) >= 1+stormy })
+	other, _ := h.run(nil, "say=beside")
+	if st := h.exited(other); st.ExitCode != 0 {
+		t.Errorf("another pod's program ended with %d: %s", st.ExitCode, h.log(other))
+	}
+	resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{
+		ContainerId: container, Cmd: []string{"/bin/program", "say=beside"}, Timeout: 10,
+	})
+	if err != nil || string(resp.Stdout) != "beside\n" {
+		t.Errorf("another command answers %q, %v", resp.GetStdout(), err)
+	}
+	h.bounded()
+	cancel()
+	all.Wait()
+	h.waitFor("the end of all commands", func() bool { return h.processes(container) == 1 })
+	h.waitFor("the server to close its files", func() bool { return h.files() <= before })
+}
+
+const (
+	stormy      = 200 // commands at a time
+	stormMemory = 256 // MiB that the server may have taken at most
+)
+
+// deaf is a client that takes nothing until it vanishes.
+type deaf struct{ ctx context.Context }
+
+func (d deaf) Write([]byte) (int, error) {
+	<-d.ctx.Done()
+	return 0, d.ctx.Err()
+}
+
+// bounded checks how much memory the server has taken at most.
+func (h *host) bounded() {
+	h.t.Helper()
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(h.server.Process.Pid), "status"))
+	h.must(err)
+	_, rest, _ := strings.Cut(string(data), "VmHWM:")
+	var kib int
+	_, err = fmt.Sscan(rest, &kib)
+	h.must(err)
+	h.t.Logf("the server took %d MiB at most", kib>>10)
+	if kib>>10 > stormMemory {
+		h.t.Errorf("the server took %d MiB, want at most %d", kib>>10, stormMemory)
+	}
 }
 
 // processes returns the number of processes in a container's PID namespace, except zombies.

@@ -56,6 +56,8 @@ func do(name, value string) error {
 			fmt.Println("got " + in.Text())
 		}
 		fmt.Println("input ended")
+	case "flood":
+		return flood(value)
 	case "burn":
 		for {
 		}
@@ -223,6 +225,22 @@ func get(url string) error {
 	defer answer.Body.Close()
 	_, err = io.Copy(os.Stdout, answer.Body)
 	return err
+}
+
+// flood prints 10 MB a second without end, and writes into a file how many MB it has printed.
+func flood(file string) error {
+	line := strings.Repeat("x", 999) + "\n"
+	for written := 0; ; written++ {
+		for range 10 {
+			if _, err := io.WriteString(os.Stdout, strings.Repeat(line, 100)); err != nil {
+				return err
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := os.WriteFile(file, []byte(fmt.Sprint(written+1)), 0o600); err != nil {
+			return err
+		}
+	}
 }
 
 // processes prints the command lines of what /proc shows.

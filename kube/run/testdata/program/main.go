@@ -88,6 +88,13 @@ func do(name, value string) error {
 	case "wait":
 		fmt.Println("waiting")
 		time.Sleep(time.Hour)
+	case "flood": // writes without end
+		line := strings.Repeat("x", 1000)
+		for {
+			if _, err := fmt.Println(line); err != nil {
+				return err
+			}
+		}
 	case "eat": // takes so many MiB of memory
 		n, _ := strconv.Atoi(value)
 		eaten := make([]byte, n<<20)
