@@ -160,6 +160,10 @@ KILLS ?= 200
 test-pod-kills: kube ## kill what runs real pods on a local host at random points, 200 times (takes an hour): make test-pod-kills KILLS=20
 	@cd kube && GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_KILLS='$(KILLS)' go test -count=1 -timeout 4h -v -run TestPodsSurviveKills .
 
+.PHONY: test-dock-kills
+test-dock-kills: build ## kill the dock's and the plane's processes while real pods run, 200 times (takes hours): make test-dock-kills KILLS=20
+	@CAPSTAN_TEST_DOCK_KILLS='$(KILLS)' go test -count=1 -timeout 6h -v -run TestRealPodsSurviveKillsOfTheDock ./test/e2e
+
 .PHONY: test-million-files
 test-million-files: ## load an image of a million files, and look at a host with as many: bounded in time, memory and what is left (root)
 	@CAPSTAN_TEST_FILES=1 go test -count=1 -timeout 20m -v -run TestAMillionFiles ./image/store

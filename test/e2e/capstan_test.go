@@ -22,7 +22,7 @@ var (
 
 func TestMain(m *testing.M) {
 	for variable, serve := range map[string]func(dir string) error{
-		extensionDir: serveExtension, actorDir: serveActor, wireDir: serveWire,
+		extensionDir: serveExtension, actorDir: serveActor, wireDir: serveWire, networkVariable: printNetwork,
 	} {
 		if dir := os.Getenv(variable); dir != "" {
 			if err := serve(dir); err != nil {

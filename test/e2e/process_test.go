@@ -31,7 +31,10 @@ func (p process) name() string {
 }
 
 // processes lists all processes of the dock of homeDir, from the outside.
-func processes() []process {
+func processes() []process { return processesIn(homeDir) }
+
+// processesIn lists all processes of the dock of a home directory, from the outside.
+func processesIn(home string) []process {
 	var all []process
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
@@ -55,9 +58,9 @@ func processes() []process {
 	for _, p := range all {
 		for q, ok := p, true; ok; q, ok = byPid[q.parent] {
 			if len(q.args) > 1 && q.args[1] == "init" && p.host == "" {
-				p.host = hostOf(q.pid, hosts)
+				p.host = hostOf(home, q.pid, hosts)
 			}
-			if slices.Contains(q.args, homeDir) && strings.HasPrefix(q.name(), "dock run") {
+			if slices.Contains(q.args, home) && strings.HasPrefix(q.name(), "dock run") {
 				ours = append(ours, p)
 				break
 			}
@@ -67,11 +70,11 @@ func processes() []process {
 }
 
 // hostOf finds the name of the host whose PID 1 this is by the root directory that it sees.
-func hostOf(pid int, known map[int]string) string {
+func hostOf(home string, pid int, known map[int]string) string {
 	if name, ok := known[pid]; ok {
 		return name
 	}
-	roots, _ := filepath.Glob(filepath.Join(homeDir, "dock", "hosts", "*", "root"))
+	roots, _ := filepath.Glob(filepath.Join(home, "dock", "hosts", "*", "root"))
 	inside, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/etc/machine-id", pid))
 	for _, root := range roots {
 		if id, err2 := os.ReadFile(filepath.Join(root, "etc", "machine-id")); err == nil && err2 == nil &&
