@@ -146,7 +146,8 @@ func deafClients(t *testing.T, h *host) {
 	for _, f := range leave {
 		f()
 	}
-	waitFor(t, podLimit, "files of clients that have left to be closed", func() error {
+	// The API server keeps an idle connection to the kubelet for 90 s.
+	waitFor(t, nodeLimit, "files of clients that have left to be closed", func() error {
 		for name, n := range h.files() {
 			if n > files[name]+2 { // a kubelet opens some for its own work
 				return fmt.Errorf("%s has %d, had %d", name, n, files[name])
