@@ -355,8 +355,8 @@ func (k keptContainer) follows(was keptContainer, allowed restarts) error {
 	return nil
 }
 
-// forgotten waits until the hosts have dropped the records and directories of what is gone. The kubelet keeps the last
-// container that ended of each one that runs.
+// forgotten waits until the hosts have dropped the records and directories of what is gone. For each pod that runs, the
+// kubelet keeps the last sandbox that ended, and of each container the last one that ended.
 func (k *podKills) forgotten(t *testing.T) {
 	t.Helper()
 	within(t, killLimit, "what is gone to be forgotten", func() error {
@@ -369,7 +369,7 @@ func (k *podKills) forgotten(t *testing.T) {
 			containers += len(p.Status.ContainerStatuses)
 		}
 		for what, most := range map[string]int{
-			"cri/sandboxes/*": len(pods), "cri/pods/*": len(pods), "cri/containers/*": 2 * containers,
+			"cri/sandboxes/*": 2 * len(pods), "cri/pods/*": len(pods), "cri/containers/*": 2 * containers,
 			"kubelet/pods/*": len(pods),
 		} {
 			found := 0
