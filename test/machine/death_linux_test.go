@@ -82,6 +82,6 @@ func live(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Printf("first process %d\n", m.pid)
+	fmt.Printf("first process %d\n", m.body.(*container).pid)
 	<-m.ended
 }

@@ -14,14 +14,18 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Wanted names the environment variable that says that tests may start machines: they take a Debian, and minutes.
-const Wanted = "CAPSTAN_TEST_MACHINES"
+// Environment variables that say what tests may start, because it takes a Debian, and minutes.
+const (
+	Wanted        = "CAPSTAN_TEST_MACHINES" // machines that share the kernel of this computer
+	WantedVirtual = "CAPSTAN_TEST_VM"       // virtual machines
+)
 
 // Environment variables that make a test binary something else.
 const (
-	rootVariable    = "CAPSTAN_MACHINE_ROOT"    // where the root is that machines begin with
-	insideVariable  = "CAPSTAN_MACHINES_INSIDE" // the tests, in a network of their own
-	machineVariable = "CAPSTAN_MACHINE"         // the supervisor of a machine
+	rootVariable        = "CAPSTAN_MACHINE_ROOT"         // where the root is that machines begin with
+	virtualRootVariable = "CAPSTAN_MACHINE_VIRTUAL_ROOT" // the same of virtual machines
+	insideVariable      = "CAPSTAN_MACHINES_INSIDE"      // the tests, in a network of their own
+	machineVariable     = "CAPSTAN_MACHINE"              // the supervisor of a machine
 )
 
 // LAN is the network that machines and the tests are in.
@@ -93,8 +97,8 @@ func (l *LAN) cable(port string, pid int) error {
 }
 
 // Main runs the tests of a package that uses machines, from its TestMain: in a network of their own, where nobody else
-// is. It makes the root of machines first, if Wanted is set: that takes the computer's own network. It returns the exit
-// code.
+// is. It makes the roots of the machines that are wanted first: that takes the computer's own network. It returns the
+// exit code.
 func Main(m *testing.M) int {
 	switch {
 	case os.Getenv(machineVariable) != "":
@@ -105,17 +109,15 @@ func Main(m *testing.M) int {
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), insideVariable+"=1")
-	if os.Getenv(Wanted) != "" {
-		root, err := prepare()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "this computer can't run machines:", err)
-			return 1
-		}
-		cmd.Env = append(cmd.Env, rootVariable+"="+root)
+	roots, err := prepare()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "this computer can't run machines:", err)
+		return 1
 	}
+	cmd.Env = append(cmd.Env, roots...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
+	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -127,12 +129,29 @@ func Main(m *testing.M) int {
 	return 1
 }
 
-// prepare makes what machines need.
-func prepare() (string, error) {
-	if err := Preflight(); err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+// prepare makes the roots of the machines that are wanted, and returns where they are, as variables.
+func prepare() (variables []string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	return makeRoot(ctx)
+	for _, kind := range []struct {
+		wanted, variable string
+		preflight        func() error
+		recipe           recipe
+	}{
+		{Wanted, rootVariable, Preflight, containers(Suite())},
+		{WantedVirtual, virtualRootVariable, PreflightVirtual, virtuals(Suite())},
+	} {
+		if os.Getenv(kind.wanted) == "" {
+			continue
+		}
+		if err := kind.preflight(); err != nil {
+			return nil, err
+		}
+		root, err := kind.recipe.make(ctx)
+		if err != nil {
+			return nil, err
+		}
+		variables = append(variables, kind.variable+"="+root)
+	}
+	return variables, nil
 }

@@ -16,20 +16,38 @@ func Preflight() error {
 	if os.Geteuid() != 0 {
 		return errors.New("only root can start machines")
 	}
-	var errs []error
-	for program, from := range map[string]string{
+	errs := []error{programs(map[string]string{
 		"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container", "nsenter": "util-linux",
-	} {
-		if _, err := exec.LookPath(program); err != nil {
-			errs = append(errs, fmt.Errorf("there is no %s: apt-get install %s", program, from))
-		}
-	}
+	})}
 	if group, err := newCgroup(fmt.Sprintf("machine-preflight-%d", os.Getpid())); err != nil {
 		errs = append(errs, fmt.Errorf("cgroups: %w", err))
 	} else {
 		errs = append(errs, group.remove())
 	}
 	return errors.Join(append(errs, namespaces(), overlay())...)
+}
+
+// PreflightVirtual does the same for a virtual machine.
+func PreflightVirtual() error {
+	if os.Geteuid() != 0 {
+		return errors.New("only root can plug virtual machines into a network")
+	}
+	_, err := os.Stat("/dev/net/tun")
+	return errors.Join(programs(map[string]string{
+		"mmdebstrap": "mmdebstrap", "qemu-system-x86_64": "qemu-system-x86", "mke2fs": "e2fsprogs",
+		"ssh": "openssh-client", "ssh-keygen": "openssh-client",
+	}), err, overlay())
+}
+
+// programs returns which programs are missing, and the packages that have them.
+func programs(packages map[string]string) error {
+	var errs []error
+	for program, from := range packages {
+		if _, err := exec.LookPath(program); err != nil {
+			errs = append(errs, fmt.Errorf("there is no %s: apt-get install %s", program, from))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // namespaces starts a process in namespaces like those of a machine.
