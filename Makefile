@@ -232,9 +232,9 @@ critest: build ## the validation suite of the CRI on a local host; ARGS='-user 6
 test-software: build ## nginx, PostgreSQL, Redis, Python and Node in pods of root, of a user with subordinate ids, and with one id
 	@CAPSTAN_TEST_SOFTWARE=1 go test -count=1 -timeout 70m -v -run TestSoftware ./test/software
 
-.PHONY: test-tutorial
-test-tutorial: build kube-previous ## run the commands of docs/tutorial.md in their order (takes minutes)
-	@CAPSTAN_TEST_TUTORIAL=1 go test -count=1 -timeout 60m -v ./test/tutorial
+.PHONY: test-docs
+test-docs: build kube-previous ## run the commands of README.md and docs/tutorial.md in their order, and compare what they show (takes minutes)
+	@CAPSTAN_TEST_DOCS=1 go test -count=1 -timeout 90m -v $(if $(TEST),-run '^$(TEST)$$') ./test/reader
 
 .PHONY: conformance
 conformance: build ## the conformance tests of Kubernetes, 40 minutes of them at a time (docs/conformance.md)
