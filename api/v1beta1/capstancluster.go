@@ -10,11 +10,12 @@ import (
 type LoadBalancerType string
 
 const (
-	// LoadBalancerExternal: the user sets spec.controlPlaneEndpoint here or on the Cluster, and keeps something that
-	// answers there (a load balancer, or a virtual address held by the control plane machines).
+	// LoadBalancerExternal: the user sets spec.controlPlaneEndpoint here or on the Cluster, and runs what answers there: a
+	// load balancer, or a virtual address that the control plane machines share.
 	LoadBalancerExternal LoadBalancerType = "External"
 
-	// LoadBalancerLocal: the management plane supplies a TCP balancer with an address of its own. Needs local hosts.
+	// LoadBalancerLocal: the management plane runs a TCP load balancer with its own address. It works for local hosts
+	// only.
 	LoadBalancerLocal LoadBalancerType = "Local"
 )
 
@@ -26,10 +27,11 @@ type LoadBalancer struct {
 	Type LoadBalancerType `json:"type,omitempty"`
 }
 
-// CapstanClusterSpec is the wanted state of a CapstanCluster.
+// CapstanClusterSpec is the desired state of a CapstanCluster.
 type CapstanClusterSpec struct {
-	// controlPlaneEndpoint is where the API server of the cluster answers (IC-16). Set by the user, or by the controller
-	// for load balancer type Local. An empty host with port 0 means: not set (D-43). Immutable once set.
+	// controlPlaneEndpoint is the address of the cluster's API server (IC-16). The user sets it, or the controller if the
+	// load balancer has type Local. An empty host with port 0 means that it is not set (D-43). It can't be changed once it
+	// is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`(has(self.host) && self.host != "") == (has(self.port) && self.port != 0)`,message="needs both host and port, or neither: an endpoint can't be completed later"
 	// +kubebuilder:validation:XValidation:rule="!has(self.port) || (self.port >= 0 && self.port <= 65535)",message="port must be 1 to 65535"
@@ -41,9 +43,10 @@ type CapstanClusterSpec struct {
 	// +kubebuilder:default={type: External}
 	LoadBalancer LoadBalancer `json:"loadBalancer,omitempty,omitzero"`
 
-	// controlPlaneHostSelector limits the zones that status.failureDomains offers to control plane machines: to zones
-	// with a free host with these labels. Set it to spec.hostSelector of the control plane's machines, or one of them may
-	// be bound to a zone without a host for it. Default: every host of the namespace.
+	// controlPlaneHostSelector selects the hosts that control plane machines can use. status.failureDomains offers those
+	// machines only zones in which such a host is free. Use the same selector as spec.hostSelector of the control plane's
+	// machines; otherwise Cluster API may assign a machine to a zone that has no host for it. Default: every host of the
+	// namespace.
 	// +optional
 	ControlPlaneHostSelector *metav1.LabelSelector `json:"controlPlaneHostSelector,omitempty"`
 }
@@ -58,20 +61,19 @@ type CapstanClusterStatus struct {
 	// +optional
 	FailureDomains clusterv1beta1.FailureDomains `json:"failureDomains,omitempty"`
 
-	// failureReason says in one word why the infrastructure can't be provisioned, ever (IC-29). Nothing but a new Cluster
-	// helps.
+	// failureReason says in one word why the infrastructure can never be provisioned (IC-29). Only a new Cluster helps.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	FailureReason *string `json:"failureReason,omitempty"`
 
-	// failureMessage says the same for people (IC-30).
+	// failureMessage explains the failure to people (IC-30).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=10240
 	FailureMessage *string `json:"failureMessage,omitempty"`
 
-	// conditions are Ready, EndpointReady, Paused (IC-25, IC-26), and Reconciled while that fails.
+	// conditions are Ready, EndpointReady, Paused (IC-25, IC-26), and Reconciled while reconciling fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -89,12 +91,12 @@ type CapstanClusterStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that this object belongs to"
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the infrastructure does its work"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the infrastructure is ready"
 // +kubebuilder:printcolumn:name="Provisioned",type="boolean",JSONPath=".status.ready",description="Whether the first provisioning is done"
 // +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the control plane endpoint"
 // +kubebuilder:printcolumn:name="Port",type="integer",JSONPath=".spec.controlPlaneEndpoint.port",description="Port of the control plane endpoint",priority=1
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What is waited for",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What the object waits for",priority=1
 type CapstanCluster struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -102,7 +104,7 @@ type CapstanCluster struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted state.
+	// spec is the desired state.
 	// +optional
 	Spec CapstanClusterSpec `json:"spec,omitempty"`
 

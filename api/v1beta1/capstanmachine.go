@@ -5,17 +5,17 @@ import (
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
 )
 
-// CapstanMachineSpec is the wanted state of a CapstanMachine.
+// CapstanMachineSpec is the desired state of a CapstanMachine.
 type CapstanMachineSpec struct {
-	// providerID is the identifier of the instance, capstan://<namespace>/<host>/<claim> (IM-10). Written by the
-	// controller; equals Node.spec.providerID (IM-11).
+	// providerID is the identifier of the instance, capstan://<namespace>/<host>/<claim> (IM-10). The controller writes
+	// it. It equals Node.spec.providerID (IM-11).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID *string `json:"providerID,omitempty"`
 
-	// failureDomain is the zone of the claimed host, written by the controller (IM-14, IM-55). Where a machine is placed
-	// is said in Machine.spec.failureDomain; v1beta2 reports the zone in its status instead (IM-15).
+	// failureDomain is the zone of the claimed host, written by the controller (IM-14, IM-55). To place a machine in a
+	// zone, set Machine.spec.failureDomain. v1beta2 reports the zone in its status instead (IM-15).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -25,17 +25,17 @@ type CapstanMachineSpec struct {
 	// +optional
 	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
 
-	// hostRequirements limits placement to hosts that say that they have this. Default: every host.
+	// hostRequirements limits placement to hosts that report at least this hardware. Default: every host.
 	// +optional
 	HostRequirements HostRequirements `json:"hostRequirements,omitempty,omitzero"`
 }
 
-// HostRequirements are what a host must have. They are compared with what its agent reports, which nobody has proved: a
-// host that was taken over says what it wants. Hosts that say nothing of what is asked for don't fit. What machines
-// must be able to rely on is asked for by labels, which people write.
+// HostRequirements describe the hardware that a host must have. They are compared with the report of its agent, which
+// is not proved: a compromised host can report anything. A host that does not report a required value does not match.
+// If a machine must be able to trust a property, select hosts by labels, which people write.
 // +kubebuilder:validation:MinProperties=1
 type HostRequirements struct {
-	// architecture as Go names it.
+	// architecture is that of the host as Go names it.
 	// +optional
 	// +kubebuilder:validation:Enum=amd64;arm64
 	Architecture string `json:"architecture,omitempty"`
@@ -45,7 +45,7 @@ type HostRequirements struct {
 	// +kubebuilder:validation:Minimum=1
 	MinProcessors int32 `json:"minProcessors,omitempty"`
 
-	// minMemoryMiB is the least memory in MiB. The kernel keeps some for itself: a host with 8 GiB has less than 8192.
+	// minMemoryMiB is the least memory in MiB. The kernel reserves some memory: a host with 8 GiB reports less than 8192.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinMemoryMiB int64 `json:"minMemoryMiB,omitempty"`
@@ -56,32 +56,33 @@ type HostRequirements struct {
 	MinDiskGiB int64 `json:"minDiskGiB,omitempty"`
 }
 
-// CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and the world.
+// CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and from what
+// hosts report.
 type CapstanMachineStatus struct {
 	// ready is true once the host ran the bootstrap data; it never becomes false again (IM-19, IM-20).
 	// +optional
 	Ready bool `json:"ready"`
 
-	// addresses of the host (IM-27).
+	// addresses are those of the host (IM-27).
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="self.all(a, a.type in ['Hostname', 'ExternalIP', 'InternalIP', 'ExternalDNS', 'InternalDNS'])",message="type of an address must be Hostname, ExternalIP, InternalIP, ExternalDNS or InternalDNS"
 	Addresses []clusterv1beta1.MachineAddress `json:"addresses,omitempty"`
 
-	// failureReason says in one word why the machine can't be provisioned, ever (IM-22). Nothing but a new Machine helps.
+	// failureReason says in one word why the machine can never be provisioned (IM-22). Only a new Machine helps.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	FailureReason *string `json:"failureReason,omitempty"`
 
-	// failureMessage says the same for people (IM-23).
+	// failureMessage explains the failure to people (IM-23).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=10240
 	FailureMessage *string `json:"failureMessage,omitempty"`
 
-	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29), and Reconciled while that fails.
+	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29), and Reconciled while reconciling fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -89,8 +90,8 @@ type CapstanMachineStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.status in ['True', 'False', 'Unknown'])",message="status of a condition must be True, False or Unknown"
 	Conditions []clusterv1beta1.Condition `json:"conditions,omitempty"`
 
-	// host is the name of the claimed CapstanHost in the same namespace. For information: the claim itself stands in
-	// the host's spec.
+	// host is the name of the claimed CapstanHost in the same namespace. It is informational: the claim itself is in the
+	// host's spec.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -111,11 +112,11 @@ type CapstanMachineStatus struct {
 // +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that owns this object",priority=1
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Claimed host"
 // +kubebuilder:printcolumn:name="Zone",type="string",JSONPath=".spec.failureDomain",description="Zone of the claimed host"
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the machine does its work"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the machine is ready"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why it is or is not ready"
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Identifier of the instance",priority=1
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What is waited for",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What the object waits for",priority=1
 type CapstanMachine struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -123,7 +124,7 @@ type CapstanMachine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted state.
+	// spec is the desired state.
 	// +optional
 	Spec CapstanMachineSpec `json:"spec,omitempty"`
 

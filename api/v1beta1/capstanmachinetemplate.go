@@ -5,14 +5,14 @@ import (
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
 )
 
-// CapstanMachineTemplateResource is what a CapstanMachine made from the template gets.
+// CapstanMachineTemplateResource describes a CapstanMachine made from the template.
 type CapstanMachineTemplateResource struct {
 	// metadata has labels and annotations for the CapstanMachine (IMT-08).
 	// +optional
 	ObjectMeta clusterv1beta1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec becomes the spec of the CapstanMachine (IMT-07).
-	// Default: empty. Server-side apply that takes the only field out leaves null, which the default replaces.
+	// spec becomes the spec of the CapstanMachine (IMT-07). Default: empty. If server-side apply removes the only field,
+	// it leaves null, and the default replaces that.
 	// +required
 	// +kubebuilder:default={}
 	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID can't be in a template: it names one instance, and the controller sets it; leave it out"

@@ -8,12 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DataAnnotation is on a v1beta1 object that can't say all of the v1beta2 object it was made from. Its value is the
-// content (spec and status) of the latter as JSON. It is the key that Cluster API's own types use.
+// DataAnnotation is on a v1beta1 object that can't represent all of the v1beta2 object that it was converted from. Its
+// value is the content (spec and status) of the v1beta2 object as JSON. Cluster API's own types use the same key.
 const DataAnnotation = "cluster.x-k8s.io/conversion-data"
 
-// FailureDomainAnnotation is on a v1beta2 template that was written as v1beta1 with spec.template.spec.failureDomain,
-// which v1beta2 does not have; it is the value of that field.
+// FailureDomainAnnotation is on a v1beta2 template that was written as v1beta1 with spec.template.spec.failureDomain.
+// Its value is that field, which v1beta2 lacks.
 const FailureDomainAnnotation = "infrastructure.capstan.dev/v1beta1-failure-domain"
 
 // content is what conversion changes of a v1beta2 object: everything but its type and metadata.
@@ -22,8 +22,8 @@ type content[Spec, Status any] struct {
 	Status Status `json:"status"`
 }
 
-// remember keeps the content of a v1beta2 object with the v1beta1 object made from it, unless the latter says it all:
-// again is what would be made from it without help.
+// remember stores the content of a v1beta2 object in the v1beta1 object made from it, unless the v1beta1 object
+// represents all of it: again is what conversion would make of it without that help.
 func remember[C any](object metav1.Object, was, again C) error {
 	if equality.Semantic.DeepEqual(was, again) {
 		return nil
@@ -43,9 +43,8 @@ func remember[C any](object metav1.Object, was, again C) error {
 
 // recall takes the annotation off the object and returns what it says, or nil.
 //
-// What can't be read counts as nothing: an error would make all objects of the kind unreadable for the mistake of
-// whoever wrote this one. And what can be read is only a hint: it is used where it agrees with the fields that
-// everybody sees.
+// A value that can't be read is ignored: an error would make all objects of the kind unreadable because of this one. A
+// readable value is only a hint: it is used where it agrees with the visible fields.
 func recall[C any](object metav1.Object) *C {
 	annotations := object.GetAnnotations()
 	data, ok := annotations[DataAnnotation]
@@ -61,7 +60,7 @@ func recall[C any](object metav1.Object) *C {
 	return was
 }
 
-// provisioned converts the flag of the contracts: v1beta1 does not tell false from not set.
+// provisioned converts the flag of the contracts: v1beta1 can't distinguish false from not set.
 func provisioned(ready bool, was *bool) *bool {
 	if ready || was != nil {
 		return &ready

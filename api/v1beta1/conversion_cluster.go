@@ -39,7 +39,8 @@ func ConvertClusterFromHub(_ context.Context, src *v1beta2.CapstanCluster, dst *
 	return remember(dst, clusterContent{src.Spec, src.Status}, clusterToHub(dst, nil))
 }
 
-// clusterToHub makes the content of the v1beta2 object. was may be nil; it helps where v1beta1 says less.
+// clusterToHub makes the content of the v1beta2 object. was is what the object was before, or nil; it supplies what
+// v1beta1 can't represent.
 func clusterToHub(src *CapstanCluster, was *clusterContent) (to clusterContent) {
 	if was == nil {
 		was = &clusterContent{}
@@ -81,8 +82,8 @@ func clusterSpecFromHub(src v1beta2.CapstanClusterSpec) CapstanClusterSpec {
 	}
 }
 
-// domainsToHub makes a list of the map, sorted by name. If the map was not touched since it was made from was, it is
-// that list.
+// domainsToHub returns the map as a list sorted by name. If nobody has changed the map since it was made from was,
+// domainsToHub returns was.
 func domainsToHub(domains clusterv1beta1.FailureDomains, was []clusterv1.FailureDomain) []clusterv1.FailureDomain {
 	if was != nil && equality.Semantic.DeepEqual(domainsFromHub(was), domains) {
 		return was

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// severities are those of the reasons that ask for somebody's attention. All others only say what is waited for.
+// severities are those of the reasons that need attention. All other reasons only say what the object waits for.
 var severities = map[string]clusterv1beta1.ConditionSeverity{
 	v1beta2.BootstrapFailedReason: clusterv1beta1.ConditionSeverityError,
 	v1beta2.HostGoneReason:        clusterv1beta1.ConditionSeverityError,
@@ -34,7 +34,7 @@ func severity(c metav1.Condition) clusterv1beta1.ConditionSeverity {
 	return clusterv1beta1.ConditionSeverityInfo
 }
 
-// oldCondition gives the form of contract v1beta1 to a condition.
+// oldCondition converts a condition to the form of contract v1beta1.
 func oldCondition(c metav1.Condition) clusterv1beta1.Condition {
 	return clusterv1beta1.Condition{
 		Type:               clusterv1beta1.ConditionType(c.Type),
@@ -46,7 +46,7 @@ func oldCondition(c metav1.Condition) clusterv1beta1.Condition {
 	}
 }
 
-// newCondition gives the form of contract v1beta2 to a condition.
+// newCondition converts a condition to the form of contract v1beta2.
 func newCondition(c clusterv1beta1.Condition) metav1.Condition {
 	reason := c.Reason
 	if reason == "" {
@@ -61,8 +61,8 @@ func newCondition(c clusterv1beta1.Condition) metav1.Condition {
 	}
 }
 
-// conditionsFromHub returns the conditions as v1beta1 has them. written are those whose form was said by somebody who
-// wrote v1beta1; one counts as long as the condition still is what it was made into.
+// conditionsFromHub returns the conditions in the form of v1beta1. written are those that clients wrote through
+// v1beta1; each is used while the condition that was made from it is unchanged.
 func conditionsFromHub(conditions []metav1.Condition, written []v1beta2.V1Beta1Condition) []clusterv1beta1.Condition {
 	var out []clusterv1beta1.Condition
 	for _, c := range conditions {
@@ -78,8 +78,8 @@ func conditionsFromHub(conditions []metav1.Condition, written []v1beta2.V1Beta1C
 	return out
 }
 
-// conditionsToHub returns the conditions as v1beta2 has them, and those that do not follow from them. was may be nil;
-// if the conditions were not touched since they were made from it, so are its.
+// conditionsToHub returns the conditions in the form of v1beta2, and those that can't be derived from them. If nobody
+// has changed the conditions since they were made from was, which may be nil, it returns those of was.
 func conditionsToHub(conditions []clusterv1beta1.Condition, was *hubConditions) hubConditions {
 	if was != nil && equality.Semantic.DeepEqual(conditionsFromHub(was.conditions, was.written), conditions) {
 		return *was
@@ -101,7 +101,7 @@ type hubConditions struct {
 	written    []v1beta2.V1Beta1Condition
 }
 
-// observed sets the generation of a condition that was not touched: v1beta1 has none.
+// observed sets the generation of an unchanged condition, because v1beta1 has none.
 func observed(now metav1.Condition, was *hubConditions) metav1.Condition {
 	if was == nil {
 		return now

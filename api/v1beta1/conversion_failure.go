@@ -6,15 +6,15 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// failureToHub returns what must be kept of a failure that v1beta1 has: what does not follow from the conditions of the
-// v1beta2 object. was is what was kept when the v1beta1 object was made.
+// failureToHub returns the part of a v1beta1 failure that can't be derived from the conditions of the v1beta2 object.
+// was is what was kept when the v1beta1 object was made.
 func failureToHub(reason, message string, conditions []metav1.Condition,
 	was *v1beta2.V1Beta1Status) (keptReason, keptMessage *string) {
 	followsReason, followsMessage := (&v1beta2.CapstanMachineStatus{Conditions: conditions}).Failure()
 	return keep(reason, followsReason, was.FailureReason), keep(message, followsMessage, was.FailureMessage)
 }
 
-// keep returns what to keep of a value that is follows unless something is kept.
+// keep returns what to keep of a value, which is follows unless something is kept.
 func keep(value, follows string, was *string) *string {
 	switch {
 	case was != nil && *was == value:

@@ -11,8 +11,8 @@ import (
 
 type machineContent = content[v1beta2.CapstanMachineSpec, v1beta2.CapstanMachineStatus]
 
-// ConvertMachineToHub makes the v1beta2 object dst from the v1beta1 object src. It returns no error, and takes a
-// context, because conversion webhooks are like that.
+// ConvertMachineToHub makes the v1beta2 object dst from the v1beta1 object src. It never fails, and ignores the
+// context: conversion webhooks need this signature.
 func ConvertMachineToHub(_ context.Context, src *CapstanMachine, dst *v1beta2.CapstanMachine) error {
 	src = src.DeepCopy()
 	dst.ObjectMeta = src.ObjectMeta
@@ -42,7 +42,8 @@ func ConvertMachineFromHub(_ context.Context, src *v1beta2.CapstanMachine, dst *
 	return remember(dst, machineContent{src.Spec, src.Status}, machineToHub(dst, nil))
 }
 
-// machineToHub makes the content of the v1beta2 object. was may be nil; it helps where v1beta1 says less.
+// machineToHub makes the content of the v1beta2 object. was is what the object was before, or nil; it supplies what
+// v1beta1 can't represent.
 func machineToHub(src *CapstanMachine, was *machineContent) (to machineContent) {
 	if was == nil {
 		was = &machineContent{}
@@ -70,7 +71,7 @@ func machineToHub(src *CapstanMachine, was *machineContent) (to machineContent) 
 	return to
 }
 
-// machineSpecToHub leaves out the failure domain, which is no part of the spec there.
+// machineSpecToHub omits the failure domain, which is not part of the spec in v1beta2.
 func machineSpecToHub(src CapstanMachineSpec) v1beta2.CapstanMachineSpec {
 	return v1beta2.CapstanMachineSpec{
 		ProviderID: deref(src.ProviderID), HostSelector: src.HostSelector,

@@ -7,7 +7,7 @@
 // kept in the annotation [DataAnnotation] of the v1beta1 object; what only v1beta1 can say in status.deprecated.v1beta1
 // of the v1beta2 object.
 //
-// CapstanHost has no v1beta1: it is no resource of the contract.
+// CapstanHost has no v1beta1, because it is not a resource of the contract.
 //
 // +kubebuilder:object:generate=true
 // +groupName=infrastructure.capstan.dev

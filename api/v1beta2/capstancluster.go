@@ -5,7 +5,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// ClusterFinalizer holds a CapstanCluster until its balancer is gone (IC-47, IC-55).
+// ClusterFinalizer keeps a CapstanCluster until its load balancer is deleted (IC-47, IC-55).
 const ClusterFinalizer = "infrastructure.capstan.dev/capstancluster"
 
 // LoadBalancerType says who supplies the control plane endpoint.
@@ -13,11 +13,12 @@ const ClusterFinalizer = "infrastructure.capstan.dev/capstancluster"
 type LoadBalancerType string
 
 const (
-	// LoadBalancerExternal: the user sets spec.controlPlaneEndpoint here or on the Cluster, and keeps something that
-	// answers there (a load balancer, or a virtual address held by the control plane machines).
+	// LoadBalancerExternal: the user sets spec.controlPlaneEndpoint here or on the Cluster, and runs what answers there: a
+	// load balancer, or a virtual address that the control plane machines share.
 	LoadBalancerExternal LoadBalancerType = "External"
 
-	// LoadBalancerLocal: the management plane supplies a TCP balancer with an address of its own. Needs local hosts.
+	// LoadBalancerLocal: the management plane runs a TCP load balancer with its own address. It works for local hosts
+	// only.
 	LoadBalancerLocal LoadBalancerType = "Local"
 )
 
@@ -30,10 +31,10 @@ type LoadBalancer struct {
 	Type LoadBalancerType `json:"type,omitempty"`
 }
 
-// CapstanClusterSpec is the wanted state of a CapstanCluster.
+// CapstanClusterSpec is the desired state of a CapstanCluster.
 type CapstanClusterSpec struct {
-	// controlPlaneEndpoint is where the API server of the cluster answers (IC-16). Set by the user, or by the controller
-	// for load balancer type Local. Immutable once set.
+	// controlPlaneEndpoint is the address of the cluster's API server (IC-16). The user sets it, or the controller if the
+	// load balancer has type Local. It can't be changed once it is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.host) && has(self.port)",message="needs both host and port: an endpoint can't be completed later"
 	// +kubebuilder:validation:XValidation:rule="!has(self.host) || !self.host.contains('/')",message="host must be a host name or an IP address, without scheme and path: set cluster.example.com instead of https://cluster.example.com"
@@ -44,14 +45,15 @@ type CapstanClusterSpec struct {
 	// +kubebuilder:default={type: External}
 	LoadBalancer LoadBalancer `json:"loadBalancer,omitempty,omitzero"`
 
-	// controlPlaneHostSelector limits the zones that status.failureDomains offers to control plane machines: to zones
-	// with a free host with these labels. Set it to spec.hostSelector of the control plane's machines, or one of them may
-	// be bound to a zone without a host for it. Default: every host of the namespace.
+	// controlPlaneHostSelector selects the hosts that control plane machines can use. status.failureDomains offers those
+	// machines only zones in which such a host is free. Use the same selector as spec.hostSelector of the control plane's
+	// machines; otherwise Cluster API may assign a machine to a zone that has no host for it. Default: every host of the
+	// namespace.
 	// +optional
 	ControlPlaneHostSelector *metav1.LabelSelector `json:"controlPlaneHostSelector,omitempty"`
 }
 
-// CapstanClusterInitialization tells how far the first provisioning is.
+// CapstanClusterInitialization reports the progress of the first provisioning.
 // +kubebuilder:validation:MinProperties=1
 type CapstanClusterInitialization struct {
 	// provisioned is true once the endpoint and the failure domains are known; it never becomes false again (IC-22,
@@ -63,14 +65,14 @@ type CapstanClusterInitialization struct {
 // CapstanClusterStatus is the observed state of a CapstanCluster.
 // +kubebuilder:validation:MinProperties=1
 type CapstanClusterStatus struct {
-	// conditions are Ready, EndpointReady, Paused (IC-25), and Reconciled while that fails.
+	// conditions are Ready, EndpointReady, Paused (IC-25), and Reconciled while reconciling fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization tells how far the first provisioning is.
+	// initialization reports the progress of the first provisioning.
 	// +optional
 	Initialization CapstanClusterInitialization `json:"initialization,omitempty,omitzero"`
 
@@ -82,13 +84,12 @@ type CapstanClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
 
-	// deprecated has what only older contracts know.
+	// deprecated has what only older contract versions define.
 	// +optional
 	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }
 
-// The rules stand at the whole object and not at its spec, because a spec that is left out altogether would escape
-// them.
+// The rules are on the whole object, not on its spec: rules on the spec are not checked if the spec is missing.
 
 // CapstanCluster is the infrastructure of a Cluster: the control plane endpoint and the failure domains (IC-01).
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.controlPlaneEndpoint) || (has(self.spec) && has(self.spec.controlPlaneEndpoint) && self.spec.controlPlaneEndpoint == oldSelf.spec.controlPlaneEndpoint)",message="spec.controlPlaneEndpoint can't be changed once it is set: machines have joined through it; create a new cluster instead"
@@ -99,12 +100,12 @@ type CapstanClusterStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that this object belongs to"
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the infrastructure does its work"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the infrastructure is ready"
 // +kubebuilder:printcolumn:name="Provisioned",type="boolean",JSONPath=".status.initialization.provisioned",description="Whether the first provisioning is done"
 // +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the control plane endpoint"
 // +kubebuilder:printcolumn:name="Port",type="integer",JSONPath=".spec.controlPlaneEndpoint.port",description="Port of the control plane endpoint",priority=1
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What is waited for",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What the object waits for",priority=1
 type CapstanCluster struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -112,7 +113,7 @@ type CapstanCluster struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted state.
+	// spec is the desired state.
 	// +optional
 	Spec CapstanClusterSpec `json:"spec,omitempty,omitzero"`
 

@@ -5,14 +5,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// CapstanClusterTemplateResource is what a CapstanCluster made from the template gets.
+// CapstanClusterTemplateResource describes a CapstanCluster made from the template.
 type CapstanClusterTemplateResource struct {
 	// metadata has labels and annotations for the CapstanCluster (ICT-06).
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec becomes the spec of the CapstanCluster (ICT-04).
-	// Default: empty. Server-side apply that takes the only field out leaves null, which the default replaces.
+	// spec becomes the spec of the CapstanCluster (ICT-04). Default: empty. If server-side apply removes the only field,
+	// it leaves null, and the default replaces that.
 	// +required
 	// +kubebuilder:default={}
 	Spec CapstanClusterSpec `json:"spec"`

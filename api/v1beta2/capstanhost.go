@@ -8,50 +8,52 @@ import (
 )
 
 // EnrolledLabel is on every CapstanHost of a computer that has enrolled with a credential, with the value "true". A
-// cluster whose load balancer has type Local takes no host with it: its balancer reaches only local hosts.
+// cluster whose load balancer has type Local never claims such a host, because its load balancer reaches only local
+// hosts.
 const EnrolledLabel = "infrastructure.capstan.dev/enrolled"
 
-// HostFinalizer holds a CapstanHost while a machine claims it, and until its identity and local host are gone.
+// HostFinalizer keeps a CapstanHost until no machine claims it and its identity and local host are deleted.
 const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 
-// AbandonAnnotation on an owned CapstanHost lets the machine go that has released it, without waiting until the agent
-// has cleaned the host: for a computer that is off for good. Its value is the provider id of that claim, so it never
-// counts for another one. The claim stays, and keeps the host out of the pool, until the agent proves the host clean
-// after all, or somebody deletes the CapstanHost.
+// AbandonAnnotation on an owned CapstanHost lets a machine that released the host be deleted before the agent has
+// cleaned the host. It is meant for a computer that never comes back. Its value is the provider id of that claim, so it
+// never applies to another claim. The claim stays and keeps the host out of the pool until the agent proves the host
+// clean after all, or somebody deletes the CapstanHost.
 const AbandonAnnotation = "infrastructure.capstan.dev/abandon"
 
-// AcceptAnnotation on an owned CapstanHost says that somebody has looked at the host after a claim and takes it as
-// clean: it was installed anew, or what was left may stay. Its value is the provider id of that claim, so it never
-// counts for another one. The claim is cleared, and the host can be used again.
+// AcceptAnnotation on an owned CapstanHost says that somebody inspected the host after a claim and declares it clean:
+// it was reinstalled, or the leftovers may stay. Its value is the provider id of that claim, so it never applies to
+// another claim. The claim is cleared, and the host can be used again.
 //
-// It also counts for a machine that status.agent.carries names, without a claim: the agent cleans after it, and then
-// takes what is left as accepted.
+// It also works without a claim, for the machine that status.agent.carries names: the agent cleans up after that
+// machine and then treats what is left as accepted.
 const AcceptAnnotation = "infrastructure.capstan.dev/accept"
 
-// AcceptedAnnotation keeps the provider id of the last claim that ended because somebody accepted the host. Its agent
-// may have been away meanwhile: it learns here that what it finds of that machine may stay. Written by the controller.
+// AcceptedAnnotation holds the provider id of the last claim that ended because somebody accepted the host. An agent
+// that was away at that time learns from it that the machine's leftovers may stay. The controller writes it.
 const AcceptedAnnotation = "infrastructure.capstan.dev/accepted"
 
-// ZoneAttributePrefix begins the labels of a CapstanHost that say something of its zone: with the rest of the label as
-// key they become attributes of the failure domain. Hosts of one zone that differ in a value leave it out.
+// ZoneAttributePrefix is the prefix of labels of a CapstanHost that describe its zone. Each becomes an attribute of the
+// failure domain, with the rest of the label as its key. An attribute is omitted if the hosts of the zone have
+// different values for it.
 const ZoneAttributePrefix = "zone.infrastructure.capstan.dev/"
 
 // SupplierDock is the spec.supplier of hosts that the management plane makes on its own machine.
 const SupplierDock = "dock"
 
-// BootstrapSecretSuffix is appended to a host's name to give the name of the Secret with its bootstrap data: keys value
-// (the data), format (cloud-config) and metadata (JSON of InstanceData).
+// BootstrapSecretSuffix follows a host's name in the name of the Secret with its bootstrap data. The Secret's keys are
+// value (the data), format (cloud-config) and metadata (InstanceData as JSON).
 const BootstrapSecretSuffix = "-bootstrap"
 
-// BootstrapDataLabel on a Secret says that Machines of its namespace may use it as bootstrap data by name, without a
-// configRef. Its value doesn't matter.
+// BootstrapDataLabel lets Machines use a Secret of their namespace as bootstrap data by its name, without a configRef.
+// Its value doesn't matter.
 const BootstrapDataLabel = "infrastructure.capstan.dev/bootstrap-data"
 
-// EpochSecretInfix stands between a host's name and the number of an epoch in the name of that epoch's Secret. The
-// Secret has no data: tokens of the host's account are bound to it, and end with it.
+// EpochSecretInfix separates a host's name from the number of an epoch in the name of that epoch's Secret. The Secret
+// has no data. The host's tokens are bound to it: they become invalid when it is deleted.
 const EpochSecretInfix = "-epoch-"
 
-// IdentityPrefix is put before a host's name to give the name of its ServiceAccount, Role and RoleBinding.
+// IdentityPrefix precedes a host's name in the name of its ServiceAccount, Role and RoleBinding.
 const IdentityPrefix = "host-"
 
 // AgentUpgrade says who replaces the agent of an owned host.
@@ -59,14 +61,14 @@ type AgentUpgrade string
 
 // Values of AgentUpgrade.
 const (
-	// AgentUpgradeAutomatic: the agent itself, when its plane has a later one.
+	// AgentUpgradeAutomatic: the agent replaces itself when its plane has a later version.
 	AgentUpgradeAutomatic AgentUpgrade = "Automatic"
-	// AgentUpgradeManual: somebody else.
+	// AgentUpgradeManual: people or other programs replace it.
 	AgentUpgradeManual AgentUpgrade = "Manual"
 )
 
-// CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is
-// not restored when objects move to another management cluster.
+// CapstanHostSpec is the desired state of a CapstanHost. Everything that must survive a move to another management
+// cluster is here, because a move does not restore status.
 // +kubebuilder:validation:XValidation:rule="has(self.supplier) == has(oldSelf.supplier) && (!has(self.supplier) || self.supplier == oldSelf.supplier)",message="supplier can't be changed: delete the host and enroll it again"
 // +kubebuilder:validation:XValidation:rule="(has(self.epoch) ? self.epoch : 0) == (has(oldSelf.epoch) ? oldSelf.epoch : 0) + (has(oldSelf.claim) && !has(self.claim) ? 1 : 0)",message="epoch grows by one in the write that clears the claim, and never else: it counts the claims that have ended"
 type CapstanHostSpec struct {
@@ -78,37 +80,37 @@ type CapstanHostSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="zone can't be changed: machines were placed by it; delete the host and enroll it again"
 	Zone string `json:"zone,omitempty"`
 
-	// supplier powers the host on when it is claimed, and destroys and makes it again when it is released. Empty: the
-	// host is owned; somebody else runs it and the agent on it.
+	// supplier powers the host on when it is claimed, and destroys and recreates it when it is released. Empty means that
+	// the host is owned: its administrator runs it and its agent.
 	// +optional
 	// +kubebuilder:validation:Enum=dock
 	Supplier string `json:"supplier,omitempty"`
 
-	// unschedulable keeps new claims away. A machine that is on the host stays.
+	// unschedulable prevents new claims. A machine that already has the host keeps it.
 	// +optional
 	Unschedulable bool `json:"unschedulable,omitempty"`
 
-	// drain lets the machine on the host go in good order: its Machine is deleted, Cluster API drains the node, and the
-	// host is cleaned. While it is true there is no new claim. The last machine of a control plane stays, and so does one
-	// without which etcd would lose its majority. See condition Drained.
+	// drain removes the machine from the host gracefully: the Machine is deleted, Cluster API drains the node, and the
+	// host is cleaned. While drain is true, nothing claims the host. A machine stays if it is the last one of its control
+	// plane, or if etcd would lose its majority without it. See condition Drained.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
 
-	// maintenance says why the host is out of use for a while, for people. It drains the host; when that is done, the host
-	// may be off, and its phase is Maintenance until this is removed.
+	// maintenance tells people why the host is temporarily out of use. Setting it drains the host. Then the host may be
+	// powered off, and its phase is Maintenance until this field is removed.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Maintenance string `json:"maintenance,omitempty"`
 
-	// agentUpgrade says whether the agent of an owned host replaces itself when its plane has a later one: Automatic,
-	// which is what absent means, or Manual.
+	// agentUpgrade says who replaces the agent of an owned host. Automatic means that the agent replaces itself when its
+	// plane has a later version; Manual means that it never does. Default: Automatic.
 	// +optional
 	// +kubebuilder:validation:Enum=Automatic;Manual
 	AgentUpgrade AgentUpgrade `json:"agentUpgrade,omitempty"`
 
-	// addresses are further addresses of the host that an administrator knows: those under which other networks reach
-	// it, and its names. A machine shows them beside the address that the agent reports. The host is not asked for them.
+	// addresses are further addresses of the host, written by an administrator: those that other networks use to reach it,
+	// and its DNS names. A machine's status lists them beside the address that the agent reports.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -117,33 +119,33 @@ type CapstanHostSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Addresses []HostAddress `json:"addresses,omitempty"`
 
-	// cleaning says what it takes until an owned host is clean after a machine. It counts for claims that are made after
-	// it was written. Absent: what the provider was started with.
+	// cleaning says what proves that an owned host is clean after a machine. A change applies to later claims only.
+	// Default: the flags of the provider.
 	// +optional
 	Cleaning CleaningPolicy `json:"cleaning,omitempty,omitzero"`
 
-	// bundles says where an owned host gets the programs of a node from. It counts for claims that are made after it was
-	// written, unless the host's own configuration says otherwise. Absent: what the provider was started with.
+	// bundles says where an owned host gets the programs of a node from. A change applies to later claims only. The host's
+	// own configuration overrides it. Default: the flags of the provider.
 	// +optional
 	Bundles BundlePolicy `json:"bundles,omitempty,omitzero"`
 
-	// claim says which machine has the host. Set and cleared by the controller only; one update of one object, so a host
-	// has at most one claimant.
+	// claim says which machine has the host. Only the controller sets and clears it. A claim is one update of one object,
+	// so a host never has two claimants.
 	// +optional
 	Claim *HostClaim `json:"claim,omitempty"`
 
-	// epoch counts the claims of this host that have ended. Each epoch has its own tokens for the agent: those of an
-	// earlier one stop working. Written by the controller only, with the end of a claim.
+	// epoch counts the claims of this host that have ended. Each epoch has its own tokens for the agent; those of earlier
+	// epochs stop working. Only the controller writes it, when a claim ends.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
 }
 
-// HostAddressType is the type of an address that an administrator knows.
+// HostAddressType is the type of an address that an administrator writes.
 // +kubebuilder:validation:Enum=ExternalIP;ExternalDNS;InternalDNS
 type HostAddressType string
 
-// Types of a host's further addresses, by the names of Cluster API.
+// Types of a host's further addresses, named as in Cluster API.
 const (
 	HostExternalIP  = HostAddressType(clusterv1.MachineExternalIP)
 	HostExternalDNS = HostAddressType(clusterv1.MachineExternalDNS)
@@ -153,8 +155,8 @@ const (
 // HostAddress is an address of a host (IM-27).
 // +kubebuilder:validation:XValidation:rule="self.type == 'ExternalIP' ? isIP(self.address) : !isIP(self.address) && self.address.matches('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$')",message="address must be an IP address for type ExternalIP, and a DNS name in lower case for ExternalDNS and InternalDNS"
 type HostAddress struct {
-	// type is ExternalIP, ExternalDNS or InternalDNS. Hostname and InternalIP are not said here: they are those of the
-	// machine and of the agent's report.
+	// type is ExternalIP, ExternalDNS or InternalDNS. Hostname and InternalIP can't be set here: they come from the
+	// machine and from the agent's report.
 	// +required
 	Type HostAddressType `json:"type,omitempty"`
 
@@ -165,7 +167,7 @@ type HostAddress struct {
 	Address string `json:"address,omitempty"`
 }
 
-// HostClaim is the right of one CapstanMachine to a host.
+// HostClaim gives a host to one CapstanMachine.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.baseline) || has(self.baseline) && self.baseline == oldSelf.baseline",message="baseline can't be changed: it was taken before the machine came"
 // +kubebuilder:validation:XValidation:rule="has(self.proof) == has(oldSelf.proof) && (!has(self.proof) || self.proof == oldSelf.proof)",message="proof can't be changed during a claim"
 // +kubebuilder:validation:XValidation:rule="self.machineUID == oldSelf.machineUID && self.machine == oldSelf.machine && self.providerID == oldSelf.providerID",message="a claim can't pass from one machine to another: clear it first"
@@ -195,14 +197,14 @@ type HostClaim struct {
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
 
-	// hostname is the name that the machine shall have, and so its Node.
+	// hostname is the host name of the machine. Its Node has the same name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Hostname string `json:"hostname,omitempty"`
 
-	// kubernetesVersion is Machine.spec.version: the bundle that the agent installs, for example v1.36.3. Empty: the
-	// bootstrap data brings its own.
+	// kubernetesVersion is Machine.spec.version, for example v1.36.3. The agent installs the bundle of this version. Empty
+	// means that the bootstrap data installs Kubernetes itself.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -212,35 +214,37 @@ type HostClaim struct {
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
 
-	// bootstrapReady lets the agent begin with the bootstrap data. The host's bootstrap Secret holds the data of this
-	// claim, or will in a moment: the agent waits for data that is marked with providerID.
+	// bootstrapReady tells the agent to run the bootstrap data. The host's bootstrap Secret holds the data of this claim,
+	// or is about to: the agent waits for data that is marked with providerID.
 	// +optional
 	BootstrapReady bool `json:"bootstrapReady,omitempty"`
 
-	// proof says what proves that the host is clean after this claim: spec.cleaning as it was when the claim was made.
-	// Absent: the claim is of a provider that did not know it, or the host is not an owned one; Trust.
+	// proof says what proves that the host is clean after this claim. It is copied from spec.cleaning when the claim is
+	// made. Absent means Trust: the host is not owned, or an earlier version of the provider made the claim.
 	// +optional
 	Proof CleaningProof `json:"proof,omitempty"`
 
-	// bundles says where the programs of a node come from: spec.bundles as it was when the claim was made. Absent: the
-	// host's own if it has kubeadm and kubelet, else as Plane.
+	// bundles says where the programs of a node come from. It is copied from spec.bundles when the claim is made. If it is
+	// absent, the host uses its own kubeadm and kubelet, or bundles of the plane if it has none.
 	// +optional
 	Bundles BundlePolicy `json:"bundles,omitempty,omitzero"`
 
-	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw before the machine came, with proof
-	// Compare. The agent begins with the bootstrap data once it is set here, so the machine can't exchange it.
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent found on the host before the machine used it,
+	// with proof Compare. The agent runs the bootstrap data only after baseline is set here, so the machine can't replace
+	// it.
 	// +optional
 	// +kubebuilder:validation:MinLength=43
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
 	Baseline string `json:"baseline,omitempty"`
 
-	// released is true when the machine goes away: the host is cleaned, and the claim cleared when that is proved.
+	// released is true once the machine is being deleted. The host is then cleaned, and the claim is cleared when the host
+	// is proved clean.
 	// +optional
 	Released bool `json:"released,omitempty"`
 }
 
-// HostPhase sums up where a host is in its life.
+// HostPhase summarizes the state of a host.
 // +kubebuilder:validation:Enum=Off;Enrolling;Available;Claimed;Bootstrapping;InUse;Cleaning;Quarantined;Offline;Maintenance
 type HostPhase string
 
@@ -271,23 +275,24 @@ const (
 // CapstanHostStatus is the observed state of a CapstanHost.
 // +kubebuilder:validation:MinProperties=1
 type CapstanHostStatus struct {
-	// conditions are Ready, HostOnline, Clean, Paused, Drained while spec asks for it, Linked while a claim belongs to no
-	// Cluster, and Reconciled while that fails.
+	// conditions are Ready, HostOnline, Clean and Paused; Drained while spec asks for a drain; Linked while the claim
+	// belongs to no Cluster; and Reconciled while reconciling fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// phase sums up where the host is in its life. For people; programs look at conditions and spec.claim.
+	// phase summarizes the state of the host for people. Programs should read conditions and spec.claim.
 	// +optional
 	Phase HostPhase `json:"phase,omitempty"`
 
-	// agent is what the agent says; the rest of status is what the controller concludes.
+	// agent is the report of the host's agent. The controller writes the rest of status.
 	// +optional
 	Agent *AgentReport `json:"agent,omitempty"`
 
-	// kubernetesVersions that the host offers: those of the agent, or of the supplier for a host that is off. Empty: any.
+	// kubernetesVersions are the versions that the host offers, as reported by its agent, or by its supplier while the
+	// host is off. Empty means any version.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -319,7 +324,7 @@ type InstanceData struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
-// +kubebuilder:printcolumn:name="Phase",type="string",JSONPath=".status.phase",description="Where the host is in its life"
+// +kubebuilder:printcolumn:name="Phase",type="string",JSONPath=".status.phase",description="State of the host"
 // +kubebuilder:printcolumn:name="Zone",type="string",JSONPath=".spec.zone",description="Failure domain of the host"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".spec.claim.cluster",description="Cluster that has the host"
 // +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".spec.claim.machine",description="CapstanMachine that has the host"
@@ -334,7 +339,7 @@ type CapstanHost struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted state.
+	// spec is the desired state.
 	// +required
 	Spec CapstanHostSpec `json:"spec,omitempty,omitzero"`
 
@@ -348,10 +353,10 @@ func EpochSecret(host string, epoch int64) string {
 	return host + EpochSecretInfix + strconv.FormatInt(epoch, 10)
 }
 
-// Drains reports whether the machine on the host shall go.
+// Drains reports whether the spec asks to remove the machine from the host.
 func (s *CapstanHostSpec) Drains() bool { return s.Drain || s.Maintenance != "" }
 
-// Closed reports whether an administrator keeps new claims away.
+// Closed reports whether the spec prevents new claims.
 func (s *CapstanHostSpec) Closed() bool { return s.Unschedulable || s.Drains() }
 
 // GetConditions returns the conditions of the object.

@@ -6,37 +6,38 @@ type CleaningProof string
 
 // Proofs that a host is clean.
 const (
-	// ProofTrust: what a Kubernetes node leaves is looked for. Whatever else the machine did is not noticed.
+	// ProofTrust: the agent looks only for what a Kubernetes node leaves behind. It does not notice what else the machine
+	// did.
 	ProofTrust CleaningProof = "Trust"
-	// ProofCompare: the agent looks at the whole system before the machine comes, and at what differs afterwards. A
-	// machine that was root and deceives the agent, or the kernel, is not noticed.
+	// ProofCompare: the agent records the whole system before the machine uses the host, and compares it afterwards. It
+	// does not notice a machine that, as root, deceives the agent or the kernel.
 	ProofCompare CleaningProof = "Compare"
-	// ProofReimage: the host is out of use until somebody, or something, says with [AcceptAnnotation] that it was
-	// installed anew.
+	// ProofReimage: the host stays out of use until a person or a program confirms with [AcceptAnnotation] that it was
+	// reinstalled.
 	ProofReimage CleaningProof = "Reimage"
 )
 
-// PackagePolicy says what changes of installed packages mean.
+// PackagePolicy says whether changes by packages count as leftovers.
 // +kubebuilder:validation:Enum=Allow;Deny
 type PackagePolicy string
 
-// What to do with changes of packages.
+// Values of PackagePolicy.
 const (
-	// PackagesAllow: files that the package database records are no leftovers.
+	// PackagesAllow: a changed file is not a leftover if the package database records the change.
 	PackagesAllow PackagePolicy = "Allow"
-	// PackagesDeny: a changed file is left, whoever changed it.
+	// PackagesDeny: every changed file is a leftover, even if a package changed it.
 	PackagesDeny PackagePolicy = "Deny"
 )
 
-// CleaningPolicy says what it takes until a host is clean after a machine.
+// CleaningPolicy says what proves that a host is clean after a machine.
 // +kubebuilder:validation:MinProperties=1
 type CleaningPolicy struct {
-	// proof says what proves that the host is clean. Absent: what the provider was started with.
+	// proof says what proves that the host is clean. Default: the flag --cleaning-proof of the provider.
 	// +optional
 	Proof CleaningProof `json:"proof,omitempty"`
 
 	// packages says whether packages may be installed and updated while a machine has the host, with proof Compare.
-	// Absent: Allow.
+	// Default: Allow.
 	// +optional
 	Packages PackagePolicy `json:"packages,omitempty"`
 }

@@ -2,7 +2,7 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BootstrapPhase is how far the agent is with the bootstrap data of a claim.
+// BootstrapPhase is the agent's progress with the bootstrap data of a claim.
 // +kubebuilder:validation:Enum=Running;Succeeded;Failed
 type BootstrapPhase string
 
@@ -16,9 +16,9 @@ const (
 	BootstrapFailed BootstrapPhase = "Failed"
 )
 
-// BootstrapReport is what the agent says about the bootstrap data of one claim.
+// BootstrapReport is the agent's report on the bootstrap data of one claim.
 type BootstrapReport struct {
-	// providerID of the claim that this report is about.
+	// providerID identifies the claim that this report is about.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -29,7 +29,7 @@ type BootstrapReport struct {
 	// +required
 	Phase BootstrapPhase `json:"phase,omitempty"`
 
-	// step that runs or failed, for example "write_files" or "runcmd 1/2".
+	// step is the one that runs or failed, for example "write_files" or "runcmd 1/2".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -47,15 +47,14 @@ type BootstrapReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	StartTime metav1.Time `json:"startTime,omitempty,omitzero"`
 
-	// completionTime is when it succeeded or failed.
+	// completionTime is when the bootstrap succeeded or failed.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
 
-	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw on the host before it began with the
-	// bootstrap data.
-	// Absent: it did not look, see spec.claim.proof.
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent found on the host before it ran the bootstrap
+	// data. Absent means that the agent did not look: see spec.claim.proof.
 	// +optional
 	// +kubebuilder:validation:MinLength=43
 	// +kubebuilder:validation:MaxLength=43
@@ -63,21 +62,22 @@ type BootstrapReport struct {
 	Baseline string `json:"baseline,omitempty"`
 }
 
-// CleaningReport is what the agent says about cleaning after one claim.
+// CleaningReport is the agent's report on cleaning the host after one claim.
 type CleaningReport struct {
-	// providerID of the claim that this report is about.
+	// providerID identifies the claim that this report is about.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._-]+$`
 	ProviderID string `json:"providerID,omitempty"`
 
-	// done is true when cleaning ended.
+	// done is true once cleaning has finished.
 	// +optional
 	Done bool `json:"done,omitempty"`
 
-	// leftovers names what could not be removed, for example "mount /var/lib/kubelet/pods/x" or "process 812 kubelet".
-	// Empty with done: the host is proved clean. The last one counts those that there is no room for.
+	// leftovers names what could not be removed, for example "mount /var/lib/kubelet/pods/x" or "process 812 kubelet". If
+	// done is true and leftovers is empty, the host is proved clean. If there are too many, the last entry says how many
+	// were omitted.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -86,9 +86,8 @@ type CleaningReport struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	Leftovers []string `json:"leftovers,omitempty"`
 
-	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw on the host before the machine came, and
-	// compared it with afterwards.
-	// Absent: it did not look, see spec.claim.proof.
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent found on the host before the machine used it,
+	// and compared the host with afterwards. Absent means that the agent did not look: see spec.claim.proof.
 	// +optional
 	// +kubebuilder:validation:MinLength=43
 	// +kubebuilder:validation:MaxLength=43
@@ -98,36 +97,36 @@ type CleaningReport struct {
 
 // HostDisk is a disk of a host.
 type HostDisk struct {
-	// name is the kernel's, for example nvme0n1.
+	// name is the kernel's name of the disk, for example nvme0n1.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!._-]+$`
 	Name string `json:"name,omitempty"`
 
-	// sizeGiB is its size in GiB, rounded down.
+	// sizeGiB is the size of the disk in GiB, rounded down.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	SizeGiB int64 `json:"sizeGiB,omitempty"`
 
-	// rotational is true for a disk that turns.
+	// rotational is true for a spinning disk.
 	// +optional
 	Rotational bool `json:"rotational,omitempty"`
 }
 
-// AgentReport is everything that the agent of a host says. Only the agent writes it, and nothing in it is proved: facts
-// are what the host claims to be. A host is hostile until proved
-// otherwise, so it has 32 KiB at most, as it is stored: the limits of its fields sum up to less.
+// AgentReport is everything that a host's agent reports. Only the agent writes it, and nothing in it is proved: a
+// hostile host can report anything. Therefore it has at most 32 KiB as it is stored, which the limits of its fields
+// guarantee.
 // +kubebuilder:validation:MinProperties=1
 type AgentReport struct {
-	// version of the agent.
+	// version is the version of the agent.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 
-	// epoch that the agent's token is of. A host can't be claimed until it is that of spec. Absent: the agent is of a
-	// version that does not know epochs.
+	// epoch is the one that the agent's token belongs to. A host can't be claimed until this equals spec.epoch. Absent
+	// means that the agent's version does not know epochs.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Epoch *int64 `json:"epoch,omitempty"`
@@ -138,19 +137,19 @@ type AgentReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
 
-	// operatingSystem of the host, for example "Debian GNU/Linux 12 (bookworm)".
+	// operatingSystem is that of the host, for example "Debian GNU/Linux 12 (bookworm)".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	OperatingSystem string `json:"operatingSystem,omitempty"`
 
-	// kernel release, for example "6.1.0-18-amd64".
+	// kernel is the release of the kernel, for example "6.1.0-18-amd64".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Kernel string `json:"kernel,omitempty"`
 
-	// architecture as Go names it, for example "amd64".
+	// architecture is that of the host as Go names it, for example "amd64".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
@@ -166,35 +165,36 @@ type AgentReport struct {
 	// +kubebuilder:validation:Minimum=1
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
-	// processorModel as the kernel names it, for example "Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz".
+	// processorModel is the kernel's name of the processor, for example "Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9 ()@.,:/_+-]+$`
 	ProcessorModel string `json:"processorModel,omitempty"`
 
-	// model of the computer as its firmware names it, for example "Dell Inc. PowerEdge R640".
+	// model is the firmware's name of the computer, for example "Dell Inc. PowerEdge R640".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9 ()@.,:/_+-]+$`
 	Model string `json:"model,omitempty"`
 
-	// virtualization that the host runs in, as systemd names it: none, kvm, lxc and others; namespace for a local host.
+	// virtualization is what the host runs in, as systemd names it: none, kvm, lxc and others. A local host reports
+	// namespace.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
 	Virtualization string `json:"virtualization,omitempty"`
 
-	// disks of the host, the largest ones.
+	// disks are the largest disks of the host.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Disks []HostDisk `json:"disks,omitempty"`
 
-	// addresses are the IP addresses of the host's interfaces, without those that network plug-ins make.
+	// addresses are the IP addresses of the host's interfaces, except interfaces that network plug-ins create.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -210,8 +210,8 @@ type AgentReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
-	// kubernetesVersions are the bundles that the agent can install, newest first. Empty: the agent does not know; any
-	// version may work.
+	// kubernetesVersions are the versions whose bundles the agent can install, newest first. Empty means that the agent
+	// does not know, and that any version may work.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -221,25 +221,25 @@ type AgentReport struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9.+_-]+$`
 	KubernetesVersions []string `json:"kubernetesVersions,omitempty"`
 
-	// bootstrap tells about the bootstrap data of the last claim.
+	// bootstrap is the report on the bootstrap data of the last claim.
 	// +optional
 	Bootstrap *BootstrapReport `json:"bootstrap,omitempty"`
 
-	// cleaning tells about cleaning after the last released claim.
+	// cleaning is the report on cleaning after the last released claim.
 	// +optional
 	Cleaning *CleaningReport `json:"cleaning,omitempty"`
 
-	// carries is the providerID of the machine that is on the host, or has left something there, as the agent remembers;
-	// "unknown" if its records can't be read. A host without claim that carries one is not used: its claim ended while
-	// the agent was away, or the management cluster is older than the claim. Absent: the host carries none, or the agent
-	// is of a version that does not say.
+	// carries is the providerID of the machine that is on the host, or has left something there, according to the agent's
+	// records. It is "unknown" if those can't be read. A host that carries a machine but has no claim is not used: the
+	// claim ended while the agent was away, or the management cluster was restored from a backup that is older than the
+	// claim. Absent means that the host carries no machine, or that the agent's version does not report it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._-]+$`
 	Carries string `json:"carries,omitempty"`
 
-	// handOver tells about an offer of another management cluster, to which the host is about to move.
+	// handOver is the report on the offer of another management cluster, to which the host is about to move.
 	// +optional
 	HandOver *HandOverReport `json:"handOver,omitempty"`
 }

@@ -5,13 +5,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MachineFinalizer holds a CapstanMachine until its host is clean again (IM-44, IM-60).
+// MachineFinalizer keeps a CapstanMachine until its host is clean again (IM-44, IM-60).
 const MachineFinalizer = "infrastructure.capstan.dev/capstanmachine"
 
-// CapstanMachineSpec is the wanted state of a CapstanMachine.
+// CapstanMachineSpec is the desired state of a CapstanMachine.
 type CapstanMachineSpec struct {
-	// providerID is the identifier of the instance, capstan://<namespace>/<host>/<claim> (IM-10). Written by the
-	// controller; equals Node.spec.providerID (IM-11).
+	// providerID is the identifier of the instance, capstan://<namespace>/<host>/<claim> (IM-10). The controller writes
+	// it. It equals Node.spec.providerID (IM-11).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -21,17 +21,17 @@ type CapstanMachineSpec struct {
 	// +optional
 	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
 
-	// hostRequirements limits placement to hosts that say that they have this. Default: every host.
+	// hostRequirements limits placement to hosts that report at least this hardware. Default: every host.
 	// +optional
 	HostRequirements HostRequirements `json:"hostRequirements,omitempty,omitzero"`
 }
 
-// HostRequirements are what a host must have. They are compared with what its agent reports, which nobody has proved: a
-// host that was taken over says what it wants. Hosts that say nothing of what is asked for don't fit. What machines
-// must be able to rely on is asked for by labels, which people write.
+// HostRequirements describe the hardware that a host must have. They are compared with the report of its agent, which
+// is not proved: a compromised host can report anything. A host that does not report a required value does not match.
+// If a machine must be able to trust a property, select hosts by labels, which people write.
 // +kubebuilder:validation:MinProperties=1
 type HostRequirements struct {
-	// architecture as Go names it.
+	// architecture is that of the host as Go names it.
 	// +optional
 	// +kubebuilder:validation:Enum=amd64;arm64
 	Architecture string `json:"architecture,omitempty"`
@@ -41,7 +41,7 @@ type HostRequirements struct {
 	// +kubebuilder:validation:Minimum=1
 	MinProcessors int32 `json:"minProcessors,omitempty"`
 
-	// minMemoryMiB is the least memory in MiB. The kernel keeps some for itself: a host with 8 GiB has less than 8192.
+	// minMemoryMiB is the least memory in MiB. The kernel reserves some memory: a host with 8 GiB reports less than 8192.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinMemoryMiB int64 `json:"minMemoryMiB,omitempty"`
@@ -69,7 +69,7 @@ func (r HostRequirements) MetBy(agent *AgentReport) bool {
 		agent.Processors >= r.MinProcessors && agent.MemoryMiB >= r.MinMemoryMiB && largest >= r.MinDiskGiB
 }
 
-// CapstanMachineInitialization tells how far the first provisioning is.
+// CapstanMachineInitialization reports the progress of the first provisioning.
 // +kubebuilder:validation:MinProperties=1
 type CapstanMachineInitialization struct {
 	// provisioned is true once the host ran the bootstrap data; it never becomes false again (IM-19, IM-20).
@@ -77,21 +77,22 @@ type CapstanMachineInitialization struct {
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
 
-// CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and the world.
+// CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and from what
+// hosts report.
 // +kubebuilder:validation:MinProperties=1
 type CapstanMachineStatus struct {
-	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29), and Reconciled while that fails.
+	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29), and Reconciled while reconciling fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization tells how far the first provisioning is.
+	// initialization reports the progress of the first provisioning.
 	// +optional
 	Initialization CapstanMachineInitialization `json:"initialization,omitempty,omitzero"`
 
-	// addresses of the host (IM-27).
+	// addresses are those of the host (IM-27).
 	// +optional
 	Addresses clusterv1.MachineAddresses `json:"addresses,omitempty"`
 
@@ -101,20 +102,19 @@ type CapstanMachineStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
 
-	// host is the name of the claimed CapstanHost in the same namespace. For information: the claim itself stands in
-	// the host's spec.
+	// host is the name of the claimed CapstanHost in the same namespace. It is informational: the claim itself is in the
+	// host's spec.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Host string `json:"host,omitempty"`
 
-	// deprecated has what only older contracts know.
+	// deprecated has what only older contract versions define.
 	// +optional
 	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }
 
-// The rules stand at the whole object and not at its spec, because a spec that is left out altogether would escape
-// them.
+// The rules are on the whole object, not on its spec: rules on the spec are not checked if the spec is missing.
 
 // CapstanMachine is the infrastructure of a Machine: one claimed CapstanHost (IM-01).
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="spec.providerID can't be changed: it names the instance; delete the Machine to get another one"
@@ -130,11 +130,11 @@ type CapstanMachineStatus struct {
 // +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that owns this object",priority=1
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Claimed host"
 // +kubebuilder:printcolumn:name="Zone",type="string",JSONPath=".status.failureDomain",description="Zone of the claimed host"
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the machine does its work"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the machine is ready"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why it is or is not ready"
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Identifier of the instance",priority=1
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What is waited for",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What the object waits for",priority=1
 type CapstanMachine struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -142,7 +142,7 @@ type CapstanMachine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the wanted state.
+	// spec is the desired state.
 	// +optional
 	Spec CapstanMachineSpec `json:"spec,omitempty,omitzero"`
 

@@ -4,34 +4,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DeprecatedStatus has what only older contracts know. Each part goes when its API version is no longer served.
+// DeprecatedStatus has what only older contract versions define. Each part is removed when its API version is no longer
+// served.
 // +kubebuilder:validation:MinProperties=1
 type DeprecatedStatus struct {
-	// v1beta1 has what only contract v1beta1 knows.
+	// v1beta1 has what only contract v1beta1 defines.
 	// +optional
 	V1Beta1 V1Beta1Status `json:"v1beta1,omitempty,omitzero"`
 }
 
-// V1Beta1Status keeps what was written through API version v1beta1 and can't be said otherwise, so that it can be read
-// there again. The controller never writes it; it respects the failure (IM-42).
+// V1Beta1Status keeps what clients wrote through API version v1beta1 and v1beta2 has no other field for, so that
+// clients of v1beta1 can read it back. The controller never writes it, but respects the failure (IM-42).
 // +kubebuilder:validation:MinProperties=1
 type V1Beta1Status struct {
-	// failureReason is the one that somebody wrote (IM-22, IC-29). Empty: there is none, although the conditions tell of a
-	// terminal failure. Default: it follows from the conditions.
+	// failureReason is the reason that a client wrote (IM-22, IC-29). Empty means that there is none, even if the
+	// conditions report a terminal failure. Default: what follows from the conditions.
 	// +optional
 	// +kubebuilder:validation:MinLength=0
 	// +kubebuilder:validation:MaxLength=256
 	FailureReason *string `json:"failureReason,omitempty"`
 
-	// failureMessage is the one that somebody wrote (IM-23, IC-30). Empty: there is none, although the conditions tell of
-	// a terminal failure. Default: it follows from the conditions.
+	// failureMessage is the message that a client wrote (IM-23, IC-30). Empty means that there is none, even if the
+	// conditions report a terminal failure. Default: what follows from the conditions.
 	// +optional
 	// +kubebuilder:validation:MinLength=0
 	// +kubebuilder:validation:MaxLength=10240
 	FailureMessage *string `json:"failureMessage,omitempty"`
 
-	// conditions are those whose v1beta1 form does not follow from status.conditions, for example for their severity. One
-	// counts only as long as status.conditions has the condition that it was made into.
+	// conditions are those whose v1beta1 form can't be derived from status.conditions, for example because of their
+	// severity. Each is valid only while status.conditions still has the condition that was made from it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -39,9 +40,9 @@ type V1Beta1Status struct {
 	Conditions []V1Beta1Condition `json:"conditions,omitempty"`
 }
 
-// V1Beta1Condition is a condition as contract v1beta1 has it (IM-29, IC-26).
+// V1Beta1Condition is a condition as contract v1beta1 defines it (IM-29, IC-26).
 type V1Beta1Condition struct {
-	// type of the condition.
+	// type is the type of the condition.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -58,35 +59,33 @@ type V1Beta1Condition struct {
 	// +kubebuilder:validation:MaxLength=32
 	Severity string `json:"severity,omitempty"`
 
-	// lastTransitionTime is when the status changed for the last time.
+	// lastTransitionTime is when the status last changed.
 	// +required
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 
-	// reason of the status in one word.
+	// reason is the reason for the status in one word.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
 
-	// message tells people about it.
+	// message explains the status to people.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=10240
 	Message string `json:"message,omitempty"`
 }
 
-// terminalReasons are the reasons of conditions that tell of a failure that nothing but a replacement of the object
-// repairs.
+// terminalReasons are the reasons of conditions whose failure only a replacement of the object repairs.
 var terminalReasons = map[string]bool{BootstrapFailedReason: true, HostGoneReason: true, EndpointMovedReason: true}
 
-// IsTerminal reports whether a condition tells of a failure that nothing but a replacement of the object repairs
-// (IM-50).
+// IsTerminal reports whether a condition reports a failure that only a replacement of the object repairs (IM-50).
 func IsTerminal(c metav1.Condition) bool {
 	return c.Status == metav1.ConditionFalse && terminalReasons[c.Reason]
 }
 
 // Failure returns the reason and the message of the terminal failure of an object with this status, or empty strings
-// (IM-42, IM-50): those that somebody wrote through v1beta1, else those of the condition that is terminal.
+// (IM-42, IM-50): those written through v1beta1, else those of the terminal condition.
 func (s *CapstanMachineStatus) Failure() (reason, message string) {
 	return failure(s.Deprecated.V1Beta1, s.Conditions)
 }

@@ -4,8 +4,8 @@
 // infrastructure of one Machine (InfraMachine, rules IM-..), each with a template (ICT-.., IMT-..). A CapstanHost is
 // one Linux computer of the inventory; a CapstanMachine claims exactly one.
 //
-// v1beta2 is the storage version and the hub of conversions. The contract that a version serves stands in a label of
-// the CRD (IM-35): one API version never stands under two labels.
+// v1beta2 is the storage version and the hub of conversions. A label of the CRD says which contract each version serves
+// (IM-35). An API version never serves two contracts.
 //
 // +kubebuilder:object:generate=true
 // +groupName=infrastructure.capstan.dev

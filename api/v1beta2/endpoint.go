@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 )
 
-// EndpointLabel marks the CapstanHost whose address is the endpoint of a cluster, with the value of [EndpointMark]: the
-// control plane goes there, and its zone is the only one that is offered to control plane machines.
+// EndpointLabel marks the CapstanHost whose address is the endpoint of a cluster. Its value is [EndpointMark]. The
+// control plane is placed on this host, so only its zone is offered to control plane machines.
 const EndpointLabel = "infrastructure.capstan.dev/endpoint-of"
 
 // EndpointMark returns the value of [EndpointLabel] for a Cluster. It is a digest, because names of clusters can be too

@@ -9,19 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// HandedOverAnnotation on an owned CapstanHost says that its agent goes along when the object moves to another
-// management cluster. Without it a claimed host holds such a move. The controller sets it to the id of the offer that
-// the agent has accepted, and removes it when the agent can't go along any more. A person who vouches for the agent
-// sets it to the uid of the object. In the target the object has another uid, and so have its offers: the annotation
-// counts for one move. docs/moving.md has all of the hand-over.
+// HandedOverAnnotation on an owned CapstanHost says that its agent moves with the object to another management cluster.
+// A claimed host without it blocks such a move. The controller sets it to the id of the offer that the agent has
+// accepted, and removes it when the agent can no longer move. A person who vouches for the agent sets it to the uid of
+// the object. The object has another uid in the target, so the annotation is valid for one move only. docs/moving.md
+// describes the hand-over.
 const HandedOverAnnotation = "infrastructure.capstan.dev/handed-over"
 
 // OfferAnnotation on an owned CapstanHost tells its agent that Secret NAME-handover has an offer of another management
-// cluster. Its value is the offer's id: the uid of the object, a slash, and something that no other offer has. So it
-// means nothing on the object's copy in the target. Removing it calls the offer off.
+// cluster. Its value is the offer's id: the uid of the object, a slash, and a unique part. Because of the uid it is
+// invalid on the object's copy in the target. Removing the annotation withdraws the offer.
 const OfferAnnotation = "infrastructure.capstan.dev/hand-over-offer"
 
-// OfferSecretSuffix is appended to a host's name to give the name of the Secret with an offer.
+// OfferSecretSuffix follows a host's name in the name of the Secret with an offer.
 const OfferSecretSuffix = "-handover"
 
 // Keys of the Secret with an offer.
@@ -37,33 +37,33 @@ const (
 	// OfferEnrolmentKey holds the URL of the target's enrolment server, which is on the same host as its API server and
 	// has a certificate of the same authority. It is optional: only planes have such a server.
 	OfferEnrolmentKey = "enrolment"
-	// OfferTargetKey holds the uid of the target's Namespace kube-system, for those who make offers: it tells whether
-	// there is one of the same target already.
+	// OfferTargetKey holds the uid of the target's Namespace kube-system, by which those who make offers find an earlier
+	// offer of the same target.
 	OfferTargetKey = "target"
 )
 
-// HandOverReport is what the agent says about the offer of another management cluster.
+// HandOverReport is the agent's answer to the offer of another management cluster.
 type HandOverReport struct {
-	// offer is the id of the offer that this is about.
+	// offer is the id of the offer that this report is about.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._=+-]+$`
 	Offer string `json:"offer,omitempty"`
 
-	// accepted is true when the agent has a token of its own in the target, on disk, and goes along when the host moves.
+	// accepted is true once the agent has stored its own token for the target on disk and is ready to move with the host.
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 
-	// message says why the agent has not accepted the offer, or does not go along any more; it tries again.
+	// message says why the agent has not accepted the offer, or can no longer move with the host. The agent tries again.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// Offer returns the id of the offer that the host's agent has now; empty without one, or if it was made to the object
-// that this one is a copy of.
+// Offer returns the id of the current offer to the host's agent. It returns an empty string if there is none, or if the
+// offer was made to the object that this one was copied from.
 func (h *CapstanHost) Offer() string {
 	if id := h.Annotations[OfferAnnotation]; h.owns(id) {
 		return id
@@ -71,14 +71,15 @@ func (h *CapstanHost) Offer() string {
 	return ""
 }
 
-// OfferID returns the id of an offer to a host: its uid, a slash, something that no other offer has, a dot, and a
-// digest of where the target is. Who may write Secrets and no CapstanHosts can't lead an agent to another place by it.
+// OfferID returns the id of an offer to a host: its uid, a slash, a unique part, a dot, and a digest of the target's
+// server and certificates. Because of the digest, somebody who may write Secrets but not CapstanHosts can't redirect an
+// agent.
 func OfferID(host types.UID, unique, server, ca string) string {
 	return string(host) + "/" + unique + "." + offerDigest(server, ca)
 }
 
-// OfferLeadsTo reports whether an offer was made with a target's server and certificates. Earlier versions have made
-// offers whose ids have no digest: they lead anywhere.
+// OfferLeadsTo reports whether an offer was made with a target's server and certificates. Ids that earlier versions
+// made have no digest and match every target.
 func OfferLeadsTo(id, server, ca string) bool {
 	_, digest, has := strings.Cut(id, ".")
 	return !has || digest == offerDigest(server, ca)
@@ -89,8 +90,8 @@ func offerDigest(server, ca string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// OfferAccepted reports whether the agent of this object reports that it goes along: by the offer that there is now, or
-// by one that the mover has removed together with all other annotations.
+// OfferAccepted reports whether the host's agent has accepted the current offer, or an offer that the mover has removed
+// together with all other annotations.
 func (h *CapstanHost) OfferAccepted() bool {
 	if h.Status.Agent == nil || h.Status.Agent.HandOver == nil {
 		return false
