@@ -20,8 +20,8 @@ import (
 
 var blue = client.ObjectKey{Namespace: "team", Name: "blue"}
 
-// blueCluster returns a cluster of one machine that has reached this step. An empty step means that it is up, if its
-// machine is.
+// blueCluster returns a cluster of one machine that has reached this step. If step is empty, the cluster is
+// up as soon as its machine is.
 func blueCluster(step Step) *clusterv1.Cluster {
 	c := topology.Request{Name: blue.Name, Namespace: blue.Namespace, Version: "v1.36.3", ControlPlane: 1}.Cluster()
 	if step == StepHooks {

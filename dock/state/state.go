@@ -1,4 +1,4 @@
-// Package state stores what a dock holds in one file, which a reader never sees half written.
+// Package state stores what a dock holds in one file. Each write replaces the file atomically.
 package state
 
 import (
@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Version is that of the file's format.
+// Version is the version of the file's format.
 const Version = 1
 
-// State is the wanted state of a dock. It shares no pointers: Clone copies everything that may change.
+// State is the desired state of a dock. Clone copies everything that may change.
 type State struct {
 	Version      int                 `json:"version"`
 	Hosts        map[string]Host     `json:"hosts"`
@@ -32,7 +32,7 @@ type State struct {
 type Host struct {
 	Address  netip.Addr `json:"address"`
 	Run      bool       `json:"run"`                // it should run
-	Deleting bool       `json:"deleting,omitempty"` // it is being deleted, and comes back in no case
+	Deleting bool       `json:"deleting,omitempty"` // it is being deleted and never runs again
 	Env      []string   `json:"env,omitempty"`
 }
 

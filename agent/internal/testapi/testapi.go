@@ -47,7 +47,7 @@ type Server struct {
 	looks     int               // list requests for the host
 	looked    chan struct{}     // closed and replaced at each list request
 	Silent    bool              // fail all calls
-	Odd       bool              // answer list requests as no API server does
+	Odd       bool              // answer list requests with nonsense
 	Strangers int               // calls with a token of another server
 
 	Epochs map[int64]bool // epochs whose Secrets exist; nil simulates a version before epochs, which binds no token
