@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBERNETES_VERSION := $(shell cat kube/DEFAULT_VERSION)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-images capstan-manager capstan-net
-GO_FOLDERS := api agent clusterctl cmd config contract dock examples extension hack image internal kube local plane provider release runtime templates test
+GO_DIRS := api agent clusterctl cmd config contract dock examples extension hack image internal kube local plane provider release runtime templates test
 # The race detector needs a C compiler; without one the tests run all the same, only without it.
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
@@ -99,21 +99,21 @@ FUZZTMP ?= $(firstword $(wildcard /dev/shm) /tmp)
 
 .PHONY: fuzz
 fuzz: manifests ## run each fuzz test for FUZZTIME (default 30s); what one finds is kept in testdata/fuzz
-	@for test in $$(grep -rnoE '^func Fuzz[A-Za-z]+' --include='*_test.go' $(GO_FOLDERS) | sed -E 's|/[^/]+:[0-9]+:func |:|' | sort); do \
+	@for test in $$(grep -rnoE '^func Fuzz[A-Za-z]+' --include='*_test.go' $(GO_DIRS) | sed -E 's|/[^/]+:[0-9]+:func |:|' | sort); do \
 		echo "→ $$test for $(FUZZTIME)"; \
 		TMPDIR=$(FUZZTMP) go test -C "$${test%%:*}" -run '^$$' -fuzz "^$${test##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .; \
 	done
 
 .PHONY: fmt
 fmt: bin/tools/gci ## format Go files and sort their imports into three groups
-	@gofmt -w $(GO_FOLDERS)
-	@bin/tools/gci write $(IMPORT_GROUPS) $(GO_FOLDERS) 2>/dev/null
+	@gofmt -w $(GO_DIRS)
+	@bin/tools/gci write $(IMPORT_GROUPS) $(GO_DIRS) 2>/dev/null
 
 .PHONY: lint
 lint: manifests bin/tools/staticcheck bin/tools/gci ## formatting, imports, vet and staticcheck (see staticcheck.conf)
 	@echo "→ gofmt, imports, go vet"
-	@out=$$(gofmt -l $(GO_FOLDERS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run make fmt): $$out"; exit 1; fi
-	@out=$$(bin/tools/gci list $(IMPORT_GROUPS) $(GO_FOLDERS) 2>/dev/null); \
+	@out=$$(gofmt -l $(GO_DIRS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run make fmt): $$out"; exit 1; fi
+	@out=$$(bin/tools/gci list $(IMPORT_GROUPS) $(GO_DIRS) 2>/dev/null); \
 		if [ -n "$$out" ]; then echo "imports not in three groups (run make fmt): $$out"; exit 1; fi
 	@go vet ./... ./api/... ./contract/... ./runtime/...
 	@if [ -x bin/tools/apilint ]; then echo "→ API conventions"; cd api && ../bin/tools/apilint ./...; \

@@ -73,7 +73,7 @@ func TestParseBinaries(t *testing.T) {
 		"no path":                            {[]string{"docker="}, "not NAME=PATH", true},
 		"no name":                            {[]string{good}, "not NAME=PATH", true},
 		"no such file":                       {[]string{"docker=/nowhere/at/all"}, "no such file", true},
-		"a folder":                           {[]string{"docker=" + t.TempDir()}, "not executable", true},
+		"a directory":                        {[]string{"docker=" + t.TempDir()}, "not executable", true},
 		"a file that can't be executed":      {[]string{"docker=" + program(t, here, 0o644)}, "not executable", true},
 		"a program for another architecture": {[]string{"docker=" + program(t, other, 0o755)}, "another architecture", true},
 		"a text": {[]string{"docker=" + file(t, []byte("hello"), 0o755)},

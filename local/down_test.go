@@ -13,7 +13,7 @@ import (
 func TestRemoveHome(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
 	closed := filepath.Join(dir, "dock", "hosts", "host-01", "root", "closed")
-	if err := os.MkdirAll(filepath.Join(closed, "folder"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(closed, "directory"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(closed, 0o500); err != nil {

@@ -14,7 +14,7 @@ func TestWhatTheDockRefusesComesWithAHint(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a dock from another folder": {fmt.Errorf("starting: %w", &dock.BinDirError{Has: "/old/bin", Want: "/new/bin"}),
+		"a dock from another directory": {fmt.Errorf("starting: %w", &dock.BinDirError{Has: "/old/bin", Want: "/new/bin"}),
 			"install these binaries in /old/bin"},
 		"a port that is taken": {&dock.Error{Code: dock.CodePortTaken, Message: "taken"}, "capstan down --delete"},
 		"a full disk":          {&dock.Error{Code: dock.CodeNoSpace, Message: "full"}, "free some space"},

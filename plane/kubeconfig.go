@@ -28,7 +28,7 @@ const (
 // UserKubeconfig returns the kubeconfig of the plane's administrator. dir is the plane's directory, where a plane must
 // have been started once. server is the URL at which the user reaches the API server, such as https://127.0.0.1:40123.
 func UserKubeconfig(dir, server string) ([]byte, error) {
-	keys, err := pki.Load(pki.Folder{Path: filepath.Join(dir, pkiDir)})
+	keys, err := pki.Load(pki.Directory{Path: filepath.Join(dir, pkiDir)})
 	if err != nil {
 		return nil, fmt.Errorf("reading the keys of the plane: %w; start the plane first", err)
 	}

@@ -156,7 +156,7 @@ func (p *plane) start(ctx context.Context) error {
 // keys creates certificates and kubeconfigs and chooses ports.
 func (p *plane) keys() (err error) {
 	end := p.progress.Phase(progress.PhaseKeys)
-	if p.PKI, err = pki.Ensure(p.folder(), p.opts.Hosts); err != nil {
+	if p.PKI, err = pki.Ensure(p.directory(), p.opts.Hosts); err != nil {
 		return err
 	}
 	if p.Ports, err = choosePorts(p.Dir, p.opts.Bind, p.opts.Ports); err != nil {

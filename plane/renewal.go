@@ -30,9 +30,9 @@ const (
 	aboutAuthority    = "authority"
 )
 
-// folder returns the directory of the certificates.
-func (p *plane) folder() pki.Folder {
-	return pki.Folder{Path: filepath.Join(p.Dir, pkiDir), Lifetime: p.opts.LeafLifetime}
+// directory returns the directory of the certificates.
+func (p *plane) directory() pki.Directory {
+	return pki.Directory{Path: filepath.Join(p.Dir, pkiDir), Lifetime: p.opts.LeafLifetime}
 }
 
 // renew renews certificates before they expire, until ctx ends. All users of a certificate read its files again: the
@@ -42,11 +42,11 @@ func (p *plane) renew(ctx context.Context) error {
 	if p.opts.LeafLifetime > 0 {
 		pause = min(pause, p.opts.LeafLifetime/30)
 	}
-	folder := p.folder()
-	folder.KeepKeys = true
+	directory := p.directory()
+	directory.KeepKeys = true
 	present := p.PKI
 	for {
-		next, err := p.renewOnce(folder, present)
+		next, err := p.renewOnce(directory, present)
 		if err != nil {
 			klog.Background().Error(err, "Certificates of the plane were not renewed; the plane will try again", "pause", pause)
 		}
@@ -59,8 +59,8 @@ func (p *plane) renew(ctx context.Context) error {
 }
 
 // renewOnce renews what nears its expiry and returns all certificates, or those in before if it fails.
-func (p *plane) renewOnce(folder pki.Folder, before *pki.Plane) (*pki.Plane, error) {
-	now, err := pki.Ensure(folder, p.opts.Hosts)
+func (p *plane) renewOnce(directory pki.Directory, before *pki.Plane) (*pki.Plane, error) {
+	now, err := pki.Ensure(directory, p.opts.Hosts)
 	if err != nil {
 		return before, err
 	}
@@ -100,14 +100,14 @@ func certificateWarning(end time.Time, failure error) string {
 }
 
 // authorityWarning returns the warning about an authority that nears its expiry. Pure.
-func authorityWarning(end, now time.Time, folder string) string {
+func authorityWarning(end, now time.Time, directory string) string {
 	if now.Add(authorityNotice).Before(end) {
 		return ""
 	}
 	return fmt.Sprintf("the authority of the plane expires on %s, and the plane stops working then; before that, run "+
 		"\"capstan down\", "+
 		"remove %s and run \"capstan up\", which creates a new authority: hosts then have to enroll again, and earlier "+
-		"kubeconfigs of the plane stop working", end.Format(time.DateOnly), folder)
+		"kubeconfigs of the plane stop working", end.Format(time.DateOnly), directory)
 }
 
 // rereadSoon makes clients in this process notice renewed short-lived certificates in time. By default they check every

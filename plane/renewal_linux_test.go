@@ -69,7 +69,7 @@ func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
 func rereading(r *running) client.Client {
 	r.t.Helper()
 	transport.CertCallbackRefreshDuration = time.Second
-	keys, err := pki.Load(pki.Folder{Path: filepath.Join(r.dir, "pki")})
+	keys, err := pki.Load(pki.Directory{Path: filepath.Join(r.dir, "pki")})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func ports(r *running) map[string]int {
 // served returns the certificate that a server presents, which must be valid now.
 func served(t *testing.T, r *running, port int) (string, error) {
 	t.Helper()
-	keys, err := pki.Load(pki.Folder{Path: filepath.Join(r.dir, "pki")})
+	keys, err := pki.Load(pki.Directory{Path: filepath.Join(r.dir, "pki")})
 	if err != nil {
 		return "", err
 	}

@@ -28,20 +28,20 @@ func TestRenewOnce(t *testing.T) {
 			var failure error
 			told := 0
 			p.opts.Renewed = func(Info) error { told++; return failure }
-			folder := p.folder()
-			before, err := pki.Ensure(folder, nil)
+			directory := p.directory()
+			before, err := pki.Ensure(directory, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			folder.KeepKeys = true
-			folder.Now = func() time.Time { return start.Add(c.after) }
+			directory.KeepKeys = true
+			directory.Now = func() time.Time { return start.Add(c.after) }
 			failure = errors.New("the kubeconfig can't be written")
-			after, err := p.renewOnce(folder, before)
+			after, err := p.renewOnce(directory, before)
 			if c.renewed != (err != nil) || after != before && c.renewed {
 				t.Errorf("who holds a copy failed, and it returns %v", err)
 			}
 			failure = nil
-			if after, err = p.renewOnce(folder, before); err != nil {
+			if after, err = p.renewOnce(directory, before); err != nil {
 				t.Fatal(err)
 			}
 			names := after.Renewed(before)

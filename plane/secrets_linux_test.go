@@ -180,7 +180,7 @@ func settled(t *testing.T, dir, what string) {
 // withEtcd runs the etcd of a plane that never ran while use works with it.
 func withEtcd(t *testing.T, dir string, use func(context.Context, *store.Store)) {
 	t.Helper()
-	keys, err := pki.Ensure(pki.Folder{Path: filepath.Join(dir, "pki")}, nil)
+	keys, err := pki.Ensure(pki.Directory{Path: filepath.Join(dir, "pki")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

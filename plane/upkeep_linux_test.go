@@ -35,7 +35,7 @@ func TestEtcdStaysBelowItsQuota(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	r := start(t, dir)
 	ctx := bounded(t)
-	keys, err := pki.Ensure(pki.Folder{Path: filepath.Join(dir, "pki")}, nil)
+	keys, err := pki.Ensure(pki.Directory{Path: filepath.Join(dir, "pki")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,14 +19,14 @@ import (
 // implement that contract (rule IM-35 of the provider contract).
 const contractLabel = "cluster.x-k8s.io/"
 
-// components renders a directory of config/ for the release: it pins the images and limits the labels of definitions to
+// components renders a base of config/ for the release: it pins the images and limits the labels of definitions to
 // the release's contract.
-func components(o Options, folder string) ([]byte, error) {
+func components(o Options, base string) ([]byte, error) {
 	options := krusty.MakeDefaultOptions()
-	options.LoadRestrictions = types.LoadRestrictionsNone // a directory may use single files of another
-	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(o.Source, "config", folder))
+	options.LoadRestrictions = types.LoadRestrictionsNone // a base may use single files of another
+	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(o.Source, "config", base))
 	if err != nil {
-		return nil, fmt.Errorf("building config/%s: %w", folder, err)
+		return nil, fmt.Errorf("building config/%s: %w", base, err)
 	}
 	version, err := contract(Metadata, o.Version)
 	if err != nil {

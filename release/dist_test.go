@@ -31,7 +31,7 @@ import (
 func TestDist(t *testing.T) {
 	dist := os.Getenv("CAPSTAN_TEST_DIST")
 	if dist == "" {
-		t.Skip("for make test-release: CAPSTAN_TEST_DIST names the folder of a release")
+		t.Skip("for make test-release: CAPSTAN_TEST_DIST names the directory of a release")
 	}
 	versions, err := filepath.Glob(filepath.Join(dist, "binaries", "v*"))
 	if err != nil || len(versions) != 1 {
@@ -236,7 +236,7 @@ func write(to string, content io.Reader, mode os.FileMode) error {
 }
 
 // checkArchive unpacks the binary archive in an empty directory and creates a cluster from there.
-func checkArchive(t *testing.T, file, folder string) {
+func checkArchive(t *testing.T, file, directory string) {
 	packed, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func checkArchive(t *testing.T, file, folder string) {
 		t.Helper()
 		var out bytes.Buffer
 		cmd := exec.Command("./capstan", args...)
-		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Join(dir, folder),
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Join(dir, directory),
 			[]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "CAPSTAN_HOME=" + home}, &out, &out
 		if err := cmd.Run(); err != nil {
 			t.Errorf("capstan %s: %v\n%s", strings.Join(args, " "), err, out.String())

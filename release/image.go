@@ -132,19 +132,19 @@ func tape(date time.Time, files []entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	made := map[string]bool{".": true}
-	var folder func(dir string) error
-	folder = func(dir string) error {
+	var parents func(dir string) error
+	parents = func(dir string) error {
 		if made[dir] {
 			return nil
 		}
 		made[dir] = true
-		if err := folder(path.Dir(dir)); err != nil {
+		if err := parents(path.Dir(dir)); err != nil {
 			return err
 		}
 		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: date})
 	}
 	for _, f := range files {
-		if err := folder(path.Dir(f.name)); err != nil {
+		if err := parents(path.Dir(f.name)); err != nil {
 			return nil, err
 		}
 		if err := w.WriteHeader(&tar.Header{

@@ -63,13 +63,13 @@ func Repository(o Options) (Files, error) {
 		return nil, err
 	}
 	files := Files{}
-	for label, folders := range map[string]map[string]string{
+	for label, directories := range map[string]map[string]string{
 		Infrastructure:   {InfrastructureComponents: "default", OwnCertificatesComponents: "own-certificates"},
 		RuntimeExtension: {RuntimeExtensionComponents: "runtime-extension"},
 	} {
 		files[path.Join(label, o.Version, MetadataFile)] = metadata
-		for name, folder := range folders {
-			text, err := components(o, folder)
+		for name, directory := range directories {
+			text, err := components(o, directory)
 			if err != nil {
 				return nil, fmt.Errorf("making %s: %w", name, err)
 			}

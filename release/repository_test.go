@@ -122,8 +122,8 @@ func TestRepositoryHasWhatClusterctlReads(t *testing.T) {
 		}
 		for name := range files {
 			label, rest, _ := strings.Cut(name, "/")
-			folder, _, _ := strings.Cut(rest, "/")
-			if providers[label] == "" || folder != v || strings.Count(name, "/") != 2 {
+			directory, _, _ := strings.Cut(rest, "/")
+			if providers[label] == "" || directory != v || strings.Count(name, "/") != 2 {
 				t.Errorf("%s is not at PROVIDER-LABEL/VERSION/FILE", name)
 			}
 			t.Attr("rule", "CT-25")

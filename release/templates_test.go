@@ -124,13 +124,13 @@ func TestTemplateFiles(t *testing.T) {
 func TestTemplateFilesStandBesideComponents(t *testing.T) {
 	found := map[string]int{}
 	for name := range repository(t, options) {
-		folder, file, _ := strings.Cut(name, options.Version+"/")
+		directory, file, _ := strings.Cut(name, options.Version+"/")
 		for _, prefix := range []string{templatePrefix, classPrefix} {
 			if !strings.HasPrefix(file, prefix) {
 				continue
 			}
 			found[prefix]++
-			if repository(t, options)[folder+options.Version+"/infrastructure-components.yaml"] == nil {
+			if repository(t, options)[directory+options.Version+"/infrastructure-components.yaml"] == nil {
 				t.Errorf("%s is not beside the components", name)
 			}
 		}

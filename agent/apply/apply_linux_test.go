@@ -116,9 +116,9 @@ func TestFilesRefuses(t *testing.T) {
 			"file 1 of 1: its owner doesn't exist"},
 		"a group that doesn't exist": {cloudconfig.File{Path: filepath.Join(dir, "x"), Group: "hunter2"},
 			"its group doesn't exist"},
-		"a folder in its place":       {cloudconfig.File{Path: dir}, "not a file"},
-		"a link in a circle":          {cloudconfig.File{Path: filepath.Join(dir, "loop")}, "loop of symbolic links"},
-		"a file in place of a folder": {cloudconfig.File{Path: "/dev/null/x"}, "directory can't be created"},
+		"a directory in its place":       {cloudconfig.File{Path: dir}, "not a file"},
+		"a link in a circle":             {cloudconfig.File{Path: filepath.Join(dir, "loop")}, "loop of symbolic links"},
+		"a file in place of a directory": {cloudconfig.File{Path: "/dev/null/x"}, "directory can't be created"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

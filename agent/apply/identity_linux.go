@@ -20,9 +20,9 @@ import (
 // keyIdentity is the key of notes that identify a device: a name such as /dev/sdb may mean another disk after a reboot.
 const keyIdentity = "identity"
 
-// blockFolder is where the kernel lists block devices; linkFolder is where udev puts links named after the hardware.
+// blockDir is where the kernel lists block devices; linkDir is where udev puts links named after the hardware.
 // Tests replace both.
-var blockFolder, linkFolder = "/sys/class/block", "/dev/disk/by-id"
+var blockDir, linkDir = "/sys/class/block", "/dev/disk/by-id"
 
 // identity is a note about a device of KeyDisk or KeyFilesystem. It is written before the device changes: first without
 // ID, then with the ID that the new content will have. If the program that creates the content accepts no ID, the
@@ -113,15 +113,15 @@ func hardware(device string) identity {
 	if err != nil {
 		return i
 	}
-	if entry, err := filepath.EvalSymlinks(filepath.Join(blockFolder, filepath.Base(disk))); err == nil {
+	if entry, err := filepath.EvalSymlinks(filepath.Join(blockDir, filepath.Base(disk))); err == nil {
 		if data, err := os.ReadFile(filepath.Join(entry, "partition")); err == nil {
 			i.Partition, _ = strconv.Atoi(strings.TrimSpace(string(data)))
 			disk = filepath.Join(filepath.Dir(disk), filepath.Base(filepath.Dir(entry)))
 		}
 	}
-	entries, _ := os.ReadDir(linkFolder)
+	entries, _ := os.ReadDir(linkDir)
 	for _, entry := range entries {
-		link := filepath.Join(linkFolder, entry.Name())
+		link := filepath.Join(linkDir, entry.Name())
 		if strings.HasPrefix(entry.Name(), "lvm-pv-uuid-") {
 			continue // named after the content
 		}

@@ -30,18 +30,18 @@ func hostWithDisks(t *testing.T) (h *Host, dev string) {
 	t.Helper()
 	testhost.Needs(t, "mkfs.ext4", "blkid")
 	base := t.TempDir()
-	oldBlock, oldLink := blockFolder, linkFolder
-	t.Cleanup(func() { blockFolder, linkFolder = oldBlock, oldLink })
-	blockFolder, linkFolder, dev = filepath.Join(base, "class"), filepath.Join(base, "by-id"), filepath.Join(base, "dev")
-	check(t, os.Mkdir(blockFolder, 0o755), os.Mkdir(linkFolder, 0o755), os.Mkdir(dev, 0o755))
+	oldBlock, oldLink := blockDir, linkDir
+	t.Cleanup(func() { blockDir, linkDir = oldBlock, oldLink })
+	blockDir, linkDir, dev = filepath.Join(base, "class"), filepath.Join(base, "by-id"), filepath.Join(base, "dev")
+	check(t, os.Mkdir(blockDir, 0o755), os.Mkdir(linkDir, 0o755), os.Mkdir(dev, 0o755))
 	for _, disk := range []string{"sdy", "sdz"} {
 		part := filepath.Join(base, "devices", disk, disk+"1")
 		check(t,
 			os.MkdirAll(part, 0o755), os.WriteFile(filepath.Join(part, "partition"), []byte("1\n"), 0o644),
-			os.Symlink(filepath.Dir(part), filepath.Join(blockFolder, disk)),
-			os.Symlink(part, filepath.Join(blockFolder, disk+"1")),
-			os.Symlink("../dev/"+disk, filepath.Join(linkFolder, "ata-"+disk)),
-			os.Symlink("../dev/"+disk, filepath.Join(linkFolder, "lvm-pv-uuid-"+disk)),
+			os.Symlink(filepath.Dir(part), filepath.Join(blockDir, disk)),
+			os.Symlink(part, filepath.Join(blockDir, disk+"1")),
+			os.Symlink("../dev/"+disk, filepath.Join(linkDir, "ata-"+disk)),
+			os.Symlink("../dev/"+disk, filepath.Join(linkDir, "lvm-pv-uuid-"+disk)),
 		)
 	}
 	for _, name := range []string{"sdy", "sdy1", "sdz", "sdz1", "bare", "other"} {
@@ -66,27 +66,27 @@ func TestDevicesAreFoundAgain(t *testing.T) {
 	}{
 		"a partition, and all is as it was": {"sdz1", func(*testing.T, string) {}, []string{"sdz1"}, nil},
 		"a partition of a disk that has another name": {"sdz1", func(t *testing.T, dev string) {
-			swap(t, filepath.Join(linkFolder, "ata-sdy"), filepath.Join(linkFolder, "ata-sdz"))
+			swap(t, filepath.Join(linkDir, "ata-sdy"), filepath.Join(linkDir, "ata-sdz"))
 			swap(t, filepath.Join(dev, "sdy1"), filepath.Join(dev, "sdz1"))
 		}, []string{"sdy1"}, nil},
 		"a disk that has another name": {"sdz", func(t *testing.T, dev string) {
-			swap(t, filepath.Join(linkFolder, "ata-sdy"), filepath.Join(linkFolder, "ata-sdz"))
+			swap(t, filepath.Join(linkDir, "ata-sdy"), filepath.Join(linkDir, "ata-sdz"))
 			swap(t, filepath.Join(dev, "sdy"), filepath.Join(dev, "sdz"))
 		}, []string{"sdy"}, nil},
 		"a disk that was made anew by a command": {"sdz", func(t *testing.T, dev string) {
 			check(t, exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "sdz")).Run())
 		}, []string{"sdz"}, nil},
 		"a disk that is gone": {"sdz", func(t *testing.T, dev string) {
-			check(t, os.Remove(filepath.Join(dev, "sdz")), os.Remove(filepath.Join(linkFolder, "ata-sdz")))
+			check(t, os.Remove(filepath.Join(dev, "sdz")), os.Remove(filepath.Join(linkDir, "ata-sdz")))
 		}, nil, nil},
 		"a partition that went with its table": {"sdz1",
 			func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(dev, "sdz1"))) }, nil, nil},
 		"a disk that has lost its link": {
-			"sdz", func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(linkFolder, "ata-sdz"))) },
+			"sdz", func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(linkDir, "ata-sdz"))) },
 			[]string{"sdz"}, nil,
 		},
 		"a disk in the place of one that is gone": {"sdz", func(t *testing.T, dev string) {
-			check(t, os.Remove(filepath.Join(linkFolder, "ata-sdz")),
+			check(t, os.Remove(filepath.Join(linkDir, "ata-sdz")),
 				exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "sdz")).Run())
 		}, nil, []string{"sdz"}},
 		"a disk without links": {"bare", func(*testing.T, string) {}, []string{"bare"}, nil},
@@ -202,7 +202,7 @@ func TestADeviceThatWasNotedTwice(t *testing.T) {
 	h, dev := hostWithDisks(t)
 	all := []cloudconfig.Filesystem{{Device: filepath.Join(dev, "sdz"), Type: "ext4", Overwrite: true}}
 	check(t, h.Filesystems(t.Context(), all))
-	swap(t, filepath.Join(linkFolder, "ata-sdy"), filepath.Join(linkFolder, "ata-sdz"))
+	swap(t, filepath.Join(linkDir, "ata-sdy"), filepath.Join(linkDir, "ata-sdz"))
 	swap(t, filepath.Join(dev, "sdy"), filepath.Join(dev, "sdz"))
 	check(t, h.Filesystems(t.Context(), all))
 	made, unknown, err := Made(t.Context(), h.Notes)

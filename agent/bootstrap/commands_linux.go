@@ -28,8 +28,8 @@ const (
 // scriptPath is the file with the running command; /run is in memory, so the command's secrets never reach a disk.
 const scriptPath = "/run/capstan/command"
 
-// resetFolders are the directories that "kubeadm reset" deletes and that commands before kubeadm may have written to.
-var resetFolders = []string{"/etc/kubernetes", "/var/lib/kubelet", "/run/kubeadm", "/run/cluster-api"}
+// resetDirs are the directories that "kubeadm reset" deletes and that commands before kubeadm may have written to.
+var resetDirs = []string{"/etc/kubernetes", "/var/lib/kubelet", "/run/kubeadm", "/run/cluster-api"}
 
 // notFound is the exit status of a shell that does not find a program.
 const notFound = 127
@@ -64,7 +64,7 @@ func (b *Bootstrap) commands(section string, commands []cloudconfig.Command) []s
 // runCommand runs one command in the environment that the previous one left.
 func (b *Bootstrap) runCommand(ctx context.Context, name string, c cloudconfig.Command, mark string) (int, error) {
 	if isKubeadm(c) {
-		if err := snapshot.Take(b.snapshotDir(), resetFolders...); err != nil {
+		if err := snapshot.Take(b.snapshotDir(), resetDirs...); err != nil {
 			return 0, fault.New(err, "the files that kubeadm reset deletes can't be saved")
 		}
 	}

@@ -101,8 +101,8 @@ func TestProvide(t *testing.T) {
 		"a damaged one of the plane":     {policy: FromPlane, plane: data[:len(data)/2], fails: "is damaged"},
 		"another version under the name": {policy: FromPlane, plane: archived(t, "v1.35.4"),
 			fails: "contains the bundle of v1.35.4"},
-		"a version that leaves the folder": {policy: FromPlane, plane: data, version: "../x", fails: "there are no bundles"},
-		"a claim without a version":        {policy: FromPlane, plane: data, version: "-"},
+		"a version outside of it":   {policy: FromPlane, plane: data, version: "../x", fails: "there are no bundles"},
+		"a claim without a version": {policy: FromPlane, plane: data, version: "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "bundles")

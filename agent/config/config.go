@@ -43,7 +43,7 @@ type Config struct {
 	Enrolment string `yaml:"enrolment,omitempty"`
 	// Token is a bearer token of the host's ServiceAccount. It may be short-lived: the agent gets its own with it at once.
 	Token string `yaml:"token"`
-	// BundlesDir has a folder for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
+	// BundlesDir has a directory for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
 	BundlesDir string `yaml:"bundlesDir"`
 	// Bundles says where the programs of a node come from: plane, directory (BundlesDir) or packages (the host's own).
 	// Default: as spec.bundles of the CapstanHost says, or else the host's own if it has kubeadm and kubelet, else plane.

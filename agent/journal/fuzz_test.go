@@ -20,7 +20,7 @@ func FuzzSalvage(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		base := t.TempDir()
-		dir := filepath.Join(base, folder(claim))
+		dir := filepath.Join(base, directory(claim))
 		must(t, os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, file), data, 0o600))
 		before := newView(dir)
 		opened, err := os.Open(filepath.Join(dir, file))

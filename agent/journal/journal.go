@@ -102,7 +102,7 @@ type Journal struct {
 
 // Open opens the journal of a claim, or creates it. base is the directory of all journals.
 func Open(base, claim string) (*Journal, error) {
-	dir := filepath.Join(base, folder(claim))
+	dir := filepath.Join(base, directory(claim))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the journal: %w", err)
 	}
@@ -123,8 +123,8 @@ func Open(base, claim string) (*Journal, error) {
 	return j, nil
 }
 
-// folder returns the name of a claim's directory, which is readable and unique to the claim.
-func folder(claim string) string {
+// directory returns the name of a claim's directory, which is readable and unique to the claim.
+func directory(claim string) string {
 	sum := sha256.Sum256([]byte(claim))
 	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-' {

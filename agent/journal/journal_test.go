@@ -273,13 +273,13 @@ func TestLookingWhileWriting(t *testing.T) {
 	}
 }
 
-func TestFoldersOfDifferentClaimsDiffer(t *testing.T) {
+func TestDirectoriesOfDifferentClaimsDiffer(t *testing.T) {
 	names := map[string]string{}
 	for _, c := range []string{"capstan://a/b/c", "capstan://a_b/c", "a/b/c", "../../etc", "", strings.Repeat("x", 500),
 		strings.Repeat("x", 501)} {
-		name := folder(c)
+		name := directory(c)
 		if strings.ContainsAny(name, "/") || len(name) > 200 || names[name] != "" {
-			t.Errorf("%q: folder %q", c, name)
+			t.Errorf("%q: directory %q", c, name)
 		}
 		names[name] = c
 	}

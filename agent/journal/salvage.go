@@ -19,7 +19,7 @@ func Salvage(base, claim string) (*Journal, error) {
 	if !errors.Is(err, ErrDamaged) {
 		return j, err
 	}
-	if err := salvage(filepath.Join(base, folder(claim)), claim); err != nil {
+	if err := salvage(filepath.Join(base, directory(claim)), claim); err != nil {
 		return nil, err
 	}
 	return Open(base, claim)

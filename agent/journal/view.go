@@ -122,7 +122,7 @@ func (v *View) apply(r record) {
 func (v *View) Claim() string { return v.claim }
 
 // IsOf reports whether the journal belongs to a claim.
-func (v *View) IsOf(claim string) bool { return filepath.Base(v.dir) == folder(claim) }
+func (v *View) IsOf(claim string) bool { return filepath.Base(v.dir) == directory(claim) }
 
 // Damage returns why a part of the journal can't be read, or nil if all of it can.
 func (v *View) Damage() error { return v.damage }

@@ -18,7 +18,7 @@ const sizeLimit = 64 << 20
 
 // Take copies directories into dir, unless dir exists. It skips directories that don't exist. If it is interrupted by a
 // crash, dir does not exist.
-func Take(dir string, folders ...string) error {
+func Take(dir string, directories ...string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
 	}
@@ -30,9 +30,9 @@ func Take(dir string, folders ...string) error {
 		return fmt.Errorf("taking a snapshot: %w", err)
 	}
 	left := int64(sizeLimit)
-	for _, folder := range folders {
-		if err := copyTree(folder, filepath.Join(part, folder), &left); err != nil {
-			return fmt.Errorf("taking a snapshot of %s: %w", folder, err)
+	for _, directory := range directories {
+		if err := copyTree(directory, filepath.Join(part, directory), &left); err != nil {
+			return fmt.Errorf("taking a snapshot of %s: %w", directory, err)
 		}
 	}
 	if err := os.Rename(part, dir); err != nil {

@@ -60,12 +60,12 @@ func TestEverythingIsPutBack(t *testing.T) {
 			t.Errorf("old: %q %v %v", data, info, err)
 		}
 		if _, err := os.Stat(filepath.Join(base, "a")); !os.IsNotExist(err) {
-			t.Errorf("the new folder is still there: %v", err)
+			t.Errorf("the new directory is still there: %v", err)
 		}
 	}
 }
 
-func TestAFolderWithSomethingOfOthersStays(t *testing.T) {
+func TestADirectoryWithSomethingOfOthersStays(t *testing.T) {
 	base := t.TempDir()
 	k := &Keeper{Dir: filepath.Join(base, "kept"), Notes: notes{}}
 	dir := filepath.Join(base, "a")

@@ -174,7 +174,7 @@ func TestFlags(t *testing.T) {
 		"the election of kubebuilder is switched off": {[]string{"- --leader-elect", "- --enable-leader-election=true"},
 			"--enable-leader-election=false"},
 		"what listens nowhere stays as it is": {[]string{":8443", "0"}, "--diagnostics-address=0"},
-		"a folder for certificates that is given stays": {
+		"a directory for certificates that is given stays": {
 			[]string{"- --insecure-diagnostics=false", "- --webhook-cert-dir=/tmp/certs/"}, "--webhook-cert-dir=/tmp/certs/",
 		},
 	} {

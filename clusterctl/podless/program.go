@@ -218,9 +218,9 @@ func (p *program) flags(secrets map[string]bool) []string {
 	if p.hooks != 0 && !named[p.hooks] {
 		args = append(args, fmt.Sprintf("--webhook-port=%d", p.ports[p.hooks]))
 	}
-	if folder := p.certificates(secrets); p.hooks != 0 && folder != "" &&
-		!slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, "="+folder) }) {
-		args = append(args, "--webhook-cert-dir="+folder)
+	if directory := p.certificates(secrets); p.hooks != 0 && directory != "" &&
+		!slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, "="+directory) }) {
+		args = append(args, "--webhook-cert-dir="+directory)
 	}
 	if port := p.health(); port != 0 && !named[port] {
 		args = append(args, fmt.Sprintf("--health-addr=%s:%d", loopback, p.ports[port]))

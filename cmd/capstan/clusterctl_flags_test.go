@@ -14,7 +14,7 @@ import (
 
 func TestCompleteBinary(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "folder"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o700); err != nil {
@@ -28,8 +28,8 @@ func TestCompleteBinary(t *testing.T) {
 		want  []string
 	}{
 		"the names of the providers": {"", []string{"aws=", "docker="}},
-		"then files and folders": {"docker=" + dir + "/f",
-			[]string{"docker=" + dir + "/file", "docker=" + dir + "/folder/"}},
+		"then files and directories": {"docker=" + dir + "/f",
+			[]string{"docker=" + dir + "/file", "docker=" + dir + "/full/"}},
 		"nothing that isn't there": {"docker=" + dir + "/x", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,8 +39,8 @@ type client struct {
 // its name and known to whoever calls.
 func TestKustomize(t *testing.T) {
 	byKind := map[string][]document{}
-	for _, folder := range []string{"../crd", "."} {
-		for _, d := range build(t, folder) {
+	for _, directory := range []string{"../crd", "."} {
+		for _, d := range build(t, directory) {
 			byKind[d.Kind] = append(byKind[d.Kind], d)
 		}
 	}
@@ -92,15 +92,15 @@ func TestKustomize(t *testing.T) {
 }
 
 // build runs kustomize, which is a part of kubectl.
-func build(t *testing.T, folder string) (all []document) {
+func build(t *testing.T, directory string) (all []document) {
 	t.Helper()
 	kube, err := apiserver.Bundle()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), kube, "kubectl", "kustomize", folder).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), kube, "kubectl", "kustomize", directory).CombinedOutput()
 	if err != nil {
-		t.Fatalf("kustomize %s: %v\n%s", folder, err, out)
+		t.Fatalf("kustomize %s: %v\n%s", directory, err, out)
 	}
 	for _, text := range bytes.Split(out, []byte("\n---\n")) {
 		var d document

@@ -149,7 +149,7 @@ func prepare(root string, m Mount) error {
 		return link(root, m.Source, m.Target)
 	case Text:
 		return writeFile(root, m.Target, []byte(m.Source))
-	case Folder, FS:
+	case Directory, FS:
 		return mountPoint(root, m.Target, true)
 	}
 	info, err := os.Stat(m.source(root))

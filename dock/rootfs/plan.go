@@ -12,11 +12,11 @@ type Kind string
 
 // The kinds of mounts.
 const (
-	Bind   Kind = "bind"   // Source, with all mounts below it
-	FS     Kind = "fs"     // a new file system of type Source
-	Link   Kind = "link"   // not a mount: a symbolic link to Source
-	Text   Kind = "text"   // not a mount: a file that holds Source
-	Folder Kind = "folder" // not a mount: an empty directory
+	Bind      Kind = "bind"      // Source, with all mounts below it
+	FS        Kind = "fs"        // a new file system of type Source
+	Link      Kind = "link"      // not a mount: a symbolic link to Source
+	Text      Kind = "text"      // not a mount: a file that holds Source
+	Directory Kind = "directory" // not a mount: an empty directory
 )
 
 // Mount is one step in making the root.
@@ -111,7 +111,7 @@ func PlanGroups(groups map[string]string) []Mount {
 func PlanOwn(bootID string) []Mount {
 	plan := []Mount{
 		{Kind: FS, Source: "tmpfs", Target: "/run", Data: "mode=755,size=64m"},
-		{Kind: Folder, Target: "/run/lock"},
+		{Kind: Directory, Target: "/run/lock"},
 	}
 	plan = append(plan, planDev()...)
 	plan = append(plan, planProc(bootID)...)

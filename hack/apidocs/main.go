@@ -15,7 +15,7 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: apidocs DEFINITIONS-FOLDER OUTPUT-FILE")
+		fmt.Fprintln(os.Stderr, "usage: apidocs DEFINITIONS-DIRECTORY OUTPUT-FILE")
 		os.Exit(2)
 	}
 	if err := run(os.Args[1], os.Args[2]); err != nil {
@@ -35,14 +35,14 @@ func run(from, to string) error {
 	return os.WriteFile(to, []byte(reference(definitions)), 0o644)
 }
 
-// read returns the definitions in a folder, sorted by file name.
-func read(folder string) ([]apiextensionsv1.CustomResourceDefinition, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+// read returns the definitions in a directory, sorted by file name.
+func read(directory string) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
 	if err != nil {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("no definitions in %s: run make generate", folder)
+		return nil, fmt.Errorf("no definitions in %s: run make generate", directory)
 	}
 	var all []apiextensionsv1.CustomResourceDefinition
 	for _, file := range files {

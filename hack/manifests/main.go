@@ -2,7 +2,7 @@
 // module cache into plane/manifests/upstream, where package manifests embeds them. Upstream does not offer them as a Go
 // package.
 //
-//	go run ./hack/manifests [FOLDER]
+//	go run ./hack/manifests [DIRECTORY]
 //
 // Each file becomes one line of JSON per object: the plane reads them at every start, and JSON is read ten times as
 // fast as YAML. The result depends on the version of the module sigs.k8s.io/cluster-api alone, which is written to the
@@ -27,7 +27,7 @@ import (
 
 const module = "sigs.k8s.io/cluster-api"
 
-// sources maps folders of the result to what they are made of, as patterns inside the module.
+// sources maps directories of the result to what they are made of, as patterns inside the module.
 var sources = map[string][]string{
 	"core":      {"core/config/crd/bases/*.yaml", "core/config/webhook/manifests.yaml"},
 	"bootstrap": {"bootstrap/kubeadm/config/crd/bases/*.yaml", "bootstrap/kubeadm/config/webhook/manifests.yaml"},
@@ -53,9 +53,9 @@ func run(args []string) error {
 		return err
 	}
 	files := map[string][]byte{"version": []byte(version + "\n")}
-	for folder, patterns := range sources {
+	for directory, patterns := range sources {
 		for _, pattern := range patterns {
-			if err := convert(files, folder, filepath.Join(dir, pattern)); err != nil {
+			if err := convert(files, directory, filepath.Join(dir, pattern)); err != nil {
 				return err
 			}
 		}
@@ -63,7 +63,7 @@ func run(args []string) error {
 	return write(out, files)
 }
 
-// locate returns the folder and the version of the module, which it downloads if this is the first build on a machine.
+// locate returns the directory and the version of the module. It downloads the module in the first build on a machine.
 // A checkout that go.work puts in its place counts.
 func locate() (dir, version string, err error) {
 	for _, command := range [][]string{{"list", "-m", "-json"}, {"mod", "download", "-json"}} {
@@ -81,8 +81,8 @@ func locate() (dir, version string, err error) {
 	return "", "", fmt.Errorf("%s is nowhere", module)
 }
 
-// convert adds what matches pattern to files, as JSON, under folder.
-func convert(files map[string][]byte, folder, pattern string) error {
+// convert adds what matches pattern to files, as JSON, under directory.
+func convert(files map[string][]byte, directory, pattern string) error {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func convert(files map[string][]byte, folder, pattern string) error {
 		if name == "manifests.json" {
 			name = "webhooks.json"
 		}
-		files[filepath.Join(folder, name)] = lines.Bytes()
+		files[filepath.Join(directory, name)] = lines.Bytes()
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func run(args []string) error {
 	o := release.Options{Source: "."}
 	flags.StringVar(&o.Version, "version", "", "version, such as v0.1.0")
 	flags.StringVar(&o.ImagePrefix, "image-prefix", "", "registry and path of the images")
-	out := flags.String("out", "dist", "`folder` to write to")
+	out := flags.String("out", "dist", "`directory` to write to")
 	onlyYAML := flags.Bool("yaml", false, "make the provider repository only")
 	date := flags.Int64("date", 0, "date of the release in seconds since 1970, for a release that can be made again")
 	arch := flags.String("arch", "", "only architecture to build for, for a release to try out (default: all of them)")

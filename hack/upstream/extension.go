@@ -75,15 +75,15 @@ func writeExtension(dir, kustomization, name string) (config string, err error) 
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(dir, "extensions", "runtime-extension-"+name, extensionVersion)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	directory := filepath.Join(dir, "extensions", "runtime-extension-"+name, extensionVersion)
+	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return "", err
 	}
-	file := filepath.Join(folder, "runtime-extension-components.yaml")
+	file := filepath.Join(directory, "runtime-extension-components.yaml")
 	config = filepath.Join(dir, name+".clusterctl.yaml")
 	for path, data := range map[string][]byte{
-		filepath.Join(folder, "metadata.yaml"): about,
-		file:                                   bytes.ReplaceAll(components, []byte(testExtension), []byte(name)),
+		filepath.Join(directory, "metadata.yaml"): about,
+		file: bytes.ReplaceAll(components, []byte(testExtension), []byte(name)),
 		config: fmt.Appendf(nil, "providers:\n- {name: %s, type: RuntimeExtensionProvider, url: %q}\n",
 			name, "file://"+file),
 	} {

@@ -21,11 +21,11 @@ func TestAnExtensionHasUpstreamsComponentsButForTheName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(dir, "extensions", "runtime-extension-in-place-updater", "v1.0.0")
+	directory := filepath.Join(dir, "extensions", "runtime-extension-in-place-updater", "v1.0.0")
 	for path, want := range map[string]string{
-		config:                                 "url: \"file://" + folder + "/runtime-extension-components.yaml\"",
-		filepath.Join(folder, "metadata.yaml"): "{major: 1, minor: 0, contract: v1beta2}",
-		filepath.Join(folder, "runtime-extension-components.yaml"): "name: in-place-updater-webhook-service\n  " +
+		config: "url: \"file://" + directory + "/runtime-extension-components.yaml\"",
+		filepath.Join(directory, "metadata.yaml"): "{major: 1, minor: 0, contract: v1beta2}",
+		filepath.Join(directory, "runtime-extension-components.yaml"): "name: in-place-updater-webhook-service\n  " +
 			"namespace: in-place-updater-system",
 	} {
 		data, err := os.ReadFile(path)

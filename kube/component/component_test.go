@@ -16,11 +16,11 @@ func TestMatch(t *testing.T) {
 			Image{"kube-scheduler", "v1.36.3"}, true},
 		"a digest without a tag": {"r.example/kube-scheduler@sha256:00ff",
 			Image{"kube-scheduler", ""}, true},
-		"a registry's port is not a tag":            {"r.example:5000/etcd", Image{"etcd", ""}, true},
-		"a component's name as a folder is nothing": {"r.example/etcd/backup:v1", Image{}, false},
-		"a longer name is another image":            {"r.example/kube-apiserver-proxy:v1", Image{}, false},
-		"kube-proxy is hollow":                      {"r.example/kube-proxy:v1.36.3", Image{}, false},
-		"nothing":                                   {"", Image{}, false},
+		"a registry's port is not a tag":               {"r.example:5000/etcd", Image{"etcd", ""}, true},
+		"a component's name as a directory is nothing": {"r.example/etcd/backup:v1", Image{}, false},
+		"a longer name is another image":               {"r.example/kube-apiserver-proxy:v1", Image{}, false},
+		"kube-proxy is hollow":                         {"r.example/kube-proxy:v1.36.3", Image{}, false},
+		"nothing":                                      {"", Image{}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

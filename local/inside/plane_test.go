@@ -56,7 +56,7 @@ func TestNewServerRefuses(t *testing.T) {
 // TestAClosedGateLeavesOutWhatItRefuses: objects that the API server would reject are not among the initial ones.
 func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 	dir := t.TempDir() // the plane's directory, with its keys
-	keys, err := pki.Ensure(pki.Folder{Path: filepath.Join(dir, "pki")}, nil)
+	keys, err := pki.Ensure(pki.Directory{Path: filepath.Join(dir, "pki")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func Deployments(ourVersion string) ([]Object, error) {
 			continue
 		}
 		v := version
-		if p.folder == "" {
+		if p.directory == "" {
 			v = ourVersion
 		}
 		name := p.prefix + "controller-manager"

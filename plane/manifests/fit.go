@@ -10,8 +10,8 @@ import (
 
 // provider says how the objects of one provider are labelled and named.
 type provider struct {
-	// folder is the provider's directory in upstream's sources. It is empty for Capstan's own.
-	folder string
+	// directory is the provider's directory in upstream's sources. It is empty for Capstan's own.
+	directory string
 	// label is the value of the label cluster.x-k8s.io/provider, which is also the name of the inventory object. It is
 	// empty for objects that belong to no provider.
 	label string
@@ -29,15 +29,15 @@ type provider struct {
 var bothContracts = map[string]string{"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}
 
 var providers = []provider{
-	{folder: "core", label: "cluster-api", prefix: "capi-", conversion: true,
+	{directory: "core", label: "cluster-api", prefix: "capi-", conversion: true,
 		name: "cluster-api", kind: "CoreProvider", namespace: "capi-system"},
-	{folder: "bootstrap", label: "bootstrap-kubeadm", prefix: "capi-kubeadm-bootstrap-", contracts: bothContracts,
+	{directory: "bootstrap", label: "bootstrap-kubeadm", prefix: "capi-kubeadm-bootstrap-", contracts: bothContracts,
 		conversion: true,
 		name:       "kubeadm", kind: "BootstrapProvider", namespace: "capi-kubeadm-bootstrap-system"},
-	{folder: "control-plane", label: "control-plane-kubeadm", prefix: "capi-kubeadm-control-plane-",
+	{directory: "control-plane", label: "control-plane-kubeadm", prefix: "capi-kubeadm-control-plane-",
 		contracts: bothContracts, conversion: true,
 		name: "kubeadm", kind: "ControlPlaneProvider", namespace: "capi-kubeadm-control-plane-system"},
-	{folder: "clusterctl"},
+	{directory: "clusterctl"},
 	{label: "infrastructure-capstan", prefix: "capstan-",
 		name: "capstan", kind: "InfrastructureProvider", namespace: "capstan-system"},
 }

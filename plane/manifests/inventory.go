@@ -27,7 +27,7 @@ func Inventory(ourVersion string) ([]Object, error) {
 		labels := p.labels()
 		labels["clusterctl.cluster.x-k8s.io/core"] = "inventory"
 		v := version
-		if p.folder == "" {
+		if p.directory == "" {
 			v = ourVersion
 		}
 		objects = append(objects, Object{

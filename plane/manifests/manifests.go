@@ -132,7 +132,7 @@ const webhooksFile = "webhooks.json"
 // read returns the objects of a provider as JSON, by file name.
 func read(p provider, contract string) (map[string][][]byte, error) {
 	files := map[string][][]byte{}
-	if p.folder == "" {
+	if p.directory == "" {
 		ours, err := crd.ForContract(contract)
 		if err != nil {
 			return nil, err
@@ -142,12 +142,12 @@ func read(p provider, contract string) (map[string][][]byte, error) {
 		}
 		return files, nil
 	}
-	entries, err := upstream.ReadDir("upstream/" + p.folder)
+	entries, err := upstream.ReadDir("upstream/" + p.directory)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%s is missing)", ErrMissing, p.folder)
+		return nil, fmt.Errorf("%w (%s is missing)", ErrMissing, p.directory)
 	}
 	for _, entry := range entries {
-		data, err := upstream.ReadFile("upstream/" + p.folder + "/" + entry.Name())
+		data, err := upstream.ReadFile("upstream/" + p.directory + "/" + entry.Name())
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func read(p provider, contract string) (map[string][][]byte, error) {
 
 // documents returns the webhook configurations of a provider as JSON.
 func documents(p provider) ([][]byte, error) {
-	if p.folder != "" {
+	if p.directory != "" {
 		files, err := read(p, "")
 		return files[webhooksFile], err
 	}

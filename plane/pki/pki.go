@@ -38,8 +38,8 @@ const (
 	backdate = time.Hour
 )
 
-// Folder is a directory of keys and certificates: NAME.crt and NAME.key for each, in PEM, readable by the owner only.
-type Folder struct {
+// Directory has keys and certificates: NAME.crt and NAME.key for each, in PEM, readable by the owner only.
+type Directory struct {
 	// Path is the directory; it is created if missing.
 	Path string
 	// Now returns the current time; nil means time.Now. For tests.
@@ -89,7 +89,7 @@ type Leaf struct {
 
 // Authority returns the authority called name, and creates it if it does not exist. It never replaces an authority that
 // has expired or can't be read, but returns an error: a replacement would silently break everything that trusts it.
-func (f Folder) Authority(name string) (Pair, error) {
+func (f Directory) Authority(name string) (Pair, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return Pair{}, fmt.Errorf("creating the directory for keys: %w", err)
 	}
@@ -120,7 +120,7 @@ func (f Folder) Authority(name string) (Pair, error) {
 
 // Leaf returns the certificate described by leaf, signed by ca. It creates the certificate if it is missing, near its
 // expiry or different.
-func (f Folder) Leaf(ca Pair, leaf Leaf) (Pair, error) {
+func (f Directory) Leaf(ca Pair, leaf Leaf) (Pair, error) {
 	lifetime := max(cmp.Or(f.Lifetime, LeafLifetime), leaf.AtLeast)
 	template := &x509.Certificate{
 		Subject:  pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Groups},
@@ -152,13 +152,14 @@ func (f Folder) Leaf(ca Pair, leaf Leaf) (Pair, error) {
 	return f.sign(leaf.Name, template, ca, key)
 }
 
-// lasts reports whether a certificate remains valid for a while, or can't last longer because its authority expires.
-func (f Folder) lasts(have, ca *x509.Certificate, atLeast time.Duration) bool {
+// lasts reports whether a certificate is far enough from its expiry, or can't last longer because its authority
+// expires.
+func (f Directory) lasts(have, ca *x509.Certificate, atLeast time.Duration) bool {
 	return f.now().Add(atLeast).Before(have.NotAfter) || !have.NotAfter.Before(ca.NotAfter)
 }
 
 // good reports whether a certificate matches the template want and was signed by ca.
-func (f Folder) good(have, want, ca *x509.Certificate) bool {
+func (f Directory) good(have, want, ca *x509.Certificate) bool {
 	return !f.now().Before(have.NotBefore) &&
 		have.CheckSignatureFrom(ca) == nil &&
 		have.Subject.CommonName == want.Subject.CommonName &&
@@ -170,7 +171,7 @@ func (f Folder) good(have, want, ca *x509.Certificate) bool {
 
 // sign creates a certificate from template, signed by ca, or by itself if ca is empty. It creates a key if key is nil,
 // and writes both files.
-func (f Folder) sign(name string, template *x509.Certificate, ca Pair, key *ecdsa.PrivateKey) (Pair, error) {
+func (f Directory) sign(name string, template *x509.Certificate, ca Pair, key *ecdsa.PrivateKey) (Pair, error) {
 	if key == nil {
 		var err error
 		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
@@ -212,7 +213,7 @@ func (f Folder) sign(name string, template *x509.Certificate, ca Pair, key *ecds
 }
 
 // load reads a pair and checks that certificate and key match.
-func (f Folder) load(name string) (Pair, error) {
+func (f Directory) load(name string) (Pair, error) {
 	pair := Pair{}
 	pair.CertFile, pair.KeyFile = f.files(name)
 	var err error
@@ -242,11 +243,11 @@ func (f Folder) load(name string) (Pair, error) {
 	return pair, nil
 }
 
-func (f Folder) files(name string) (cert, key string) {
+func (f Directory) files(name string) (cert, key string) {
 	return filepath.Join(f.Path, name+".crt"), filepath.Join(f.Path, name+".key")
 }
 
-func (f Folder) now() time.Time {
+func (f Directory) now() time.Time {
 	if f.Now != nil {
 		return f.Now()
 	}

@@ -16,35 +16,37 @@ import (
 func TestLeafIsMadeAgainOnlyWhenNeeded(t *testing.T) {
 	base := Leaf{Name: "server", CommonName: "me", Hosts: []string{"localhost", "127.0.0.1"}}
 	cases := map[string]struct {
-		change func(t *testing.T, f *Folder, leaf *Leaf)
+		change func(t *testing.T, f *Directory, leaf *Leaf)
 		again  bool
 	}{
-		"nothing changed": {func(*testing.T, *Folder, *Leaf) {}, false},
-		"less than two thirds of its life are over": {func(_ *testing.T, f *Folder, _ *Leaf) {
+		"nothing changed": {func(*testing.T, *Directory, *Leaf) {}, false},
+		"less than two thirds of its life are over": {func(_ *testing.T, f *Directory, _ *Leaf) {
 			f.Now = func() time.Time { return time.Now().Add(LeafLifetime - RenewBefore - time.Hour) }
 		}, false},
-		"more than two thirds of its life are over": {func(_ *testing.T, f *Folder, _ *Leaf) {
+		"more than two thirds of its life are over": {func(_ *testing.T, f *Directory, _ *Leaf) {
 			f.Now = func() time.Time { return time.Now().Add(LeafLifetime - RenewBefore + time.Hour) }
 		}, true},
-		"an address was added": {func(_ *testing.T, _ *Folder, l *Leaf) { l.Hosts = append(l.Hosts, "10.231.0.1") }, true},
-		"a name changed":       {func(_ *testing.T, _ *Folder, l *Leaf) { l.Hosts = []string{"other", "127.0.0.1"} }, true},
-		"the user changed":     {func(_ *testing.T, _ *Folder, l *Leaf) { l.CommonName = "you" }, true},
-		"a group was added":    {func(_ *testing.T, _ *Folder, l *Leaf) { l.Groups = []string{"friends"} }, true},
-		"it became a client":   {func(_ *testing.T, _ *Folder, l *Leaf) { l.Client = true }, true},
-		"the key was lost":     {func(t *testing.T, f *Folder, _ *Leaf) { remove(t, f, "server.key") }, true},
-		"the certificate is cut off": {func(t *testing.T, f *Folder, _ *Leaf) {
+		"an address was added": {func(_ *testing.T, _ *Directory, l *Leaf) { l.Hosts = append(l.Hosts, "10.231.0.1") }, true},
+		"a name changed": {func(_ *testing.T, _ *Directory, l *Leaf) {
+			l.Hosts = []string{"other", "127.0.0.1"}
+		}, true},
+		"the user changed":   {func(_ *testing.T, _ *Directory, l *Leaf) { l.CommonName = "you" }, true},
+		"a group was added":  {func(_ *testing.T, _ *Directory, l *Leaf) { l.Groups = []string{"friends"} }, true},
+		"it became a client": {func(_ *testing.T, _ *Directory, l *Leaf) { l.Client = true }, true},
+		"the key was lost":   {func(t *testing.T, f *Directory, _ *Leaf) { remove(t, f, "server.key") }, true},
+		"the certificate is cut off": {func(t *testing.T, f *Directory, _ *Leaf) {
 			if err := os.Truncate(filepath.Join(f.Path, "server.crt"), 100); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
-		"another authority signed it": {func(t *testing.T, f *Folder, _ *Leaf) { remove(t, f, "ca.crt") }, true},
+		"another authority signed it": {func(t *testing.T, f *Directory, _ *Leaf) { remove(t, f, "ca.crt") }, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			folder := Folder{Path: filepath.Join(t.TempDir(), "pki")}
-			first, leaf := issue(t, folder, base), base
-			c.change(t, &folder, &leaf)
-			second := issue(t, folder, leaf)
+			directory := Directory{Path: filepath.Join(t.TempDir(), "pki")}
+			first, leaf := issue(t, directory, base), base
+			c.change(t, &directory, &leaf)
+			second := issue(t, directory, leaf)
 			if again := !bytes.Equal(first.Cert, second.Cert); again != c.again {
 				t.Errorf("made again: %v, want %v", again, c.again)
 			}
@@ -52,20 +54,20 @@ func TestLeafIsMadeAgainOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-func issue(t *testing.T, folder Folder, leaf Leaf) Pair {
+func issue(t *testing.T, directory Directory, leaf Leaf) Pair {
 	t.Helper()
-	ca, err := folder.Authority("ca")
+	ca, err := directory.Authority("ca")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := folder.Leaf(ca, leaf)
+	pair, err := directory.Leaf(ca, leaf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pair
 }
 
-func remove(t *testing.T, f *Folder, name string) {
+func remove(t *testing.T, f *Directory, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(f.Path, name)); err != nil {
 		t.Fatal(err)
@@ -74,21 +76,21 @@ func remove(t *testing.T, f *Folder, name string) {
 
 func TestAuthorityIsNeverReplaced(t *testing.T) {
 	cases := map[string]struct {
-		change func(t *testing.T, f *Folder)
+		change func(t *testing.T, f *Directory)
 		want   string
 	}{
-		"its key was lost":         {func(t *testing.T, f *Folder) { remove(t, f, "ca.key") }, "restore it"},
-		"its certificate is empty": {func(t *testing.T, f *Folder) { truncate(t, f, "ca.crt") }, "not PEM"},
-		"it ended": {func(_ *testing.T, f *Folder) {
+		"its key was lost":         {func(t *testing.T, f *Directory) { remove(t, f, "ca.key") }, "restore it"},
+		"its certificate is empty": {func(t *testing.T, f *Directory) { truncate(t, f, "ca.crt") }, "not PEM"},
+		"it ended": {func(_ *testing.T, f *Directory) {
 			f.Now = func() time.Time { return time.Now().Add(AuthorityLifetime + time.Hour) }
 		}, "expired on"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			folder := Folder{Path: t.TempDir()}
-			issue(t, folder, Leaf{Name: "x"})
-			c.change(t, &folder)
-			_, err := folder.Authority("ca")
+			directory := Directory{Path: t.TempDir()}
+			issue(t, directory, Leaf{Name: "x"})
+			c.change(t, &directory)
+			_, err := directory.Authority("ca")
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remove the directory") {
 				t.Errorf("got %v", err)
 			}
@@ -96,7 +98,7 @@ func TestAuthorityIsNeverReplaced(t *testing.T) {
 	}
 }
 
-func truncate(t *testing.T, f *Folder, name string) {
+func truncate(t *testing.T, f *Directory, name string) {
 	t.Helper()
 	if err := os.Truncate(filepath.Join(f.Path, name), 0); err != nil {
 		t.Fatal(err)
@@ -104,13 +106,13 @@ func truncate(t *testing.T, f *Folder, name string) {
 }
 
 func TestPlane(t *testing.T) {
-	folder := Folder{Path: filepath.Join(t.TempDir(), "pki")}
+	directory := Directory{Path: filepath.Join(t.TempDir(), "pki")}
 	hosts := []string{"10.231.0.1", "plane.example"}
-	first, err := Ensure(folder, hosts)
+	first, err := Ensure(directory, hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Ensure(folder, hosts)
+	second, err := Ensure(directory, hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,7 @@ func TestPlane(t *testing.T) {
 		!bytes.Equal(first.ServiceAccounts.Key, second.ServiceAccounts.Key) {
 		t.Error("asking twice made new certificates")
 	}
-	entries, err := os.ReadDir(folder.Path)
+	entries, err := os.ReadDir(directory.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,11 +49,11 @@ var local = []string{"localhost", "127.0.0.1"}
 
 // Ensure returns the certificates of the plane and creates missing ones. hosts are additional names and addresses of
 // the API server.
-func Ensure(folder Folder, hosts []string) (*Plane, error) {
+func Ensure(directory Directory, hosts []string) (*Plane, error) {
 	p := &Plane{}
 	for name, pair := range map[string]*Pair{"ca": &p.CA, "etcd-ca": &p.EtcdCA, "service-accounts": &p.ServiceAccounts} {
 		var err error
-		if *pair, err = folder.Authority(name); err != nil {
+		if *pair, err = directory.Authority(name); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +78,7 @@ func Ensure(folder Folder, hosts []string) (*Plane, error) {
 		{&p.EtcdClient, p.EtcdCA, Leaf{Name: "etcd-client", CommonName: "kube-apiserver", Client: true}},
 	} {
 		var err error
-		if *want.into, err = folder.Leaf(want.ca, want.leaf); err != nil {
+		if *want.into, err = directory.Leaf(want.ca, want.leaf); err != nil {
 			return nil, err
 		}
 	}
@@ -120,11 +120,11 @@ func first(pairs ...Pair) time.Time {
 
 // Load returns the authority and the administrator's certificate of an existing plane, for creating kubeconfigs; it
 // creates nothing.
-func Load(folder Folder) (*Plane, error) {
+func Load(directory Directory) (*Plane, error) {
 	p := &Plane{}
 	for name, pair := range map[string]*Pair{"ca": &p.CA, "admin": &p.Admin} {
 		var err error
-		if *pair, err = folder.load(name); err != nil {
+		if *pair, err = directory.load(name); err != nil {
 			return nil, err
 		}
 	}

@@ -88,7 +88,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		happened: make(chan event.GenericEvent, changes), running: map[types.NamespacedName]*child{},
 	}
 	// List the existing directories before new ones are created.
-	left, err := filepath.Glob(filepath.Join(r.Dir, folder, "*", "*"))
+	left, err := filepath.Glob(filepath.Join(r.Dir, directory, "*", "*"))
 	if err != nil {
 		return fmt.Errorf("looking for directories of providers: %w", err)
 	}
@@ -176,11 +176,11 @@ func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary stri
 
 // dir returns the directory of a provider.
 func (r *reconciler) dir(key types.NamespacedName) string {
-	return filepath.Join(r.Dir, folder, key.Namespace, key.Name)
+	return filepath.Join(r.Dir, directory, key.Namespace, key.Name)
 }
 
-// folder is the name of the directory with all providers' directories.
-const folder = "providers"
+// directory is the name of the directory with all providers' directories.
+const directory = "providers"
 
 func (r *reconciler) child(key types.NamespacedName) *child {
 	r.mu.Lock()
@@ -225,7 +225,7 @@ func (r *reconciler) sweep(ctx context.Context, dirs []string) {
 			continue // it is needed, or may be
 		}
 		if err := remove(dir); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "The directory of a removed provider could not be deleted", "folder", dir)
+			ctrl.LoggerFrom(ctx).Error(err, "The directory of a removed provider could not be deleted", "directory", dir)
 		}
 	}
 }

@@ -131,7 +131,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{T: t, dir: t.TempDir(), out: filepath.Join(t.TempDir(), "out")}
-	b.must(os.MkdirAll(filepath.Join(b.dir, folder, "old", "gone"), 0o700))
+	b.must(os.MkdirAll(filepath.Join(b.dir, directory, "old", "gone"), 0o700))
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		// allows -count
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
@@ -233,7 +233,7 @@ func (b *bench) remarks(text string) {
 // renews makes the token old, and waits until it is replaced.
 func (b *bench) renews() {
 	b.Helper()
-	token := filepath.Join(b.dir, folder, "default", "x", "token")
+	token := filepath.Join(b.dir, directory, "default", "x", "token")
 	before, err := os.ReadFile(token)
 	b.must(err)
 	old := time.Now().Add(-tokenLifetime/2 - time.Minute)
@@ -271,8 +271,8 @@ func TestLife(t *testing.T) {
 	// each read replaces the slice
 	container := func() *corev1.Container { return &b.d.Spec.Template.Spec.Containers[0] }
 	b.must(b.api.Create(b.Context(), b.d))
-	b.until("the folder of a provider that is gone is removed", func() bool {
-		_, err := os.Stat(filepath.Join(b.dir, folder, "old"))
+	b.until("the directory of a provider that is gone is removed", func() bool {
+		_, err := os.Stat(filepath.Join(b.dir, directory, "old"))
 		return errors.Is(err, os.ErrNotExist)
 	})
 
@@ -369,7 +369,7 @@ func TestLife(t *testing.T) {
 	b.must(b.api.Delete(b.Context(), b.d))
 	b.gone(now.Pid)
 	b.until("nothing is left of it", func() bool {
-		left, err := filepath.Glob(filepath.Join(b.dir, folder, "*"))
+		left, err := filepath.Glob(filepath.Join(b.dir, directory, "*"))
 		b.must(err)
 		return len(left) == 0
 	})

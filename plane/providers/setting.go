@@ -24,9 +24,9 @@ type setting struct {
 	// dir is its directory.
 	dir, binary string
 	args, env   []string
-	// files are the contents of Secrets and ConfigMaps, by path; folders are the other directories that it needs.
-	files   map[string][]byte
-	folders []string
+	// files are the contents of Secrets and ConfigMaps, by path; directories are the other directories that it needs.
+	files       map[string][]byte
+	directories []string
 	// ready and live probe whether the process works, and whether it must be replaced. Without ready it counts as
 	// working once it has started; without live it is never replaced.
 	ready, live *probe
@@ -57,7 +57,7 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 		return nil, fmt.Errorf("there are %d containers but only one process", len(pod.Containers))
 	}
 	s := &setting{dir: r.dir(client.ObjectKeyFromObject(d)), binary: binary, files: map[string][]byte{}}
-	s.folders = []string{s.temporary()}
+	s.directories = []string{s.temporary()}
 	if err := r.mount(ctx, d, s); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 	s.env = append(slices.Clone(r.Env), append(s.env, "KUBECONFIG="+s.kubeconfig(), "TMPDIR="+s.temporary())...)
 	s.ready, s.live = newProbe(c, c.ReadinessProbe), newProbe(c, c.LivenessProbe)
 	// The file's time and size show whether it was rebuilt, without reading all of it.
-	content, err := json.Marshal([]any{binary, info.ModTime(), info.Size(), s.args, s.env, s.files, s.folders,
+	content, err := json.Marshal([]any{binary, info.ModTime(), info.Size(), s.args, s.env, s.files, s.directories,
 		c.ReadinessProbe, c.LivenessProbe})
 	if err != nil {
 		return nil, fmt.Errorf("summing up the provider: %w", err)
@@ -90,7 +90,7 @@ func (s *setting) add(dir, key string, b []byte) { s.files[filepath.Join(dir, ke
 func (s *setting) mounts(c *corev1.Container) map[string]string {
 	all := map[string]string{}
 	for _, m := range c.VolumeMounts {
-		if slices.Contains(s.folders, s.volume(m.Name)) {
+		if slices.Contains(s.directories, s.volume(m.Name)) {
 			all[strings.TrimSuffix(m.MountPath, "/")] = s.volume(m.Name)
 		}
 	}
@@ -113,7 +113,7 @@ func (r *reconciler) mount(ctx context.Context, d *appsv1.Deployment, s *setting
 		case v.EmptyDir == nil:
 			continue
 		}
-		s.folders = append(s.folders, s.volume(v.Name))
+		s.directories = append(s.directories, s.volume(v.Name))
 		if source == nil {
 			continue
 		}
@@ -230,7 +230,7 @@ func account(d *appsv1.Deployment) string {
 // write creates the directory of a process with the files of its volumes, and removes everything of an earlier process.
 func (s *setting) write() error {
 	errs := []error{os.RemoveAll(s.dir), os.MkdirAll(s.dir, 0o700)}
-	for _, dir := range s.folders {
+	for _, dir := range s.directories {
 		errs = append(errs, os.MkdirAll(dir, 0o700))
 	}
 	for path, data := range s.files {

@@ -35,18 +35,18 @@ const (
 )
 
 // site is a place where a release is hosted: the URL of a file of a provider there.
-type site func(folder, file string) string
+type site func(directory, file string) string
 
 func gitHub(_, file string) string { return githubURL + file }
 
-func gitLab(folder, file string) string { return gitlabURL + folder + "/" + current + "/" + file }
+func gitLab(directory, file string) string { return gitlabURL + directory + "/" + current + "/" + file }
 
 // write writes a configuration of clusterctl that looks for our providers at a site, and for others where it did.
 func (h *hosts) write(w *world, dir string, at site) string {
 	w.Helper()
 	text, err := os.ReadFile(w.config)
 	w.must(err)
-	for folder, file := range map[string]string{
+	for directory, file := range map[string]string{
 		"infrastructure-capstan":    "infrastructure-components.yaml",
 		"runtime-extension-capstan": "runtime-extension-components.yaml",
 	} {
@@ -54,7 +54,7 @@ func (h *hosts) write(w *world, dir string, at site) string {
 		if !old.Match(text) {
 			w.Fatalf("the configuration does not name %s", file)
 		}
-		text = old.ReplaceAll(text, []byte(strconv.Quote(at(folder, file))))
+		text = old.ReplaceAll(text, []byte(strconv.Quote(at(directory, file))))
 	}
 	config := filepath.Join(dir, "clusterctl.yaml")
 	w.must(os.WriteFile(config, text, 0o600))
@@ -62,7 +62,7 @@ func (h *hosts) write(w *world, dir string, at site) string {
 }
 
 // TestHosted: the real clusterctl finds the files of a release as the assets of a GitHub release and as a GitLab
-// package, where docs/clusterctl.md says, and they are those of the folder. The hosts are played by a server of the
+// package, where docs/clusterctl.md says, and they are those of the directory. The hosts are played by a server of the
 // test, which clusterctl reaches through a proxy.
 func TestHosted(t *testing.T) {
 	w := newWorld(t)
@@ -108,14 +108,14 @@ func (w *world) sameAs(local string) {
 		{"provider", "--infrastructure", "capstan:" + current}, {"provider", "--runtime-extension", "capstan:" + current},
 	} {
 		if got, want := generate(w.config, args...), generate(local, args...); got != want || len(got) < 1000 {
-			w.Errorf("%s: the components are not those of the folder: %d bytes, not %d", args[1], len(got), len(want))
+			w.Errorf("%s: the components are not those of the directory: %d bytes, not %d", args[1], len(got), len(want))
 		}
 	}
 	cluster := []string{"cluster", "blue", "--infrastructure", "capstan:" + current, "--flavor", "topology",
 		"--kubernetes-version", "v1.36.3", "--target-namespace", "default"}
 	got, want := generate(w.config, cluster...), generate(local, cluster...)
 	if got != want || !strings.Contains(got, "kind: ClusterClass") {
-		w.Errorf("the flavor is not that of the folder, with its class: it is\n%s", got)
+		w.Errorf("the flavor is not that of the directory, with its class: it is\n%s", got)
 	}
 	w.refused("v9.9.9", "generate", "provider", "--infrastructure", "capstan:v9.9.9")
 }
@@ -297,8 +297,8 @@ func (h *hosts) answer(url string) []byte {
 
 // asset returns a file of a release on GitHub: all assets of a release have one list of names.
 func (h *hosts) asset(tag, file string) []byte {
-	for _, folder := range []string{"infrastructure-capstan", "runtime-extension-capstan"} {
-		if text, err := os.ReadFile(filepath.Join(h.repository, folder, tag, filepath.Base(file))); err == nil {
+	for _, directory := range []string{"infrastructure-capstan", "runtime-extension-capstan"} {
+		if text, err := os.ReadFile(filepath.Join(h.repository, directory, tag, filepath.Base(file))); err == nil {
 			return text
 		}
 	}

@@ -117,13 +117,13 @@ func (w *world) upstream(files release.Files) {
 	w.must(err)
 	metadata, err := os.ReadFile(filepath.Join(dir, "metadata.yaml"))
 	w.must(err)
-	for label, p := range map[string]struct{ folder, file string }{
+	for label, p := range map[string]struct{ directory, file string }{
 		"cluster-api":           {"core/config/default", "core-components.yaml"},
 		"bootstrap-kubeadm":     {"bootstrap/kubeadm/config/default", "bootstrap-components.yaml"},
 		"control-plane-kubeadm": {"controlplane/kubeadm/config/default", "control-plane-components.yaml"},
 	} {
 		objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
-			filepath.Join(dir, p.folder))
+			filepath.Join(dir, p.directory))
 		w.must(err)
 		text, err := objects.AsYaml()
 		w.must(err)

@@ -45,7 +45,7 @@ func TestWhoReachesTheExtension(t *testing.T) {
 		}
 		return false
 	}
-	for folder, c := range map[string]struct {
+	for directory, c := range map[string]struct {
 		version, file string
 		reaches       bool
 	}{
@@ -55,13 +55,13 @@ func TestWhoReachesTheExtension(t *testing.T) {
 		"infrastructure-capstan": {current, "infrastructure-components.yaml", false},
 	} {
 		other := &appsv1.Deployment{}
-		w.only(w.objectsOf(folder, c.version, c.file), "Deployment", other)
+		w.only(w.objectsOf(directory, c.version, c.file), "Deployment", other)
 		if got := reaches(other.Spec.Template.Labels, "hooks"); got != c.reaches {
-			t.Errorf("that %s reaches the hooks is %t, want %t", folder, got, c.reaches)
+			t.Errorf("that %s reaches the hooks is %t, want %t", directory, got, c.reaches)
 		}
 		t.Attr("rule", "RX-40")
 		if !reaches(other.Spec.Template.Labels, "healthz") {
-			t.Errorf("%s does not reach the probes and metrics", folder)
+			t.Errorf("%s does not reach the probes and metrics", directory)
 		}
 	}
 	if ports["hooks"] == 0 || ports["healthz"] == 0 || reaches(nil, "other") {
@@ -73,9 +73,9 @@ func TestWhoReachesTheExtension(t *testing.T) {
 }
 
 // objectsOf returns the objects of a file of the repository.
-func (w *world) objectsOf(folder, version, file string) []*unstructured.Unstructured {
+func (w *world) objectsOf(directory, version, file string) []*unstructured.Unstructured {
 	w.Helper()
-	text, err := os.ReadFile(filepath.Join(w.repository, folder, version, file))
+	text, err := os.ReadFile(filepath.Join(w.repository, directory, version, file))
 	w.must(err)
 	return documents(w.T, string(text))
 }

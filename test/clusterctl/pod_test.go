@@ -231,7 +231,7 @@ func (w *world) route(d *appsv1.Deployment, ports map[string]int) map[string]int
 	return to
 }
 
-// certified does what cert-manager does for the Certificate of a Secret: the Secret, here as a folder too, and the
+// certified does what cert-manager does for the Certificate of a Secret: the Secret, here as a directory too, and the
 // authority in whatever asks for it.
 func (w *world) certified(namespace, secret, dir string, services map[string]int) {
 	w.Helper()

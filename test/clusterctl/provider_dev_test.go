@@ -31,9 +31,9 @@ func TestDevelopmentProvider(t *testing.T) {
 	binary, module, release := developmentProvider(t)
 	e := newEmbedded(t)
 	e.tellProviders()
-	folder := filepath.Join(module, "infrastructure", "docker")
+	directory := filepath.Join(module, "infrastructure", "docker")
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
-		filepath.Join(folder, "config", "default"))
+		filepath.Join(directory, "config", "default"))
 	e.must(err)
 	components, err := objects.AsYaml()
 	e.must(err)
@@ -42,8 +42,8 @@ func TestDevelopmentProvider(t *testing.T) {
 	files := map[string][]byte{"infrastructure-components.yaml": components}
 	for name, path := range map[string]string{
 		"metadata.yaml":                   filepath.Join(core, "metadata.yaml"),
-		"cluster-template-in-memory.yaml": filepath.Join(folder, "templates", "cluster-template-in-memory.yaml"),
-		"clusterclass-in-memory.yaml":     filepath.Join(folder, "templates", "clusterclass-in-memory.yaml"),
+		"cluster-template-in-memory.yaml": filepath.Join(directory, "templates", "cluster-template-in-memory.yaml"),
+		"clusterclass-in-memory.yaml":     filepath.Join(directory, "templates", "clusterclass-in-memory.yaml"),
 	} {
 		files[name], err = os.ReadFile(path)
 		e.must(err)

@@ -37,7 +37,7 @@ const seen = "tiny.example.com/seen"
 // beProvider runs the controller, with the flags that Cluster API's providers have.
 func beProvider() error {
 	flags := flag.NewFlagSet("provider", flag.ContinueOnError)
-	port, folder := flags.Int("webhook-port", 9443, ""), flags.String("webhook-cert-dir", "", "")
+	port, directory := flags.Int("webhook-port", 9443, ""), flags.String("webhook-cert-dir", "", "")
 	health, metrics := flags.String("health-addr", ":9440", ""), flags.String("diagnostics-address", ":8443", "")
 	elect, release := flags.Bool("leader-elect", false, ""), flags.String("release", "", "")
 	namespace, group := flags.String("own-namespace", "", ""), flags.String("group", "", "")
@@ -59,7 +59,7 @@ func beProvider() error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, LeaderElection: *elect, HealthProbeBindAddress: *health,
 		Metrics:       metricsserver.Options{BindAddress: *metrics},
-		WebhookServer: webhook.NewServer(webhook.Options{Port: *port, CertDir: *folder}),
+		WebhookServer: webhook.NewServer(webhook.Options{Port: *port, CertDir: *directory}),
 	})
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 const module = "github.com/capstan-dev/capstan"
 
-// allowed lists, for each top folder, the top folders of ours that it may import besides itself. An empty list: none.
+// allowed lists, for each top directory, the other top directories that it may import. An empty list means none.
 var allowed = map[string][]string{
 	"api":        {},
 	"contract":   {},
@@ -74,7 +74,7 @@ func packages(t *testing.T) []pkg {
 	return list
 }
 
-// top returns the first folder of one of our packages, and false for others.
+// top returns the first directory of one of our packages, and false for others.
 func top(importPath string) (string, bool) {
 	rest, ok := strings.CutPrefix(importPath, module+"/")
 	first, _, _ := strings.Cut(rest, "/")
@@ -89,7 +89,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 		}
 		may, known := allowed[from]
 		if !known {
-			t.Errorf("%s: folder %q is not in the table: decide who may import whom, in docs/architecture.md and here",
+			t.Errorf("%s: directory %q is not in the table: decide who may import whom, in docs/architecture.md and here",
 				p.ImportPath, from)
 			continue
 		}

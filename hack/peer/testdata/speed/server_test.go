@@ -17,15 +17,15 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/testtls"
 )
 
-// certificates is the environment variable that makes the test binary a server; it names the folder with its certificate.
+// certificates is the environment variable that makes the test binary a server. It names the certificate's directory.
 const certificates = "SPEED_SERVER_CERTIFICATES"
 
 // slow is how long handlers with that name take.
 const slow = 20 * time.Millisecond
 
 func TestMain(m *testing.M) {
-	if folder := os.Getenv(certificates); folder != "" {
-		if err := serve(folder); err != nil {
+	if directory := os.Getenv(certificates); directory != "" {
+		if err := serve(directory); err != nil {
 			log.Fatal(err)
 		}
 		return
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 const success = `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"BeforeClusterCreateResponse","status":"Success","message":"go","retryAfterSeconds":0}`
 
 // serve answers every call with Success until standard input ends.
-func serve(folder string) error {
+func serve(directory string) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -55,16 +55,16 @@ func serve(folder string) error {
 		_, _ = io.WriteString(w, success)
 	})
 	s := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
-	return s.ServeTLS(listener, filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
+	return s.ServeTLS(listener, filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key"))
 }
 
 // start starts the server and gives its URL.
 func start(t *testing.T, ca *testtls.Authority) string {
 	t.Helper()
-	folder := t.TempDir()
-	ca.Write(t, folder, nil)
+	directory := t.TempDir()
+	ca.Write(t, directory, nil)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), certificates+"="+folder)
+	cmd.Env = append(os.Environ(), certificates+"="+directory)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
