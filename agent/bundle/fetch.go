@@ -49,8 +49,8 @@ func (d *download) fetch(ctx context.Context, path string) error {
 	return persist(ctx, func(ctx context.Context) (bool, error) { return d.once(ctx, path) })
 }
 
-// persist calls attempt until it succeeds, fails for good, or has brought nothing for too long. An attempt reports
-// whether it brought something. Its error is final if it is errNone or a fault.
+// persist calls attempt until it succeeds, fails for good, or makes no progress for too long. An attempt reports
+// whether it made progress. Its error is final if it is errNone or a fault.
 func persist(ctx context.Context, attempt func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
@@ -115,8 +115,8 @@ func (d *download) once(ctx context.Context, path string) (brought bool, err err
 	return true, nil
 }
 
-// ask requests the file, or the part of it that path lacks, if there is one. have is the number of bytes that path has
-// and that the response goes on after.
+// ask requests the file, or the part of it that path lacks. have is the number of bytes in path after which the
+// response continues.
 func (d *download) ask(ctx context.Context, path string) (response *http.Response, have int64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url, nil)
 	if err != nil {
@@ -172,7 +172,8 @@ func (w *watched) Read(data []byte) (int, error) {
 	return n, err
 }
 
-// validator returns what identifies the content of a response when its download is resumed; empty: nothing does.
+// validator returns what identifies the content of a response when its download is resumed, or an empty string if
+// nothing does.
 func validator(response *http.Response) string {
 	if tag := response.Header.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") && len(tag) <= 256 {
 		return tag

@@ -30,7 +30,7 @@ func TestRead(t *testing.T) {
 	want := []record{
 		{id: "IM-05", version: "v1beta2", test: "runtime/server.TestA/sub", verdict: pass},
 		{id: "RX-05", test: "runtime/server.TestA", verdict: fail},
-		// TestC has no end: its package crashed. TestB was skipped and is not there.
+		// TestC has no verdict because its package crashed. TestB was skipped and does not count.
 		{id: "RX-07", test: "runtime/server.TestC", verdict: fail},
 	}
 	if !slices.Equal(got, want) {
@@ -98,7 +98,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The families that are recorded by version have a row for each; a rule that one version does not have has one row.
+// A family that is recorded by version has a row for each version. A rule that only one version has gets one row.
 func TestRows(t *testing.T) {
 	count := map[string]int{}
 	for _, r := range rows() {

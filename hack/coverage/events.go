@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// verdict is how an executed test ended.
+// verdict is the result of an executed test.
 type verdict string
 
 const (
@@ -21,11 +21,11 @@ const (
 
 // record is what an executed test says about one rule.
 type record struct {
-	// id of the rule, for example IM-05 or RX-05.
+	// id names the rule, for example IM-05 or RX-05.
 	id string
-	// version of the contract; empty where a family is not recorded by version.
+	// version is that of the contract. It is empty if the family is not recorded by version.
 	version string
-	// test as DIRECTORY.TestName/sub, with the directory from the root of the sources.
+	// test is DIRECTORY.TestName/sub; DIRECTORY is relative to the root of the sources.
 	test    string
 	verdict verdict
 }
@@ -35,17 +35,17 @@ type event struct {
 	Action, Package, Test, Key, Value string
 }
 
-// recorded is the form of an attribute's value.
+// recorded matches an attribute's value.
 var recorded = regexp.MustCompile(`^((?:T-)?[A-Z]+-\d\d\d?)(?: (v1beta[12]))?$`)
 
-// longest is the length of a line of events that is read; a test's output is cut into lines long before.
+// longest bounds a line of events. The output of a test is split into much shorter lines.
 const longest = 16 << 20
 
 // module is the path of the root module, which starts those of all others, too.
 const module = "github.com/capstan-dev/capstan"
 
-// read returns what the tests of a run recorded. Records of skipped tests are left out: a skipped test did not run. An
-// attribute "rule" that does not name one rule is an error.
+// read returns what the tests of a run recorded. It ignores records of skipped tests. An attribute "rule" that does not
+// name one rule is an error.
 func read(events io.Reader) ([]record, error) {
 	// A test's records wait for its verdict.
 	type test struct{ pkg, name string }
@@ -97,7 +97,7 @@ func read(events io.Reader) ([]record, error) {
 	return all, nil
 }
 
-// readFiles is read for files.
+// readFiles calls read for each file.
 func readFiles(names []string) ([]record, error) {
 	var all []record
 	for _, name := range names {

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/contract"
 )
 
-// row is one line of the report: a rule, in one contract version where its family is recorded by version.
+// row is one line of the report: a rule, or a rule in one contract version if its family is recorded by version.
 type row struct {
 	id, version, level, of, text string
 }
@@ -40,12 +40,13 @@ type result struct {
 	reason string
 }
 
-// byVersion reports whether tests record a family once for each contract version: what a provider serves differs by it.
+// byVersion reports whether tests record a family once for each contract version, because a provider serves them
+// differently.
 func byVersion(family string) bool {
 	return slices.Contains([]string{"IM", "IMT", "IC", "ICT"}, family)
 }
 
-// rows returns a row for each rule, in each contract version that has it, and for the sequences of the families that
+// rows returns a row for each rule in each contract version that has it, and rows for the sequences of families that
 // have versions.
 func rows() []row {
 	var all []row
@@ -74,8 +75,8 @@ func rows() []row {
 	return all
 }
 
-// judge joins rows, records and reasons. The problems are what makes the build fail: a row without record and reason, a
-// row with both, a record or reason about what does not exist.
+// judge joins rows, records and reasons. The problems make the build fail: a row with neither record nor reason, a row
+// with both, and a record or reason for something that does not exist.
 func judge(rows []row, records []record, reasons map[string]string) (results []result, problems []string) {
 	tests := map[string]map[string]bool{}
 	bad := map[string]bool{}
@@ -134,7 +135,7 @@ func judge(rows []row, records []record, reasons map[string]string) (results []r
 	return results, problems
 }
 
-// sequence reports whether there is such a sequence: those that need no record may have one.
+// sequence reports whether a sequence of this name exists. Sequences need no record, but may have one.
 func sequence(id string) bool {
 	return slices.ContainsFunc(contract.Sequences(), func(s contract.Sequence) bool { return s.ID == id })
 }

@@ -4,11 +4,11 @@
 //
 // A test records a rule at the line that asserts it: t.Attr("rule", "RX-05"); the families IM, IMT, IC and ICT name the
 // contract version, too: t.Attr("rule", "IM-05 v1beta2"). The files are what "go test -json" wrote. The report has a
-// line for each rule of package contract: the worst verdict of the tests that recorded it, or the reason from
-// test/rules/reasons.yaml for which none does. A skipped test did not run.
+// line for each rule of package contract: the worst verdict of the tests that recorded it, or the reason in
+// test/rules/reasons.yaml why none did. Skipped tests don't count.
 //
 // Coverage fails if a rule has neither record nor reason, or both, if a test that recorded it failed, and if a record
-// or a reason names what does not exist.
+// or a reason names something that does not exist.
 package main
 
 import (
@@ -94,8 +94,8 @@ func cover(root, to string, files []string, out io.Writer) ([]string, error) {
 	return problems, summary(out, results)
 }
 
-// readReasons reads the reasons for which no test asserts a rule. A key is the id, with the contract version where only
-// that one has the reason.
+// readReasons reads the reasons why no test asserts a rule. A key is the id, followed by the contract version if the
+// reason applies only to that version.
 func readReasons(path string) (map[string]string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -113,9 +113,8 @@ func readReasons(path string) (map[string]string, error) {
 	return reasons, nil
 }
 
-// readFaults reads what runs of planted faults said about each rule (hack/faults): the verdict and the commit. Reports
-// that come later count more; within one report a fault that was not found does. A report that is not there says
-// nothing.
+// readFaults reads the results of planted faults (hack/faults) for each rule: the verdict and the commit. Later reports
+// override earlier ones. Within one report, a fault that was not found overrides others. Missing reports are ignored.
 func readFaults(paths ...string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, path := range paths {

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// write writes the report: what the run was, then a line for each row. The columns are separated by tabs.
+// write writes the report: the description of the run, then a line for each row. The columns are separated by tabs.
 func write(out io.Writer, where run, results []result, sites map[string][]string, faults map[string]string) error {
 	var b strings.Builder
 	for _, line := range where.lines() {

@@ -25,7 +25,7 @@ func here(root string, now time.Time) run {
 	return run{commit: commit(root), date: now.UTC().Format(time.RFC3339), abilities: abilities()}
 }
 
-// commit returns the commit that is checked out, and says so where the files differ from it.
+// commit returns the commit that is checked out, with a mark if files differ from it.
 func commit(root string) string {
 	out, err := exec.Command("git", "-C", root, "rev-parse", "HEAD").Output()
 	if err != nil {
@@ -38,7 +38,7 @@ func commit(root string) string {
 	return name
 }
 
-// abilities lists what decides which tests can run.
+// abilities lists the properties of the machine that decide which tests can run.
 func abilities() []string {
 	list := []string{
 		runtime.GOOS + "/" + runtime.GOARCH,

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// named is the form of a string literal that names a rule, with the beginning of a version or without.
+// named matches a string literal that names a rule, optionally with the beginning of a version.
 var named = regexp.MustCompile(`^((?:T-)?[A-Z]+-\d\d\d?)(?: |(?: v1beta[12]))?$`)
 
-// inARow is the largest number of rules that statements in a row may record: more is a list, not a record at the line
-// that asserts.
+// inARow is the largest number of rules that consecutive statements may record. More would be a list, not records at
+// the lines that assert.
 const inARow = 3
 
-// scan returns where the tests below a directory record each rule, as FILE:LINE, and what is wrong with the places.
+// scan returns where the tests below a directory record each rule, as FILE:LINE, and the problems with these places.
 func scan(root string) (sites map[string][]string, problems []string, err error) {
 	sites = map[string][]string{}
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -105,7 +105,7 @@ func records(call *ast.CallExpr) bool {
 	return false
 }
 
-// lists returns a problem for more records in a row than one assertion is about.
+// lists returns a problem if there are more records in a row than one assertion can be about.
 func lists(statements []ast.Stmt, positions *token.FileSet, file string) []string {
 	var problems []string
 	count := 0
