@@ -92,7 +92,7 @@ func (r *reader) read(ctx context.Context, d *directory) {
 	path := d.path()
 	full := filepath.Join(r.h.Root, path)
 	if len(path) > longestPath {
-		d.failed = fmt.Errorf("a path of more than %d bytes is not looked at: %.200s...", longestPath, full)
+		d.failed = fmt.Errorf("%.200s: a path of more than %d bytes is not checked", full, longestPath)
 		return
 	}
 	fd, err := openDirectory(full)

@@ -187,18 +187,21 @@ func (s *service) loop(r *run, u *unit.Unit) {
 		began := time.Now()
 		a := r.attempt // only this goroutine replaces it
 		end := s.once(r, a, u)
-		a.decide(end.err)
+		// Whoever waits for the attempt may ask for the state next, so set it first.
 		if r.ctx.Err() != nil || !end.restart(u) {
 			s.finish(r, end)
+			a.decide(end.err)
 			return
 		}
 		delay := pauses.After(time.Since(began))
+		over := a
 		a = newAttempt()
 		s.mu.Lock()
 		s.restarts++
 		r.attempt = a
 		s.setLocked(Activating, "auto-restart", 0)
 		s.mu.Unlock()
+		over.decide(end.err)
 		s.note("%s; it restarts in %v", end, delay)
 		timer := time.NewTimer(delay)
 		select {
@@ -209,8 +212,8 @@ func (s *service) loop(r *run, u *unit.Unit) {
 		}
 		timer.Stop()
 		if r.ctx.Err() != nil {
-			a.decide(errStopped)
 			s.finish(r, ending{})
+			a.decide(errStopped)
 			return
 		}
 		// The unit file may have changed in the meantime.
