@@ -55,18 +55,21 @@ func TestLimitsOfAHost(t *testing.T) {
 			t.Errorf("%s: PID 1 is in %s", controller, dir)
 		}
 	}
-	for controller, file := range map[string]string{"pids": "pids.max", "memory": "memory.limit_in_bytes"} {
-		dir, is := groups[controller]
-		if !is {
-			continue // version 2
-		}
-		limit, err := os.ReadFile(filepath.Join(dir, "../..", file))
+	limits := []string{filepath.Join(groups["pids"], "../../pids.max"),
+		filepath.Join(groups["memory"], "../../memory.limit_in_bytes")}
+	if dir, is := groups[cgroup.Unified]; is {
+		limits = []string{filepath.Join(dir, "../../pids.max"), filepath.Join(dir, "../../memory.max")}
+	}
+	for _, path := range limits {
+		limit, err := os.ReadFile(path)
 		n, parseErr := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64)
 		if err != nil || parseErr != nil || n <= 0 || n > 1<<45 {
-			t.Errorf("%s of the host is %q, %v", file, limit, err)
+			t.Errorf("%s of the host is %q, %v", path, limit, err)
 		}
 	}
-	must(t, h, `for d in /opt/capstan/cgroup/*; do mkdir $d/pods $d/pods/one && rmdir $d/pods/one || exit 1; done`)
+	must(t, h, `for d in /opt/capstan/cgroup/*; do
+		mkdir $d/pods $d/pods/one && sh -c 'echo $$ > '$d/pods/one/cgroup.procs && rmdir $d/pods/one || exit 1
+	done`)
 	if err := c.RebootHost(short(t), "host-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -122,10 +125,11 @@ func TestGroupsOfAKilledDock(t *testing.T) {
 // TestAHostCantRaiseItsLimits checks that root of a host can neither change nor leave its limits.
 func TestAHostCantRaiseItsLimits(t *testing.T) {
 	_, h, groups := limited(t, t.TempDir())
+	file := "limits.txt"
 	if _, is := groups[cgroup.Unified]; is {
-		t.Skip("the attempts are for control groups of version 1")
+		file = "limits-unified.txt"
 	}
-	for name, script := range scripts(t, "limits.txt") {
+	for name, script := range scripts(t, file) {
 		t.Run(name, func(t *testing.T) {
 			if out, code := in(t, h, script); code == 0 {
 				t.Errorf("%s got through:\n%s", script, out)

@@ -157,7 +157,11 @@ func (d *Dock) Host(name string, owner int) (*Host, error) {
 
 func (d *Dock) makeHost(controller, dir string, owner int) error {
 	all := filepath.Join(dir, allGroup)
-	for _, group := range []string{dir, all, filepath.Join(all, initGroup)} {
+	made := []string{dir, all}
+	if controller != Unified {
+		made = append(made, filepath.Join(all, initGroup))
+	}
+	for _, group := range made {
 		if err := makeGroup(group); err != nil {
 			return err
 		}
@@ -168,7 +172,7 @@ func (d *Dock) makeHost(controller, dir string, owner int) error {
 	// The host may create groups and, with version 2, move processes between them. All other files stay the dock's.
 	owned := []string{"."}
 	if controller == Unified {
-		if err := errors.Join(enable(dir), enable(all)); err != nil {
+		if err := enable(dir); err != nil {
 			return err
 		}
 		owned = append(owned, "cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
@@ -191,13 +195,13 @@ func (h *Host) Shared() map[string]string {
 }
 
 // Start makes the process that attr describes start in the host's groups. With version 1, this thread itself enters
-// them: the caller must have locked it and must start nothing else from it. The caller closes the returned file after
-// the start.
+// them: the caller must have locked it and must start nothing else from it. With version 2, the process calls [Enter],
+// and the caller closes the returned file after the start.
 func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
 	for controller, dir := range h.groups {
-		group := filepath.Join(dir, allGroup, initGroup)
+		group := filepath.Join(dir, allGroup)
 		if controller != Unified {
-			if err := write(group, "tasks", "0"); err != nil { // 0 means the writer
+			if err := write(filepath.Join(group, initGroup), "tasks", "0"); err != nil { // 0 means the writer
 				return nil, err
 			}
 			continue
@@ -210,6 +214,36 @@ func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
 		return os.NewFile(uintptr(fd), group), nil
 	}
 	return nil, nil
+}
+
+// Enter makes this process, which Start has started in its host's group of version 2, treat that group as the top of
+// the tree, and move to one for the host's own processes. The caller has locked the thread. group is the host's group,
+// as the host sees it.
+//
+// The order matters. systemd mounts version 2 so that a process moves others only below the top of its own tree: if the
+// tree began at the group for the host's own processes, none could move to a pod's. And a group with processes of its
+// own can't have groups with limits.
+func Enter(group *os.Root) error {
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("making a namespace of control groups: %w", err)
+	}
+	if err := group.Mkdir(initGroup, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making a control group: %w", err)
+	}
+	for _, s := range []setting{
+		{initGroup + "/cgroup.procs", "0"}, // 0 means the writer
+		{"cgroup.subtree_control", "+" + strings.Join(controllers, " +")},
+	} {
+		f, err := group.OpenFile(s.file, os.O_WRONLY, 0)
+		if err != nil {
+			return fmt.Errorf("setting a control group: %w", err)
+		}
+		_, err = f.WriteString(s.value)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("setting a control group to %q: %w", s.value, err)
+		}
+	}
+	return nil
 }
 
 // Remove removes the groups of a host that has stopped.

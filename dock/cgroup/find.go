@@ -8,7 +8,8 @@
 //	capstan-ID/HOST.1/all       the host's own, which it sees as /opt/capstan/cgroup/CONTROLLER
 //	capstan-ID/HOST.1/all/init  where its processes start
 //
-// Version 1 has one such tree for each controller, version 2 one for all.
+// Version 1 has one such tree for each controller, version 2 one for all, where the host itself makes the innermost
+// group ([Enter]).
 package cgroup
 
 import (

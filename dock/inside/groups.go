@@ -4,7 +4,9 @@ package inside
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/dock/rootfs"
 )
 
-// EnterCommand makes capstan-dock treat its own control group as the top of the tree, and then become PID 1 of a host.
+// EnterCommand makes capstan-dock treat its own control group as the top of the tree, move below it, and then become
+// PID 1 of a host.
 const EnterCommand = "enter-groups"
 
 // newGroups creates the control groups of a host, or returns nil where that fails: a host without limits is better than
@@ -55,7 +58,7 @@ func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Chi
 		if opened != nil {
 			defer opened.Close()
 			// A new control group namespace begins at the group of the starting thread, which version 2 does not move. So the
-			// new process creates its own namespace.
+			// new process creates its own namespace, and leaves the top of it.
 			attr.Sys.Cloneflags &^= unix.CLONE_NEWCGROUP
 			command = EnterCommand
 		}
@@ -83,9 +86,25 @@ func (e *engine) dropGroups(groups *cgroup.Host) {
 // EnterGroups implements EnterCommand. It returns only on failure.
 func EnterGroups() error {
 	runtime.LockOSThread() // the thread that calls exec becomes the process
-	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("making a namespace of control groups: %w", err)
+	if err := enter(); err != nil {
+		return err
 	}
 	err := syscall.Exec("/proc/self/exe", []string{"capstan-dock", "init"}, syscall.Environ())
 	return fmt.Errorf("becoming PID 1 of the host: %w", err)
+}
+
+// enter enters the host's group. The host's root is still the working directory, and the machine's root the root: links
+// that the host has made must not lead out.
+func enter() error {
+	root, err := os.OpenRoot(".")
+	if err != nil {
+		return fmt.Errorf("opening the host's root: %w", err)
+	}
+	defer root.Close()
+	group, err := root.OpenRoot(strings.TrimPrefix(rootfs.GroupDir(cgroup.Unified), "/"))
+	if err != nil {
+		return fmt.Errorf("opening the host's control group: %w", err)
+	}
+	defer group.Close()
+	return cgroup.Enter(group)
 }

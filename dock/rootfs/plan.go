@@ -96,12 +96,15 @@ func PlanImages(layers, socket string) []Mount {
 	}
 }
 
+// GroupDir returns where a host sees the control group of a name.
+func GroupDir(name string) string { return "/opt/capstan/cgroup/" + name }
+
 // PlanGroups lists the control groups in which a host creates those of its pods. groups maps names to directories of
 // the machine.
 func PlanGroups(groups map[string]string) []Mount {
 	var plan []Mount
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		plan = append(plan, Mount{Kind: Bind, Source: groups[name], Target: "/opt/capstan/cgroup/" + name})
+		plan = append(plan, Mount{Kind: Bind, Source: groups[name], Target: GroupDir(name)})
 	}
 	return plan
 }

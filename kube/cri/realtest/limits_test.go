@@ -33,10 +33,52 @@ func limits(memory int64) func(*runtimeapi.ContainerConfig) {
 	}
 }
 
+// setting is a limit of a container or pod: a file of its control groups and what is in it, by their version.
+type setting struct{ file, value string }
+
+// unified reports whether the host has control groups of version 2.
+func (h *host) unified() bool {
+	_, err := os.Stat(filepath.Join(h.groups, hosttest.Unified))
+	return err == nil
+}
+
+// either returns the setting of the host's version of control groups.
+func (h *host) either(first, second setting) setting {
+	if h.unified() {
+		return second
+	}
+	return first
+}
+
+// memory is a memory limit, and weight one of the processors.
+func (h *host) memory(bytes string) setting {
+	return h.either(setting{"memory.limit_in_bytes", bytes}, setting{"memory.max", bytes})
+}
+
+func (h *host) weight(shares, weight string) setting {
+	return h.either(setting{"cpu.shares", shares}, setting{"cpu.weight", weight})
+}
+
+func (h *host) quota() setting {
+	return h.either(setting{"cpu.cfs_quota_us", "50000"}, setting{"cpu.max", "50000 100000"})
+}
+
+// seen is where programs find a file of their control group.
+func (h *host) seen(file string) string {
+	controller, _, _ := strings.Cut(file, ".")
+	if h.unified() {
+		return "/sys/fs/cgroup/" + file
+	}
+	return "/sys/fs/cgroup/" + controller + "/" + file
+}
+
 // group reads a file of a container's control groups.
 func (h *host) group(file, pod, container string) string {
 	h.t.Helper()
 	controller, _, _ := strings.Cut(file, ".")
+	if h.unified() {
+		controller = hosttest.Unified
+	}
 	data, err := os.ReadFile(filepath.Join(h.groups, controller, "pods", pod, container, file))
 	h.must(err)
 	return strings.TrimSpace(string(data))
@@ -48,46 +90,50 @@ func TestLimitsHold(t *testing.T) {
 	h.logged(container, "stdout F waiting")
 	report, _, err := run.ReadRunning(filepath.Join(h.dir, "state", "containers", container))
 	h.must(err)
+	controllers, mine, other := 3, ":memory:/\n", "/sys/fs/cgroup/pids/new"
+	if h.unified() {
+		controllers, mine, other = 1, "0::/\n", "/sys/fs/cgroup/new"
+	}
 	if in, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", report.PID)); err != nil ||
-		strings.Count(string(in), "/pods/"+pod+"/"+container) != 3 {
+		strings.Count(string(in), "/pods/"+pod+"/"+container) != controllers {
 		t.Errorf("the program is not in the groups of its container: %s, %v", in, err)
 	}
-	for file, want := range map[string]string{
-		"cpu.shares": "512", "cpu.cfs_quota_us": "50000", "memory.limit_in_bytes": "67108864",
-	} {
-		if got := h.group(file, pod, container); got != want {
-			t.Errorf("%s is %s, want %s", file, got, want)
+	for _, want := range []setting{h.weight("512", "20"), h.quota(), h.memory("67108864")} {
+		if got := h.group(want.file, pod, container); got != want.value {
+			t.Errorf("%s is %s, want %s", want.file, got, want.value)
 		}
 	}
 	if got := h.group("pids.max", pod, ""); got != "4096" {
 		t.Errorf("the pod may have %s processes", got)
 	}
 	resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{
-		ContainerId: container, Cmd: []string{"/bin/program", "cat=/proc/self/cgroup", "write=/sys/fs/cgroup/pids/new"},
+		ContainerId: container, Cmd: []string{"/bin/program", "cat=/proc/self/cgroup", "write=" + other},
 	})
 	h.must(err)
-	if got := string(resp.Stdout); !strings.Contains(got, ":memory:/\n") || !strings.HasSuffix(got, "EROFS\n") {
+	if got := string(resp.Stdout); !strings.Contains(got, mine) || !strings.HasSuffix(got, "EROFS\n") {
 		t.Errorf("a command is not in the groups of its container: %s", got)
 	}
 	_, err = h.UpdateContainerResources(h.ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: container, Linux: &runtimeapi.LinuxContainerResources{CpuQuota: -1, MemoryLimitInBytes: 128 << 20},
 	})
 	h.must(err)
-	if got := h.group("memory.limit_in_bytes", pod, container); got != "134217728" {
+	changed := h.memory("134217728")
+	if got := h.group(changed.file, pod, container); got != changed.value {
 		t.Errorf("after a change the limit is %s", got)
 	}
 	resp, err = h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{
-		ContainerId: container, Cmd: []string{"/bin/program", "cat=/sys/fs/cgroup/memory/memory.limit_in_bytes"},
+		ContainerId: container, Cmd: []string{"/bin/program", "cat=" + h.seen(changed.file)},
 	})
 	h.must(err)
-	if string(resp.Stdout) != "134217728\n" {
+	if string(resp.Stdout) != changed.value+"\n" {
 		t.Errorf("after a change the container sees the limit %s", resp.Stdout)
 	}
 	_, err = h.UpdatePodSandboxResources(h.ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
 		PodSandboxId: pod, Resources: &runtimeapi.LinuxContainerResources{CpuShares: 700, MemoryLimitInBytes: 1 << 20},
 	})
 	h.must(err)
-	if got := h.group("cpu.shares", pod, ""); got != "700" {
+	changed = h.weight("700", "27")
+	if got := h.group(changed.file, pod, ""); got != changed.value {
 		t.Errorf("after a change the pod's weight is %s", got)
 	}
 	status, err := h.Status(h.ctx, &runtimeapi.StatusRequest{Verbose: true})
@@ -100,12 +146,6 @@ func TestLimitsHold(t *testing.T) {
 // TestLimitsSeenFromInside checks that a program finds its limits where it looks for them, and no other groups.
 // Only a privileged program may try to write them.
 func TestLimitsSeenFromInside(t *testing.T) {
-	look := []string{
-		"cat=/sys/fs/cgroup/cpu/cpu.shares", "cat=/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
-		"cat=/sys/fs/cgroup/memory/memory.limit_in_bytes", "cat=/proc/self/cgroup",
-		"write=/sys/fs/cgroup/memory/memory.limit_in_bytes", "write=/sys/fs/cgroup/memory/../new",
-		"write=/sys/fs/cgroup/pids/cgroup.procs",
-	}
 	for name, c := range map[string]struct {
 		privileged   bool
 		group, write string
@@ -115,6 +155,15 @@ func TestLimitsSeenFromInside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newLimited(t)
+			want := []setting{h.weight("512", "20"), h.quota(), h.memory("67108864")}
+			written := []string{h.seen(want[2].file), h.seen("pids.max")}
+			look := []string{"cat=/proc/self/cgroup"}
+			for _, s := range want {
+				look = append(look, "cat="+h.seen(s.file))
+			}
+			for _, path := range append([]string{"/sys/fs/cgroup/new"}, written...) {
+				look = append(look, "write="+path)
+			}
 			container, pod := h.run(func(config *runtimeapi.ContainerConfig) {
 				limits(64)(config)
 				config.Linux.SecurityContext.RunAsUser = &runtimeapi.Int64Value{}
@@ -125,20 +174,24 @@ func TestLimitsSeenFromInside(t *testing.T) {
 				c.group = "/pods/" + pod + "/" + container
 			}
 			got := h.log(container)
-			for _, want := range []string{"F 512\n", "F 50000\n", "F 67108864\n"} {
-				if !strings.Contains(got, want) {
-					t.Errorf("it does not see %q", want)
+			for _, s := range want {
+				if !strings.Contains(got, "F "+s.value+"\n") {
+					t.Errorf("it does not see %s of %s", s.value, s.file)
 				}
 			}
-			for _, controller := range []string{":cpu:", ":memory:", ":pids:"} {
+			controllers := []string{":cpu:", ":memory:", ":pids:"}
+			if h.unified() {
+				controllers = []string{" 0::"}
+			}
+			for _, controller := range controllers {
 				_, group, _ := strings.Cut(got, controller)
 				if group, _, _ = strings.Cut(group, "\n"); !strings.HasSuffix(group, c.group) ||
 					!c.privileged && group != "/" {
 					t.Errorf("its group of %s is %q, want %s", controller, group, c.group)
 				}
 			}
-			for _, file := range []string{"memory/memory.limit_in_bytes", "pids/cgroup.procs"} {
-				if want := "write /sys/fs/cgroup/" + file + " " + c.write + "\n"; !strings.Contains(got, want) {
+			for _, path := range written {
+				if want := "write " + path + " " + c.write + "\n"; !strings.Contains(got, want) {
 					t.Errorf("there is no line %q", want)
 				}
 			}
@@ -173,6 +226,27 @@ func TestTooMuchMemoryWhileNoServerRuns(t *testing.T) {
 	h := newLimited(t)
 	container, pod := h.run(limits(32), "term", "exit=1")
 	h.logged(container, "stdout F waiting")
+	exitCode := h.starve(pod, container)
+	h.waitFor("its end", func() bool {
+		_, ended, _ := run.ReadExit(filepath.Join(h.dir, "state", "containers", container))
+		return ended
+	})
+	h.start()
+	if st := h.exited(container); st.ExitCode != exitCode || st.Reason != "OOMKilled" {
+		t.Errorf("it ended with %d, %s, want %d", st.ExitCode, st.Reason, exitCode)
+	}
+}
+
+// starve kills the server, lets the kernel kill a process of a container for its memory, and the container end. It
+// returns the container's exit code.
+func (h *host) starve(pod, container string) int32 {
+	h.t.Helper()
+	if h.unified() { // The kernel kills all of its processes at once.
+		h.kill()
+		h.must(os.WriteFile(filepath.Join(h.groups, hosttest.Unified, "pods", pod, container, "memory.max"), []byte("4096"),
+			0o644))
+		return 137
+	}
 	exec := make(chan error, 1)
 	go func() {
 		_, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{
@@ -182,18 +256,11 @@ func TestTooMuchMemoryWhileNoServerRuns(t *testing.T) {
 	}()
 	<-exec // the kernel kills the process with the most memory
 	if !strings.Contains(h.group("memory.oom_control", pod, container), "oom_kill 1") {
-		t.Errorf("the kernel killed nothing: %s", h.group("memory.oom_control", pod, container))
+		h.t.Errorf("the kernel killed nothing: %s", h.group("memory.oom_control", pod, container))
 	}
 	report, _, err := run.ReadRunning(filepath.Join(h.dir, "state", "containers", container))
 	h.must(err)
 	h.kill()
 	h.must(unix.Kill(report.PID, unix.SIGTERM))
-	h.waitFor("its end", func() bool {
-		_, ended, _ := run.ReadExit(filepath.Join(h.dir, "state", "containers", container))
-		return ended
-	})
-	h.start()
-	if st := h.exited(container); st.ExitCode != 7 || st.Reason != "OOMKilled" {
-		t.Errorf("it ended with %d, %s", st.ExitCode, st.Reason)
-	}
+	return 7
 }

@@ -3,17 +3,22 @@
 package hosttest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
 const groupsVariable = "CAPSTAN_HOST_GROUPS" // the directory with the control groups, or why there are none
+
+// Unified names the one control group of version 2, where version 1 has one for each controller.
+const Unified = "unified"
 
 // GroupsIfAny returns the directory with the host's part of the control groups, as a dock provides it to its hosts, or
 // a path that does not exist.
@@ -32,44 +37,98 @@ func NeedGroups(t testing.TB) {
 	}
 }
 
-// makeGroups creates control groups of version 1 below those of this process and gives them to a host whose root is
-// owner. It returns a directory with links to them, or the reason why there are none.
-func makeGroups(temp string, owner int) (dir string, remove func()) {
-	dir = filepath.Join(temp, "cgroup")
-	var made []string
-	remove = func() {
-		for _, group := range made {
-			for _, below := range []string{"pods", ""} {
-				if err := unix.Rmdir(filepath.Join(group, below)); err != nil && err != unix.ENOENT {
-					fmt.Fprintf(os.Stderr, "control group %s is left: %v\n", filepath.Join(group, below), err)
-				}
-			}
+// groups are the control groups of a host.
+type groups struct {
+	dir    string // with links to them, or the reason why there are none
+	inside string // where the host's processes must start, if that matters
+	made   []string
+}
+
+// makeGroups creates control groups below those of this process, or at the top of version 2, and gives them to a host
+// whose root is owner.
+func makeGroups(temp string, owner int) *groups {
+	g := &groups{dir: filepath.Join(temp, "cgroup")}
+	err := os.Mkdir(g.dir, 0o755)
+	if err == nil {
+		if _, missing := os.Stat("/sys/fs/cgroup/cgroup.controllers"); missing == nil {
+			err = g.makeUnified(owner)
+		} else {
+			err = g.makeSeparate(owner)
 		}
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err.Error(), remove
+	if err != nil {
+		g.dir = err.Error()
 	}
+	return g
+}
+
+// makeSeparate creates the groups of version 1.
+func (g *groups) makeSeparate(owner int) error {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return err.Error(), remove
+		return err
 	}
 	for _, controller := range []string{"cpu", "memory", "pids"} {
 		_, path, is := strings.Cut(string(own), ":"+controller+":")
 		if !is {
-			return "version 1 has no controller " + controller + " here", remove
+			return errors.New("version 1 has no controller " + controller + " here")
 		}
 		path, _, _ = strings.Cut(path, "\n")
-		group := filepath.Join("/sys/fs/cgroup", controller, path, "capstan-test-"+strconv.Itoa(os.Getpid()))
-		if err := os.Mkdir(group, 0o755); err != nil {
-			return err.Error(), remove
-		}
-		made = append(made, group)
-		if err := os.Chown(group, owner, owner); err != nil {
-			return err.Error(), remove
-		}
-		if err := os.Symlink(group, filepath.Join(dir, controller)); err != nil {
-			return err.Error(), remove
+		if err := g.make(filepath.Join("/sys/fs/cgroup", controller, path), controller, owner, "."); err != nil {
+			return err
 		}
 	}
-	return dir, remove
+	return nil
+}
+
+// makeUnified creates the group of version 2. The host moves processes only from groups below its own.
+func (g *groups) makeUnified(owner int) error {
+	if err := g.make("/sys/fs/cgroup", Unified, owner, ".", "cgroup.procs", "cgroup.threads",
+		"cgroup.subtree_control"); err != nil {
+		return err
+	}
+	g.inside = filepath.Join(g.made[0], "init")
+	if err := os.Mkdir(g.inside, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(g.made[0], "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0o644)
+}
+
+// make creates a group, gives these files of it to the host, and links to it.
+func (g *groups) make(parent, name string, owner int, files ...string) error {
+	group := filepath.Join(parent, "capstan-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		return err
+	}
+	g.made = append(g.made, group)
+	for _, file := range files {
+		if err := os.Chown(filepath.Join(group, file), owner, owner); err != nil {
+			return err
+		}
+	}
+	return os.Symlink(group, filepath.Join(g.dir, name))
+}
+
+// start makes a process start where the host's processes must, and returns what closes the file that this takes.
+func (g *groups) start(attr *syscall.SysProcAttr) (closed func(), err error) {
+	if g.inside == "" {
+		return func() {}, nil
+	}
+	file, err := os.Open(g.inside)
+	if err != nil {
+		return nil, err
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, int(file.Fd())
+	return func() { file.Close() }, nil
+}
+
+// remove removes the groups, and reports those that are in use.
+func (g *groups) remove() {
+	for _, group := range g.made {
+		for _, below := range []string{"pods", "init", ""} {
+			if err := unix.Rmdir(filepath.Join(group, below)); err != nil && err != unix.ENOENT {
+				fmt.Fprintf(os.Stderr, "control group %s is left: %v\n", filepath.Join(group, below), err)
+			}
+		}
+	}
 }

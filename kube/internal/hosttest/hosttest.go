@@ -102,15 +102,15 @@ func runLevel(tools string, size int) int {
 	if os.Getuid() != 0 {
 		first = os.Getuid()
 	}
-	groups, remove := "a host with one id has none", func() {}
+	own := &groups{dir: "a host with one id has none"}
 	if size > 1 {
-		groups, remove = makeGroups(temp, first)
+		own = makeGroups(temp, first)
 	}
-	defer remove()
+	defer own.remove()
 	self := func(args ...string) *exec.Cmd {
 		c := exec.Command("/proc/self/exe", args...)
 		c.Env = append(os.Environ(), levelVariable+"="+strconv.Itoa(size), toolsVariable+"="+tools, "TMPDIR="+temp,
-			groupsVariable+"="+groups)
+			groupsVariable+"="+own.dir)
 		c.SysProcAttr = attributes(first, size)
 		return c
 	}
@@ -134,6 +134,13 @@ func runLevel(tools string, size int) int {
 	if reason != "" {
 		inside.Env = append(inside.Env, reasonVariable+"="+reason)
 		inside.SysProcAttr = nil
+	} else {
+		closed, err := own.start(inside.SysProcAttr)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer closed()
 	}
 	if err := inside.Run(); err != nil {
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
