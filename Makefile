@@ -252,6 +252,10 @@ test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carr
 bench-writes: kube ## count the provider's writes in the audit log: for a machine, and in five idle minutes with 100 machines
 	@CAPSTAN_TEST_IDLE=5m go test -count=1 -timeout 20m -v -run 'TestWrites|TestIdle' ./test/contract
 
+# The release of Debian that test machines have.
+SUITE ?= bookworm
+export CAPSTAN_TEST_SUITE := $(SUITE)
+
 # The bundle that owned hosts get. Its first build compiles all of Kubernetes; it stays until its version is another one.
 CAPSTAN_TEST_BUNDLE ?= bin/owned/$(KUBERNETES_VERSION).tar.gz
 CAPSTAN_TEST_BUNDLE_BEFORE ?= bin/owned/$(shell cat kube/PREVIOUS_VERSION).tar.gz
@@ -272,7 +276,7 @@ bin/owned/%.tar.gz:
 	@bin/capstan bundle build bin/owned/$* -o $@
 
 .PHONY: test-owned
-test-owned: build ## make a cluster of three Debian machines (root; the bundle's first build takes minutes; CAPSTAN_TEST_BUNDLE names another): make test-owned TEST=TestDayTwo
+test-owned: build ## make a cluster of three Debian machines (root; the bundle's first build takes minutes; CAPSTAN_TEST_BUNDLE names another): make test-owned TEST=TestDayTwo SUITE=trixie
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
 	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_MACHINES=1 go test -count=1 -timeout 30m -v -run '^$(or $(TEST),TestRun)$$' ./test/machine/run
 
@@ -281,6 +285,11 @@ test-owned-conformance: build ## run 60 conformance tests of Kubernetes on a clu
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
 	@go run ./hack/conformance -prepare -images list
 	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_MACHINES=1 CAPSTAN_TEST_CONFORMANCE=1 go test -count=1 -timeout 75m -v -run '^TestConformance$$' ./test/machine/run
+
+.PHONY: test-vm
+test-vm: build ## a cluster, and local hosts, on a virtual machine with a kernel of its own, by emulation (root, qemu; takes long; not in CI): make test-vm SUITE=trixie
+	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
+	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_VM=1 go test -count=1 -p 1 -timeout 90m -v -run Virtual ./test/machine ./test/machine/local ./test/machine/run
 
 .PHONY: test-owned-upgrade
 test-owned-upgrade: build ## upgrade a cluster on Debian machines from the minor before (root; two bundles, which take minutes)

@@ -25,8 +25,8 @@ func (v *virtual) makeDisk(ctx context.Context) error {
 		}
 	}
 	key := v.path("key")
-	if out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err !=
-		nil {
+	keygen := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
+	if out, err := keygen.CombinedOutput(); err != nil {
 		return fmt.Errorf("making a key for ssh: %w\n%s", err, out)
 	}
 	public, err := os.ReadFile(key + ".pub")

@@ -91,6 +91,7 @@ func become(text string) error {
 		"--capability=all", "--drop-capability=CAP_SYS_MODULE,CAP_SYS_TIME", "--system-call-filter=@keyring",
 		"--resolv-conf=off", "--timezone=off", "--bind=" + o.path("lib") + ":/var/lib", "-D", o.path("root"),
 		"--boot", "systemd.journald.forward_to_console=1", "systemd.log_target=console", "systemd.show_status=0",
+		"SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1", // Debian 13's systemd gives up version 1; others do not know it
 	}, append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="+unified, "SYSTEMD_NSPAWN_API_VFS_WRITABLE=1"))
 }
 

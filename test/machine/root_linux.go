@@ -87,7 +87,8 @@ func VirtualRoot() (string, error) {
 	if root := os.Getenv(virtualRootVariable); root != "" {
 		return root, nil
 	}
-	return "", errors.New("there is no root of virtual machines: call machine.Main from TestMain, and set " + WantedVirtual)
+	return "", errors.New("there is no root of virtual machines: call machine.Main from TestMain, and set " +
+		WantedVirtual)
 }
 
 // make makes the root, or finds it: it is kept, by all that it is made of. It takes a minute or two, and a mirror of

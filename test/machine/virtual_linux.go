@@ -33,8 +33,8 @@ type virtual struct {
 	root    string // what its disk begins with, and where its kernel is
 }
 
-// StartVirtual starts a virtual machine at an address of the LAN, from a root that VirtualRoot made, and returns when it
-// has booted. It keeps a disk in dir.
+// StartVirtual starts a virtual machine at an address of the LAN, from a root that VirtualRoot made, and returns when
+// it has booted. It keeps a disk in dir.
 func StartVirtual(ctx context.Context, lan *LAN, root, dir, name, address string) (*Machine, error) {
 	m := &Machine{Name: name, Address: address, lan: lan, dir: filepath.Join(dir, name), limit: virtualBootLimit}
 	v := &virtual{machine: m, root: root}

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"context"
 	"encoding/json"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/capstan-dev/capstan/test/images"
+	"github.com/capstan-dev/capstan/test/machine"
 )
 
 // conformanceVariable names the environment variable that asks for conformance tests, which take long.
@@ -124,26 +124,22 @@ func without(data []byte, names []string) ([]byte, error) {
 func (w *world) load(archive string) {
 	w.Helper()
 	for _, m := range w.machines {
-		if err := copyFile(archive, filepath.Join(m.Root(), "var/tmp/images.tar")); err != nil {
-			w.Fatal(err)
-		}
+		w.copy(m, archive, "/var/tmp/images.tar")
 		w.on(m, "ctr -n k8s.io images import --local /var/tmp/images.tar && rm /var/tmp/images.tar")
 	}
 }
 
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
+// copy writes a file of this computer to a machine.
+func (w *world) copy(m *machine.Machine, from, to string) {
+	w.Helper()
+	file, err := os.Open(from)
 	if err != nil {
-		return err
+		w.Fatal(err)
 	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+	defer file.Close()
+	ctx, cancel := context.WithTimeout(w.Context(), w.patience())
+	defer cancel()
+	if err := m.Write(ctx, to, file); err != nil {
+		w.Fatal(err)
 	}
-	if _, err := io.Copy(out, in); err != nil {
-		out.Close()
-		return err
-	}
-	return out.Close()
 }

@@ -190,7 +190,7 @@ func (w *world) persistent() {
 
 // forwarded forwards a port to a pod.
 func (w *world) forwarded() {
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), w.patience())
 	defer cancel()
 	pod := w.servers()[0]
 	cmd := w.command(ctx, "kubectl", "--cluster", "rack", "port-forward", "pod/"+pod, ":8080")

@@ -29,6 +29,7 @@ type world struct {
 	home     string
 	lan      *machine.LAN
 	machines []*machine.Machine
+	slowness time.Duration // how many times as long everything may take
 }
 
 // TestRun makes a cluster of three computers that know nothing of Kubernetes.
@@ -45,7 +46,7 @@ func TestRun(t *testing.T) {
 // returned deletes the cluster, and waits for its hosts.
 func (w *world) returned() {
 	w.Helper()
-	w.run("cluster", "delete", "rack", "--timeout", "5m")
+	w.run("cluster", "delete", "rack", "--timeout", w.patience().String())
 	w.step("cluster deleted")
 	w.until("hosts are free and clean", w.available)
 	w.step("hosts Available again")
@@ -54,16 +55,21 @@ func (w *world) returned() {
 // className is the class of this test.
 const className = "capstan-machine"
 
-// class makes a class like capstan-owned whose kubeadm starts where the kernel has control groups of version 1 only:
-// that is a setting of these machines, not of the class that everybody has.
+// class makes a class like capstan-owned whose kubeadm starts where the kernel has control groups of version 1 only, or
+// where everything is slow: these are settings of these machines, not of the class that everybody has.
 func (w *world) class(dir string) {
 	w.Helper()
 	text := string(templates.Owned)
-	for from, to := range map[string]string{
-		"capstan-owned":       className,
-		"nodeRegistration:\n": "nodeRegistration:\n@ignorePreflightErrors: [SystemVerification]\n",
-	} {
-		text = strings.ReplaceAll(text, from, to)
+	settings := map[string]string{"nodeRegistration:\n": "ignorePreflightErrors: [SystemVerification]"}
+	if w.slowness > 1 {
+		limits := fmt.Sprintf("timeouts: {controlPlaneComponentHealthCheckSeconds: %[1]d, "+
+			"kubeletHealthCheckSeconds: %[1]d, kubernetesAPICallSeconds: %[1]d, etcdAPICallSeconds: %[1]d, "+
+			"tlsBootstrapSeconds: %[1]d}", int((5 * time.Minute * w.slowness).Seconds()))
+		settings = map[string]string{"initConfiguration:\n": limits, "joinConfiguration:\n": limits}
+	}
+	text = strings.ReplaceAll(text, "capstan-owned", className)
+	for section, setting := range settings {
+		text = strings.ReplaceAll(text, section, section+"@"+setting+"\n")
 	}
 	lines := strings.Split(text, "\n")
 	for n, line := range lines { // as far in as what follows it
@@ -106,37 +112,14 @@ func newWorld(t *testing.T) *world {
 	if os.Getenv(machine.Wanted) == "" || os.Getenv(BundleVariable) == "" {
 		t.Skip("starts machines, and gives them a bundle: make test-owned")
 	}
-	capstan, err := filepath.Abs("../../../bin/capstan")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{capstan, os.Getenv(BundleVariable)} {
-		if _, err := os.Stat(path); err != nil {
-			t.Fatalf("run make build, and set %s to a bundle: %v", BundleVariable, err)
-		}
-	}
 	root, err := machine.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	lan, err := machine.NewLAN(planeAddress, 24, "192.0.2.254")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lan.Remove(); err != nil {
-			t.Error(err)
-		}
-	})
-	dir, err := os.MkdirTemp("", "capstan-run-") // t.TempDir is too long for a unix socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{T: t, began: time.Now(), capstan: capstan, lan: lan, home: filepath.Join(dir, "home")}
-	t.Cleanup(func() { w.end(dir) })
+	w, dir := newPlace(t)
 	for n := 1; n <= 3; n++ {
 		name, address := fmt.Sprintf("rack1-%02d", n), fmt.Sprintf("192.0.2.%d", 10+n)
-		m, err := machine.Start(t.Context(), lan, root, dir, name, address)
+		m, err := machine.Start(t.Context(), w.lan, root, dir, name, address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,6 +140,36 @@ imageGCHighThresholdPercent: 100
 END`)
 	}
 	return w
+}
+
+// newPlace makes a network, and a place for the plane and what machines keep.
+func newPlace(t *testing.T) (w *world, dir string) {
+	t.Helper()
+	capstan, err := filepath.Abs("../../../bin/capstan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{capstan, os.Getenv(BundleVariable)} {
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("run make build, and set %s to a bundle: %v", BundleVariable, err)
+		}
+	}
+	lan, err := machine.NewLAN(planeAddress, 24, "192.0.2.254")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lan.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir, err = os.MkdirTemp("", "capstan-run-") // t.TempDir is too long for a unix socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = &world{T: t, began: time.Now(), capstan: capstan, lan: lan, home: filepath.Join(dir, "home")}
+	t.Cleanup(func() { w.end(dir) })
+	return w, dir
 }
 
 // end stops everything; nothing may be left.

@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds the wait for what takes seconds on a machine that has nothing else to do.
-const patience = 5 * time.Minute
+func (w *world) patience() time.Duration { return 5 * time.Minute * max(1, w.slowness) }
 
 // step says how long it took to come here.
 func (w *world) step(name string) {
@@ -29,7 +29,7 @@ func (w *world) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs capstan and returns what it prints to stdout.
 func (w *world) run(args ...string) string {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 11*time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), 11*time.Minute*max(1, w.slowness))
 	defer cancel()
 	cmd := w.command(ctx, args...)
 	var out, errOut bytes.Buffer
@@ -49,7 +49,7 @@ func (w *world) kubectl(args ...string) string {
 // on runs a line on a machine.
 func (w *world) on(m *machine.Machine, line string) string {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), w.patience())
 	defer cancel()
 	out, err := m.Run(ctx, line)
 	if err != nil {
@@ -61,13 +61,13 @@ func (w *world) on(m *machine.Machine, line string) string {
 // until waits for a condition, which also says how it is.
 func (w *world) until(what string, condition func() (bool, string)) {
 	w.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
+	for end := time.Now().Add(w.patience()); ; time.Sleep(time.Second) {
 		done, now := condition()
 		if done {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("not within %s: %s; it is:\n%s", patience, what, now)
+			w.Fatalf("not within %s: %s; it is:\n%s", w.patience(), what, now)
 		}
 	}
 }

@@ -1,0 +1,141 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-dev/capstan/test/machine"
+)
+
+func TestMain(m *testing.M) { os.Exit(machine.Main(m)) }
+
+// limit bounds all of the test.
+const limit = 40 * time.Minute
+
+// dir is where the machine has the programs.
+const dir = "/opt/tests"
+
+// dock runs the tests of package dock that are about limits; containers those of the CRI server.
+const (
+	dock = "cd " + dir + "/dock && CAPSTAN_DOCK=" + dir + "/capstan-dock ./dock.test -test.v -test.timeout 10m " +
+		"-test.run 'TestLimitsOfAHost|TestGroupsOfAKilledDock|TestAHostCantRaiseItsLimits'"
+	containers = "cd " + dir + " && CAPSTAN_HOST_TOOLS=" + dir + "/tools ./realtest.test -test.v -test.timeout 15m " +
+		"-test.run 'TestLimits|TooMuchMemory'"
+)
+
+// user becomes an ordinary user to whom systemd has delegated a part of the cgroups, as the pages about limits say.
+const user = "su -l capstan -c \"XDG_RUNTIME_DIR=/run/user/$(id -u capstan) systemd-run --user --scope -p Delegate=yes " +
+	"sh -c 'exec sh " + dir + "/dock.sh'\""
+
+// TestVirtualLocalHosts runs the tests of limits on a virtual machine, where none of them may be skipped.
+func TestVirtualLocalHosts(t *testing.T) {
+	if os.Getenv(machine.WantedVirtual) == "" {
+		t.Skip("starts a virtual machine: make test-vm")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	root, err := machine.VirtualRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp := t.TempDir()
+	archive := programs(ctx, t, temp)
+	lan, err := machine.NewLAN("192.0.2.1", 24, "192.0.2.254")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lan.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	m, err := machine.StartVirtual(ctx, lan, root, temp, "laptop", "192.0.2.21")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := m.Write(ctx, "/root/tests.tar", file); err != nil {
+		t.Fatal(err)
+	}
+	prepare := fmt.Sprintf("mkdir -p %[1]s && tar -C %[1]s --no-same-owner -xf /root/tests.tar && "+
+		"cat > %[1]s/dock.sh <<'END'\n%[2]s\nEND\nuseradd -m -s /bin/bash capstan && loginctl enable-linger capstan && "+
+		"timeout 300 sh -c 'until test -S /run/user/$(id -u capstan)/systemd/private; do sleep 1; done'", dir, dock)
+	if _, err := m.Run(ctx, prepare); err != nil {
+		t.Fatal(err)
+	}
+	hosts := []string{"TestLimitsOfAHost", "TestGroupsOfAKilledDock", "TestAHostCantRaiseItsLimits"}
+	for _, c := range []struct {
+		name, line string
+		want       []string
+	}{
+		{"hosts of root", "sh " + dir + "/dock.sh", hosts},
+		{"hosts of an ordinary user", user, hosts},
+		{"containers", containers, []string{"TestLimitsHold", "TestLimitsSeenFromInside",
+			"TestAContainerThatTakesTooMuchMemory", "TestTooMuchMemoryWhileNoServerRuns"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := m.Run(ctx, c.line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, test := range c.want {
+				if !strings.Contains(out, "--- PASS: "+test+" ") {
+					t.Errorf("%s has not passed:\n%s", test, out)
+				}
+			}
+		})
+	}
+}
+
+// programs builds the tests and what they run, and returns an archive of that.
+func programs(ctx context.Context, t *testing.T, temp string) string {
+	t.Helper()
+	built := filepath.Join(temp, "programs")
+	source, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"dock", "tools"} {
+		if err := os.MkdirAll(filepath.Join(built, part), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		in   string
+		args []string
+	}{
+		{"dock", []string{"go", "test", "-c", "-o", filepath.Join(built, "dock", "dock.test"), "."}},
+		{"dock", []string{"cp", "-r", "testdata", filepath.Join(built, "dock")}},
+		{"cmd/capstan-dock", []string{"go", "build", "-o", filepath.Join(built, "capstan-dock"), "."}},
+		{"kube/cri/realtest", []string{"go", "test", "-c", "-o", filepath.Join(built, "realtest.test"), "."}},
+		{"kube", []string{"go", "build", "-o", filepath.Join(built, "tools") + "/", "./cmd/capstan-run",
+			"./run/testdata/program", "./cri/realtest/testdata/bundle"}},
+		{".", []string{"tar", "-C", built, "-cf", filepath.Join(temp, "tests.tar"), "."}},
+	} {
+		cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+		cmd.Dir = filepath.Join(source, c.in)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if strings.HasPrefix(c.in, "kube") {
+			cmd.Env = append(cmd.Env, "GOWORK=off")
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(c.args, " "), err, out)
+		}
+	}
+	return filepath.Join(temp, "tests.tar")
+}
