@@ -30,8 +30,8 @@ const (
 )
 
 // user becomes an ordinary user to whom systemd has delegated a part of the cgroups, as the pages about limits say.
-const user = "su -l capstan -c \"XDG_RUNTIME_DIR=/run/user/$(id -u capstan) systemd-run --user --scope -p Delegate=yes " +
-	"sh -c 'exec sh " + dir + "/dock.sh'\""
+const user = "su -l capstan -c \"XDG_RUNTIME_DIR=/run/user/$(id -u capstan) systemd-run --user --scope " +
+	"-p Delegate=yes sh " + dir + "/dock.sh\""
 
 // TestVirtualLocalHosts runs the tests of limits on a virtual machine, where none of them may be skipped.
 func TestVirtualLocalHosts(t *testing.T) {
