@@ -43,8 +43,8 @@ type download struct {
 	refused func(code int) error
 }
 
-// fetch downloads the file to path. It resumes an earlier attempt if the server still has the same file, and keeps a file
-// that is complete. The server alone says that it is the same.
+// fetch downloads the file to path. It resumes an earlier attempt if the server still has the same file, and keeps a
+// complete file. Only the server can say whether it is the same.
 func (d *download) fetch(ctx context.Context, path string) error {
 	return persist(ctx, func(ctx context.Context) (bool, error) { return d.once(ctx, path) })
 }

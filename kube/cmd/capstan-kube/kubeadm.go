@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/metricsapi"
 )
 
-// runKubeadm runs upstream's kubeadm with two changes: a cluster has ranges of pods even if its configuration sets none,
-// and the bundle's metrics API is installed after kubeadm's own add-ons.
+// runKubeadm runs upstream's kubeadm with two changes: a cluster has ranges of pods even if its configuration sets
+// none, and the bundle's metrics API is installed after kubeadm's own add-ons.
 func runKubeadm(_ []string, _, stderr io.Writer) int {
 	var klogs flag.FlagSet
 	klog.InitFlags(&klogs)
