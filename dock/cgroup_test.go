@@ -42,6 +42,15 @@ func groupsOf(t *testing.T, h dock.Host) map[string]string {
 	return place.Own
 }
 
+// startsPods makes a service of the host start a process in a group of its own, as the CRI server does.
+const startsPods = `cat > /root/pods.sh <<'END'
+for d in /opt/capstan/cgroup/*; do
+	mkdir $d/pods $d/pods/one && sh -c 'echo $$ > '$d/pods/one/cgroup.procs && rmdir $d/pods/one || exit 1
+done
+END
+printf '[Service]\nType=oneshot\nExecStart=/bin/sh /root/pods.sh\n' > /etc/systemd/system/pods.service
+systemctl start pods`
+
 // TestLimitsOfAHost checks that PID 1 is in a group with limits, that the host can create groups below it, and that
 // none is left after the host's end.
 func TestLimitsOfAHost(t *testing.T) {
@@ -67,9 +76,7 @@ func TestLimitsOfAHost(t *testing.T) {
 			t.Errorf("%s of the host is %q, %v", path, limit, err)
 		}
 	}
-	must(t, h, `for d in /opt/capstan/cgroup/*; do
-		mkdir $d/pods $d/pods/one && sh -c 'echo $$ > '$d/pods/one/cgroup.procs && rmdir $d/pods/one || exit 1
-	done`)
+	must(t, h, startsPods)
 	if err := c.RebootHost(short(t), "host-1"); err != nil {
 		t.Fatal(err)
 	}

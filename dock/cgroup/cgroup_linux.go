@@ -266,8 +266,7 @@ func unifiedParent(place Place, name string) (string, error) {
 		return parent, nil
 	}
 	if unix.Access(filepath.Join(own, "cgroup.subtree_control"), unix.W_OK) != nil {
-		return "", fmt.Errorf("no control groups are delegated to this user (with systemd, start Capstan by "+
-			"`systemd-run --user --scope -p Delegate=yes`): %w", errors.Join(errs...))
+		return "", fmt.Errorf("no control groups are delegated to this user: %w", errors.Join(errs...))
 	}
 	if err := moveAside(own); err != nil {
 		return "", err
