@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// planePhases tells how the last start of the plane was spent.
+// planePhases reports what took how long in the last start of the plane.
 func (b *bench) planePhases() string {
 	var state struct {
 		Phases []struct {
