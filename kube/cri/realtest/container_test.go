@@ -48,7 +48,7 @@ func TestAContainerRunsFromItsImage(t *testing.T) {
 	h := newHost(t)
 	container, pod := h.run(func(c *runtimeapi.ContainerConfig) {
 		c.Envs = []*runtimeapi.KeyValue{{Key: "BOTH", Value: []byte("pod")}}
-	}, "facts", "cat=/etc/resolv.conf", "call=unshare", "call=keyctl", "complain=oops", "term")
+	}, "facts", "eat=8", "cat=/etc/resolv.conf", "call=unshare", "call=keyctl", "complain=oops", "term")
 	h.logged(container, "stdout F waiting")
 	h.logged(container, "stderr F oops")
 	_, line, _ := strings.Cut(h.log(container), " stdout F ")
@@ -78,7 +78,7 @@ func TestAContainerRunsFromItsImage(t *testing.T) {
 		t.Errorf("it is %v", st)
 	}
 	stats, err := h.ContainerStats(h.ctx, &runtimeapi.ContainerStatsRequest{ContainerId: container})
-	if err != nil || stats.Stats.Memory.WorkingSetBytes.Value < 1<<20 {
+	if set := stats.GetStats().GetMemory().GetWorkingSetBytes().GetValue(); err != nil || set < 8<<20 || set > 32<<20 {
 		t.Errorf("it uses %v, %v", stats, err)
 	}
 	if _, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container,

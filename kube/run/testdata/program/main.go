@@ -47,6 +47,9 @@ func main() {
 	}
 }
 
+// eaten is the memory that the program took; it keeps it.
+var eaten []byte
+
 // bomb makes up to so many processes, which wait for ever, and returns how many.
 func bomb(most int) (int, error) {
 	for made := range most {
@@ -97,7 +100,7 @@ func do(name, value string) error {
 		}
 	case "eat": // takes so many MiB of memory
 		n, _ := strconv.Atoi(value)
-		eaten := make([]byte, n<<20)
+		eaten = make([]byte, n<<20)
 		for i := 0; i < len(eaten); i += 4096 {
 			eaten[i] = 1
 		}
