@@ -22,8 +22,10 @@ const (
 	recordFile = "cgroups.json" // in the dock's directory: what to remove after the dock was killed
 	allGroup   = "all"
 	initGroup  = "init"
-	mainGroup  = "capstan-main"
 )
+
+// Main is the group of a dock's own processes in a delegated group of version 2.
+const Main = "capstan-main"
 
 // Limits of a host. The same memory limit applies to all hosts of the dock together.
 const (
@@ -48,20 +50,11 @@ func Open(dir string) (*Dock, error) {
 	if err := removeRecorded(record); err != nil {
 		return nil, err
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	place, err := here()
 	if err != nil {
 		return nil, err
 	}
-	groups, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil, err
-	}
-	place, err := Find(string(mounts), string(groups))
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256([]byte(dir))
-	name := "capstan-" + hex.EncodeToString(sum[:6])
+	name := "capstan-" + ID(dir)
 	d := &Dock{groups: map[string]string{}}
 	if d.memory, err = hostMemory(); err != nil {
 		return nil, err
@@ -87,6 +80,12 @@ func Open(dir string) (*Dock, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// ID returns a short name for the dock in a directory. It differs from those of other docks of this machine.
+func ID(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return hex.EncodeToString(sum[:6])
 }
 
 func (d *Dock) make() error {
@@ -253,25 +252,58 @@ func (h *Host) Remove() error { return removeAll(h.groups) }
 func (d *Dock) Close() error { return removeAll(d.groups) }
 
 // unifiedParent returns where to create a group of version 2: at the top, if root may, or else in this process's own
-// group. In the latter case it moves that group's processes, this dock and whoever started it, into another group,
-// because a group with limited groups below it must have no processes itself.
+// group, if it was delegated and [MakeRoom] was called.
 func unifiedParent(place Place, name string) (string, error) {
 	own := place.Own[Unified]
+	if filepath.Base(own) == Main {
+		own = filepath.Dir(own)
+	}
 	var errs []error
 	for _, parent := range []string{place.Top, own} {
-		if err := tryUnified(parent, name); err != nil {
-			errs = append(errs, err)
-			continue
+		err := tryUnified(parent, name)
+		if err == nil {
+			return parent, nil
 		}
-		return parent, nil
+		errs = append(errs, err)
 	}
-	if unix.Access(filepath.Join(own, "cgroup.subtree_control"), unix.W_OK) != nil {
-		return "", fmt.Errorf("no control groups are delegated to this user: %w", errors.Join(errs...))
+	return "", fmt.Errorf("no control groups are delegated to this user: %w", errors.Join(errs...))
+}
+
+// MakeRoom moves this process from its own group of version 2 to one below it, [Main]. Groups with limits can then be
+// created beside Main. The group must have been delegated, with no other process in it.
+func MakeRoom() error {
+	place, err := here()
+	if err != nil {
+		return err
 	}
-	if err := moveAside(own); err != nil {
-		return "", err
+	dir, is := place.Own[Unified]
+	if !is {
+		return errors.New("control groups are of version 1, which can't be delegated")
 	}
-	return own, tryUnified(own, name)
+	main := filepath.Join(dir, Main)
+	if err := makeGroup(main); err != nil {
+		return err
+	}
+	return write(main, "cgroup.procs", "0") // 0 means the writer
+}
+
+// IsUnified reports whether limits are those of version 2 here.
+func IsUnified() bool {
+	place, err := here()
+	return err == nil && place.Top != ""
+}
+
+// here returns where this process is.
+func here() (Place, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return Place{}, err
+	}
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return Place{}, err
+	}
+	return Find(string(mounts), string(groups))
 }
 
 // tryUnified creates a group of version 2 with all controllers. If it can't, it leaves nothing behind.
@@ -310,24 +342,6 @@ func hasAll(dir string) bool {
 // enable lets the groups below a group of version 2 have limits.
 func enable(dir string) error {
 	return write(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +"))
-}
-
-func moveAside(dir string) error {
-	aside := filepath.Join(dir, mainGroup)
-	if err := makeGroup(aside); err != nil {
-		return err
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if err != nil {
-		return fmt.Errorf("listing the processes of a control group: %w", err)
-	}
-	for pid := range strings.Lines(string(data)) {
-		err := write(aside, "cgroup.procs", strings.TrimSpace(pid))
-		if err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
-		}
-	}
-	return nil
 }
 
 func makeGroup(dir string) error {

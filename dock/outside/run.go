@@ -17,7 +17,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capstan-dev/capstan/dock/cgroup"
 	"github.com/capstan-dev/capstan/dock/handoff"
+	"github.com/capstan-dev/capstan/dock/scope"
 	"github.com/capstan-dev/capstan/internal/environ"
 )
 
@@ -65,6 +67,9 @@ func Run(ctx context.Context, c Config) error {
 	if err := awaitPrevious(record, previousLimit); err != nil {
 		return err
 	}
+	if err := enterScope(ctx, c.Dir); err != nil {
+		c.Log.Printf("hosts have no limits: %v", err)
+	}
 	outer, inner, err := handoff.Pair()
 	if err != nil {
 		return err
@@ -102,6 +107,15 @@ func Run(ctx context.Context, c Config) error {
 	outer.Close()
 	<-served
 	return err
+}
+
+// enterScope moves this process into a control group that an ordinary user may divide. Root needs none, and version 1
+// has none.
+func enterScope(ctx context.Context, dir string) error {
+	if os.Geteuid() == 0 || !cgroup.IsUnified() {
+		return nil
+	}
+	return scope.Enter(ctx, cgroup.ID(dir))
 }
 
 // startInside starts PID 1 inside, with an ordinary user's subordinate ids if it can get them. Otherwise the dock has

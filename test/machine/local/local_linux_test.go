@@ -29,6 +29,12 @@ const (
 		"-test.run 'TestLimits|TooMuchMemory'"
 )
 
+// user is the command of an ordinary user whose systemd runs. It has subordinate ids until oneID takes them away.
+const (
+	user  = "su -l capstan -c 'sh " + dir + "/dock.sh'"
+	oneID = "rm /etc/subuid /etc/subgid && "
+)
+
 // TestVirtualLocalHosts runs the tests of limits on a virtual machine, where none of them may be skipped.
 func TestVirtualLocalHosts(t *testing.T) {
 	if os.Getenv(machine.WantedVirtual) == "" {
@@ -69,7 +75,8 @@ func TestVirtualLocalHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	prepare := fmt.Sprintf("mkdir -p %[1]s && tar -C %[1]s --no-same-owner -xf /root/tests.tar && "+
-		"cat > %[1]s/dock.sh <<'END'\n%[2]s\nEND", dir, dock)
+		"cat > %[1]s/dock.sh <<'END'\n%[2]s\nEND\nuseradd -m -s /bin/bash capstan && loginctl enable-linger capstan && "+
+		"timeout 300 sh -c 'until test -S /run/user/$(id -u capstan)/systemd/private; do sleep 1; done'", dir, dock)
 	if _, err := m.Run(ctx, prepare); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +86,8 @@ func TestVirtualLocalHosts(t *testing.T) {
 		want       []string
 	}{
 		{"hosts of root", "sh " + dir + "/dock.sh", hosts},
+		{"hosts of a user with subordinate ids", user, hosts},
+		{"hosts of a user with one id", oneID + user, hosts},
 		{"containers", containers, []string{"TestLimitsHold", "TestLimitsSeenFromInside",
 			"TestAContainerThatTakesTooMuchMemory", "TestTooMuchMemoryWhileNoServerRuns"}},
 	} {
