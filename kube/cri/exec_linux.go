@@ -30,6 +30,10 @@ const (
 	defaultExecTimeout = 10 * time.Minute
 	maxExecOutput      = 16 << 20 // bytes of each stream of ExecSync, cut as in other runtimes
 	killDelay          = 2 * time.Second
+	// drainDelay bounds the wait for the rest of the output after a command has exited. Usually it takes no time. But a
+	// process that the command left behind may hold the output, and so does, on a busy machine, each process that this
+	// server forks until it executes its program.
+	drainDelay = 10 * time.Second
 )
 
 // ExecSync executes a command and returns its output.
@@ -146,7 +150,7 @@ func (s *Server) hostCommand(ctx context.Context, c *container, args []string) (
 	// Its own session, so that what the command starts can be killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = killDelay
+	cmd.WaitDelay = drainDelay
 	return &hostCommand{cmd}, nil
 }
 
@@ -194,7 +198,11 @@ func runOnPipes(cmd command, in io.Reader, out, errOut io.Writer) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("executing a command: %w", err)
 	}
-	return exitError(cmd.Wait())
+	err := cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // the command succeeded, and something that it left behind holds its output
+	}
+	return exitError(err)
 }
 
 // runOnTerminal runs a command on a pseudo terminal. The client counts as gone when all its streams have ended or

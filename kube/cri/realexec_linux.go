@@ -51,7 +51,7 @@ func (s *Server) realCommand(ctx context.Context, c *container, args []string, t
 	cmd.Env = runnerEnv
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = killDelay
+	cmd.WaitDelay = drainDelay
 	return &realCommand{Cmd: cmd, spec: data}, nil
 }
 

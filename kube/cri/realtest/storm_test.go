@@ -53,8 +53,17 @@ func TestAStormOfCommands(t *testing.T) {
 	}
 	_, err := command(h.ctx, 0, "say=first")
 	h.must(err)
+	other, _ := h.run(nil, "wait")
 	before := h.files()
 	var all sync.WaitGroup
+	all.Go(func() { // a command whose output is held by a process that it leaves behind
+		resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{
+			ContainerId: other, Cmd: []string{"/bin/program", "say=done", "leave"},
+		})
+		if err != nil || resp.ExitCode != 0 || !strings.HasPrefix(string(resp.Stdout), "done\n") {
+			t.Errorf("a command that leaves a process behind answers %q, %v", resp.GetStdout(), err)
+		}
+	})
 	for i := range stormy {
 		all.Go(func() {
 			word := strconv.Itoa(i)
@@ -70,6 +79,8 @@ func TestAStormOfCommands(t *testing.T) {
 		})
 	}
 	all.Wait()
+	_, err = h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: other})
+	h.must(err)
 	h.waitFor("the end of all commands", func() bool {
 		return h.processes(container) == 1
 	})
