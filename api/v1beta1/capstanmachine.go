@@ -30,12 +30,12 @@ type CapstanMachineSpec struct {
 	HostRequirements HostRequirements `json:"hostRequirements,omitempty,omitzero"`
 }
 
-// HostRequirements describe the hardware that a host must have. They are compared with the report of its agent, which
-// is not proved: a compromised host can report anything. A host that does not report a required value does not match.
-// If a machine must be able to trust a property, select hosts by labels, which people write.
+// HostRequirements describe the hardware that a host must have. They are compared with the report of the host's agent.
+// The report is not proved: a compromised host can report anything. A host that does not report a required value does
+// not match. If a machine must be able to trust a property, select hosts by labels, which people write.
 // +kubebuilder:validation:MinProperties=1
 type HostRequirements struct {
-	// architecture is that of the host as Go names it.
+	// architecture is the host's architecture, as Go names it.
 	// +optional
 	// +kubebuilder:validation:Enum=amd64;arm64
 	Architecture string `json:"architecture,omitempty"`
@@ -59,11 +59,11 @@ type HostRequirements struct {
 // CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and from what
 // hosts report.
 type CapstanMachineStatus struct {
-	// ready is true once the host ran the bootstrap data; it never becomes false again (IM-19, IM-20).
+	// ready is true once the host has run the bootstrap data; it never becomes false again (IM-19, IM-20).
 	// +optional
 	Ready bool `json:"ready"`
 
-	// addresses are those of the host (IM-27).
+	// addresses are the addresses of the host (IM-27).
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256

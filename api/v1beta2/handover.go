@@ -37,8 +37,8 @@ const (
 	// OfferEnrolmentKey holds the URL of the target's enrolment server, which is on the same host as its API server and
 	// has a certificate of the same authority. It is optional: only planes have such a server.
 	OfferEnrolmentKey = "enrolment"
-	// OfferTargetKey holds the uid of the target's Namespace kube-system, by which those who make offers find an earlier
-	// offer of the same target.
+	// OfferTargetKey holds the uid of the target's Namespace kube-system. Whoever makes an offer uses it to find an
+	// earlier offer of the same target.
 	OfferTargetKey = "target"
 )
 
