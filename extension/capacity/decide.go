@@ -60,7 +60,7 @@ type Need struct {
 	Zone string
 	// Version is the Kubernetes version that the hosts must offer. Empty means any.
 	Version string
-	// Limits names what the hosts must have besides, for example "labels disk=ssd". Empty means nothing.
+	// Limits names what else the hosts must have, for example "labels disk=ssd". Empty means nothing.
 	Limits string
 	// Hosts is the number of hosts.
 	Hosts int
@@ -78,8 +78,8 @@ type Cluster struct {
 	Needs []Need
 	// Bound are machines without a host that can use only hosts in their zone. Needs contains them without a zone.
 	Bound []Need
-	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Those not
-	// claimed yet are promised to it and cannot serve its Needs, which are additional hosts.
+	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Hosts not
+	// claimed yet are promised to it and cannot serve its Needs, which are for additional hosts.
 	Besides []Need
 	// Words are the words of the message about the cluster.
 	Words Words
@@ -109,7 +109,7 @@ const (
 	ReasonNoHostsNeeded = "NoHostsNeeded"
 	// ReasonEnoughHosts means that there are enough hosts.
 	ReasonEnoughHosts = "EnoughHosts"
-	// ReasonTooFewHosts means that there are too few hosts in all zones together, of all kinds or of one.
+	// ReasonTooFewHosts means that all zones together have too few hosts, of all kinds or of one kind.
 	ReasonTooFewHosts = "TooFewHosts"
 	// ReasonTooFewHostsInZone means that there are too few hosts in a zone that the cluster needs.
 	ReasonTooFewHostsInZone = "TooFewHostsInZone"
@@ -142,7 +142,7 @@ func promises(hosts []Host, inventory inventory, others []Cluster, cluster Clust
 		case other.Name == cluster.Name:
 		case other.Admitted:
 			promised = append(promised, outstanding(hosts, other)...)
-		case !cluster.Admitted && older(other, cluster): // an older waiting cluster does not take them back
+		case !cluster.Admitted && older(other, cluster): // an older waiting cluster does not take hosts from an admitted one
 			waiting = append(waiting, other)
 		}
 	}
@@ -161,8 +161,8 @@ func older(a, b Cluster) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// outstanding returns what a cluster needs and has not claimed. Hosts that it has in a zone first serve needs in that
-// zone, and hosts within the limits of a need that need.
+// outstanding returns what a cluster needs and has not claimed. A host that it has first serves a need in the host's
+// zone whose limits it meets.
 func outstanding(hosts []Host, cluster Cluster) []Need {
 	var has []Host
 	for _, h := range hosts {
@@ -185,7 +185,7 @@ func outstanding(hosts []Host, cluster Cluster) []Need {
 	}
 	serve(func(h Host, n Need) bool { return n.Zone == h.Zone && h.meets(n.Limits) })
 	// Remaining hosts serve needs for any zone, then needs for other zones, because the machine exists wherever it is.
-	// Needs without a zone are last.
+	// Needs without a zone are last in the slice and so are served first.
 	serve(func(h Host, n Need) bool { return h.meets(n.Limits) })
 	serve(func(Host, Need) bool { return true })
 	return compact(bind(needs, cluster.Bound))

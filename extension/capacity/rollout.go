@@ -18,7 +18,7 @@ import (
 )
 
 // upgradeControlPlane holds the upgrade of a control plane if there are no hosts for its surge, because the upgrade
-// would stop half way for want of one machine.
+// would stop halfway for lack of one machine.
 func (g *gate) upgradeControlPlane(
 	ctx context.Context, cluster *clusterv1.Cluster, version string,
 ) (part.Answer, error) {

@@ -33,7 +33,7 @@ func texts(steps []runtimehooksv1.UpgradeStep) string {
 	return strings.Join(all, " ")
 }
 
-// A plan goes through what the hosts offer that the Cluster has or may claim, or through what the settings list.
+// A plan uses the versions offered by hosts that the Cluster has or may claim, or the versions that the settings list.
 func TestPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		change                        func(*parttest.World)
