@@ -52,7 +52,7 @@ type Options struct {
 	// Bundle opens the bundle of a version and architecture for an enrolled host. It fails with fs.ErrNotExist if there
 	// is none. Nil: the server has no bundles.
 	Bundle func(version, architecture string) (*os.File, error)
-	// BundleBandwidth limits what all hosts together get of bundles, in bytes per second. Zero means no limit.
+	// BundleBandwidth limits how fast all hosts together get bundles, in bytes per second. Zero means no limit.
 	BundleBandwidth int64
 	// Now is the clock for rate limits; nil means time.Now.
 	Now func() time.Time
