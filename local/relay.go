@@ -14,7 +14,7 @@ const PlanePort = 7443
 const planeUnit = "plane"
 
 // RelayName returns the name of a cluster's balancer and relay in the dock. The dock's names are DNS labels, which are
-// short and contain no dot. A namespace and a name joined to a label could collide, so a hash makes the label unique.
+// short and contain no dot. Labels made of a namespace and a name could collide, so a hash makes each unique.
 func RelayName(namespace, cluster string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + cluster))
 	return fmt.Sprintf("c-%.40s-%x", strings.ReplaceAll(cluster, ".", "-"), sum[:5])

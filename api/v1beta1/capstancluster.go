@@ -57,7 +57,7 @@ type CapstanClusterStatus struct {
 	// +optional
 	Ready bool `json:"ready"`
 
-	// failureDomains are the zones of the inventory in the cluster's namespace, by name (IC-19).
+	// failureDomains are the zones of the inventory in the cluster's namespace, keyed by name (IC-19).
 	// +optional
 	FailureDomains clusterv1beta1.FailureDomains `json:"failureDomains,omitempty"`
 

@@ -50,7 +50,7 @@ const BootstrapSecretSuffix = "-bootstrap"
 const BootstrapDataLabel = "infrastructure.capstan.dev/bootstrap-data"
 
 // EpochSecretInfix separates a host's name from the number of an epoch in the name of that epoch's Secret. The Secret
-// has no data. The host's tokens are bound to it: they become invalid when it is deleted.
+// has no data. The host's tokens are bound to the Secret and become invalid when it is deleted.
 const EpochSecretInfix = "-epoch-"
 
 // IdentityPrefix precedes a host's name in the name of its ServiceAccount, Role and RoleBinding.

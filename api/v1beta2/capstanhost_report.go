@@ -29,7 +29,7 @@ type BootstrapReport struct {
 	// +required
 	Phase BootstrapPhase `json:"phase,omitempty"`
 
-	// step is the one that runs or failed, for example "write_files" or "runcmd 1/2".
+	// step is the step that runs or failed, for example "write_files" or "runcmd 1/2".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128

@@ -36,17 +36,18 @@ type HostRequirements struct {
 	// +kubebuilder:validation:Enum=amd64;arm64
 	Architecture string `json:"architecture,omitempty"`
 
-	// minProcessors is the least number of logical processors.
+	// minProcessors is the minimum number of logical processors.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinProcessors int32 `json:"minProcessors,omitempty"`
 
-	// minMemoryMiB is the least memory in MiB. The kernel reserves some memory: a host with 8 GiB reports less than 8192.
+	// minMemoryMiB is the minimum memory in MiB. The kernel reserves some memory: a host with 8 GiB reports less than
+	// 8192.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinMemoryMiB int64 `json:"minMemoryMiB,omitempty"`
 
-	// minDiskGiB is the least size of the host's largest disk in GiB.
+	// minDiskGiB is the minimum size of the host's largest disk in GiB.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinDiskGiB int64 `json:"minDiskGiB,omitempty"`

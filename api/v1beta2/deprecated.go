@@ -31,8 +31,8 @@ type V1Beta1Status struct {
 	// +kubebuilder:validation:MaxLength=10240
 	FailureMessage *string `json:"failureMessage,omitempty"`
 
-	// conditions are those whose v1beta1 form can't be derived from status.conditions, for example because of their
-	// severity. Each is valid only while status.conditions still has the condition that was made from it.
+	// conditions are the conditions whose v1beta1 form can't be derived from status.conditions, for example because of
+	// their severity. Each is valid only while status.conditions still has the condition that was made from it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -98,7 +98,7 @@ func (s *CapstanClusterStatus) Failure() (reason, message string) {
 
 func failure(written V1Beta1Status, conditions []metav1.Condition) (reason, message string) {
 	for _, c := range conditions {
-		if c.Type != ReadyCondition && IsTerminal(c) { // Ready only repeats what another one says
+		if c.Type != ReadyCondition && IsTerminal(c) { // Ready only repeats another condition
 			reason, message = c.Reason, c.Message
 			break
 		}

@@ -26,11 +26,11 @@ const OfferSecretSuffix = "-handover"
 
 // Keys of the Secret with an offer.
 const (
-	// OfferIDKey holds the id, as OfferAnnotation has it.
+	// OfferIDKey holds the id that OfferAnnotation has.
 	OfferIDKey = "id"
 	// OfferServerKey holds the URL of the target's API server, as the host reaches it.
 	OfferServerKey = "server"
-	// OfferCAKey holds the certificates that sign the server's, in PEM.
+	// OfferCAKey holds the certificates that sign the server's certificate, in PEM.
 	OfferCAKey = "ca.crt"
 	// OfferTokenKey holds a token of the host's ServiceAccount in the target.
 	OfferTokenKey = "token"

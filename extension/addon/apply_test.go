@@ -365,7 +365,7 @@ func TestDyingAtAnyMoment(t *testing.T) {
 // Apply waits for a definition that is never established only as long as its caller waits.
 func TestADefinitionThatIsNotServed(t *testing.T) {
 	w := cluster(t)
-	// the kind is taken
+	// another definition has this kind already
 	second := strings.NewReplacer("things.example.org", "others.example.org", "plural: things",
 		"plural: others").Replace(things)
 	mustApply(t, w, choose(t, source("a", "", "", "", things)))

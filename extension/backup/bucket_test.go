@@ -121,7 +121,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// keepsBackups checks everything that a bucket has to do. plant puts an object into the bucket without using it.
+// keepsBackups checks everything that a bucket has to do. plant puts an object into the bucket without using b.
 func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "snapshot")

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// stores returns each kind of store. left puts into it what an attempt that was killed at a time leaves behind; damage
-// makes the manifest of a backup unreadable.
+// stores returns each kind of store. left puts the remains of an attempt that was killed at the given time into the
+// store; damage makes a backup's manifest unreadable.
 func stores(t *testing.T) map[string]struct {
 	Store
 	left    func(at time.Time)

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// Two replicas called for the same backup at once take only one, by a Lease of a real API server. If the replica that
-// has the turn fails, the other takes over.
+// Two replicas that are called for the same backup at once take only one, because they share a Lease of a real API
+// server. If the replica that has the turn fails, the other takes over.
 func TestReplicasTakeOneBackup(t *testing.T) {
 	server, err := apiserver.Start(apiserver.Options{})
 	defer func() {

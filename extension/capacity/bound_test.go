@@ -77,7 +77,7 @@ func begun(name string, controlPlane, workers int32) clusterv1.Cluster {
 	return cluster
 }
 
-// A control plane machine of the cluster itself that waits in the zone of a surge takes the host there.
+// If a control plane machine of the cluster itself waits in the zone of a surge, it takes the host there.
 func TestASurgeLeavesTheZoneOfABoundControlPlane(t *testing.T) {
 	own := Cluster{
 		Name: "mine", Admitted: true, Needs: []Need{{Zone: "zone-a", Version: "v1.36.3", Hosts: 1}},

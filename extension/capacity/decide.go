@@ -72,7 +72,8 @@ type Cluster struct {
 	Name string
 	// Created is when the cluster was created.
 	Created time.Time
-	// Admitted reports whether the cluster was let through before. It keeps its place even if an older cluster appears.
+	// Admitted reports whether the cluster was let through before. An admitted cluster keeps its place even if an older
+	// cluster appears.
 	Admitted bool
 	// Needs are all hosts that the cluster is meant to have, including those it has.
 	Needs []Need
@@ -81,7 +82,7 @@ type Cluster struct {
 	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Hosts not
 	// claimed yet are promised to it and cannot serve its Needs, which are for additional hosts.
 	Besides []Need
-	// Words are the words of the message about the cluster.
+	// Words are used in the message about the cluster.
 	Words Words
 }
 
@@ -99,7 +100,7 @@ type Words struct {
 type Decision struct {
 	// Fits reports whether the inventory can hold the cluster.
 	Fits bool
-	// Finding gives the reason, with numbers and what to do.
+	// Finding has the reason, with numbers and what to do.
 	finding.Finding
 }
 
@@ -161,8 +162,8 @@ func older(a, b Cluster) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// outstanding returns what a cluster needs and has not claimed. A host that it has first serves a need in the host's
-// zone whose limits it meets.
+// outstanding returns what a cluster needs and has not claimed. Each host that the cluster has serves, if possible, a
+// need in the host's zone whose limits the host meets.
 func outstanding(hosts []Host, cluster Cluster) []Need {
 	var has []Host
 	for _, h := range hosts {

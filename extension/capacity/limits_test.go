@@ -130,7 +130,7 @@ func TestWhatMachinesSelect(t *testing.T) {
 	}
 }
 
-// A host that the machines of a rollout can't use is no room for its surge.
+// A host that the machines of a rollout can't use does not count as room for its surge.
 func TestSurgeOnSelectedHosts(t *testing.T) {
 	w := parttest.NewWorld(4)
 	cluster := surging(w, 3)

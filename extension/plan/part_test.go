@@ -145,7 +145,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// The part keeps the contract where it has a plan.
+// The part conforms to the contract if there is a plan.
 func TestItConforms(t *testing.T) {
 	w := parttest.NewWorld(1)
 	offers(w, 0, "v1.35.4 v1.36.3", nil)
