@@ -285,7 +285,7 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 	t.Attr("rule", "RC-16")
 }
 
-// Without a change, nothing is written and no extension is called, however long it lasts.
+// Without a change, nothing is written and no extension is called, however much time passes.
 func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(func(r *extensionconfig.Reconciler) { r.Rediscover = 20 * time.Millisecond })
