@@ -229,7 +229,7 @@ type HostClaim struct {
 	// +optional
 	Bundles BundlePolicy `json:"bundles,omitempty,omitzero"`
 
-	// baseline belongs to proof Compare. It is the digest (SHA-256, base64 for URLs) of what the agent found on the host
+	// baseline is used with proof Compare. It is the digest (SHA-256, base64 for URLs) of what the agent found on the host
 	// before the machine used it. The agent runs the bootstrap data only after baseline is set here, so the machine can't
 	// replace it.
 	// +optional

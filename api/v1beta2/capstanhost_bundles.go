@@ -24,7 +24,7 @@ type BundlePolicy struct {
 	// +required
 	Source BundleSource `json:"source,omitempty"`
 
-	// mirror is the web server that has the bundles. It belongs to source Mirror.
+	// mirror is the web server that has the bundles. It is used with source Mirror.
 	// +optional
 	Mirror BundleMirror `json:"mirror,omitempty,omitzero"`
 }

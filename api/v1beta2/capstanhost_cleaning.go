@@ -36,7 +36,7 @@ type CleaningPolicy struct {
 	// +optional
 	Proof CleaningProof `json:"proof,omitempty"`
 
-	// packages belongs to proof Compare. It says whether packages may be installed and updated while a machine has the
+	// packages is used with proof Compare. It says whether packages may be installed and updated while a machine has the
 	// host. Default: Allow.
 	// +optional
 	Packages PackagePolicy `json:"packages,omitempty"`

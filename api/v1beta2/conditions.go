@@ -60,7 +60,7 @@ const (
 	// EndpointFailedReason: the balancer could not be made or changed.
 	EndpointFailedReason = "EndpointFailed"
 
-	// EndpointMovedReason: the balancer no longer listens at the address that the machines know; create the cluster again
+	// EndpointMovedReason: the balancer now listens at an address that the machines don't know; create the cluster again
 	// (IC-29).
 	EndpointMovedReason = "EndpointMoved"
 

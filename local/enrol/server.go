@@ -39,7 +39,8 @@ type Options struct {
 	Return func(ctx context.Context, r enrolment.Return, key string) (*enrolment.Answer, error)
 	// Certificate returns the current serving certificate. Required.
 	Certificate func() (*tls.Certificate, error)
-	// Authority is the certificate authority that signs Certificate; the server sends it along. Required.
+	// Authority is the certificate authority that signs the serving certificate. The server sends it along with that
+	// certificate. Required.
 	Authority *x509.Certificate
 	// Binaries is the directory with the builds of the agent. Required.
 	Binaries string

@@ -76,7 +76,7 @@ func TestRepeatsAmongOtherCalls(t *testing.T) {
 		times        int
 	}
 	for name, c := range map[string]struct {
-		rounds []call // the calls of a round, each made "times" times
+		rounds []call // the calls of a round; times says how often each is made
 		again  int    // how often the rounds are repeated
 		want   string
 	}{
