@@ -173,7 +173,7 @@ func (m *Member) Stop(ctx context.Context) error {
 var ErrWithoutData = errors.New("the member has no data in place")
 
 // Replace replaces the member's data. make writes the new data to a directory that does not exist yet and that the host
-// cannot see. Replace returns the path on the host of the old data. The member must be stopped. After an error it still
+// cannot see. Replace returns the path of the old data on the host. The member must be stopped. After an error it still
 // has its old data, unless the error is [ErrWithoutData].
 func (m *Member) Replace(make func(directory string) error, now time.Time) (kept string, err error) {
 	host, err := os.OpenRoot(m.root)
