@@ -71,8 +71,8 @@ func TestExtensionConforms(t *testing.T) {
 	}
 }
 
-// What ends in conditions is the same each time, and holds neither secrets nor texts of others: also when the API
-// server, which knows a password and the time of day, has failed.
+// Texts that end up in conditions are the same each time and contain neither secrets nor texts of others, even if the
+// error of the API server contains a password and the time.
 func TestErrorMessagesAreStableAndHoldNoSecrets(t *testing.T) {
 	var calls atomic.Int32
 	handler, err := New(Options{Reader: failing{parttest.NewWorld(2), func() error {
@@ -132,7 +132,7 @@ func messageOf(t *testing.T, handler http.Handler, of, name string) string {
 	return answer.Message
 }
 
-// failing fails to read, each time in other words.
+// failing is a reader that fails with another text each time.
 type failing struct {
 	client.Reader
 	fail func() error

@@ -5,7 +5,7 @@
 //   - window: upgrades wait for maintenance windows.
 //   - plan: upgrades over several minor versions take the versions that hosts offer.
 //   - addon: manifests are applied to new clusters, and again when their version changes.
-//   - verify: workers wait until the upgraded control plane is verified, the next upgrade until the cluster is.
+//   - verify: workers wait until the upgraded control plane is verified; the next upgrade waits until the cluster is.
 //   - backup: upgrades and deletions wait for a verified snapshot of the cluster's etcd.
 //
 // Package part defines what a part is. Hooks that no part handles are only logged. [New] returns the extension as an
@@ -165,7 +165,7 @@ func Mapper() meta.RESTMapper {
 }
 
 // Config returns the ExtensionConfig for an extension at this https URL. caBundle holds the PEM certificates of the CAs
-// that may sign its certificate. It covers the Clusters of all namespaces.
+// that may sign its certificate. The ExtensionConfig covers the Clusters of all namespaces.
 func Config(url string, caBundle []byte) *runtimev1.ExtensionConfig {
 	return &runtimev1.ExtensionConfig{
 		TypeMeta:   metav1.TypeMeta{APIVersion: runtimev1.GroupVersion.String(), Kind: "ExtensionConfig"},

@@ -47,7 +47,7 @@ func TestExtensionIsCalled(t *testing.T) {
 	}
 	for _, h := range discovered.Status.Handlers {
 		policy := runtimev1.FailurePolicyFail
-		if strings.HasPrefix(h.Name, "record-") { // a log that can't be written holds nothing back
+		if strings.HasPrefix(h.Name, "record-") { // a log that can't be written blocks nothing
 			policy = runtimev1.FailurePolicyIgnore
 		}
 		timeout := int32(10)
@@ -55,7 +55,7 @@ func TestExtensionIsCalled(t *testing.T) {
 		if strings.HasPrefix(h.Name, "add-ons-") || strings.HasPrefix(h.Name, "verification-") {
 			timeout = 30
 		}
-		if h.Name == "add-ons-before-upgrade.capstan" { // it looks, and holds nothing
+		if h.Name == "add-ons-before-upgrade.capstan" { // it only reports and blocks nothing
 			policy = runtimev1.FailurePolicyIgnore
 		}
 		if h.TimeoutSeconds != timeout || h.FailurePolicy != policy {
@@ -73,7 +73,7 @@ func TestExtensionIsCalled(t *testing.T) {
 	}
 	w.Change(func() {
 		w.Hosts = parttest.NewWorld(4).Hosts
-		for i := range 3 { // it was made after all
+		for i := range 3 { // the Cluster was created after all
 			w.Hosts[i].Spec.Claim = &infrav1.HostClaim{Cluster: cluster.Name}
 		}
 	})

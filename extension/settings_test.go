@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/part/parttest"
 )
 
-// Every setting, label and annotation is documented, with what may be written.
+// Every setting is documented with its purpose, valid values and default, and so is the label of every part.
 func TestSettingsAreDocumented(t *testing.T) {
 	data, err := os.ReadFile("../docs/lifecycle-extensions.md")
 	if err != nil {

@@ -19,7 +19,7 @@ type Bundles struct {
 	Bandwidth int64 `json:"bandwidth,omitempty"`
 }
 
-// minBandwidth is the smallest limit, with which a bundle takes hours.
+// minBandwidth is the smallest limit. At that rate, a bundle takes hours.
 const minBandwidth = 64 << 10
 
 // ParseBandwidth parses a number of bytes per second, such as 20M or 512Ki. An empty text and 0 mean no limit. It fails
@@ -47,7 +47,7 @@ type BundleOptions struct {
 	Bandwidth *string
 }
 
-// applied returns kept with the options.
+// applied returns kept, changed by the options.
 func (o BundleOptions) applied(kept Bundles) (Bundles, error) {
 	wanted := kept
 	if o.Bandwidth != nil {

@@ -52,7 +52,7 @@ type HostDetails struct {
 	// KubernetesVersions are the versions that the host offers. Empty: any.
 	KubernetesVersions []string `json:"kubernetesVersions,omitempty"`
 	// Bundles says where the host gets the programs of a node from, such as "Mirror https://mirror.example/capstan". The
-	// host's own agent.yaml goes before it. Empty: as the manager was told.
+	// host's own agent.yaml takes precedence. Empty: the settings of the manager apply.
 	Bundles        string             `json:"bundles,omitempty"`
 	Model          string             `json:"model,omitempty"`
 	ProcessorModel string             `json:"processorModel,omitempty"`

@@ -27,8 +27,8 @@ import (
 
 // ClusterKubeconfig writes a kubeconfig for a cluster into the home directory, for the user of this machine, and
 // returns its path. For a cluster on local hosts, the server is a relay on loopback, because the cluster's own address
-// works only inside the dock. For other clusters, it is their endpoint, or an address of it. c is a client of the
-// plane.
+// works only inside the dock. For other clusters, it is their endpoint, or an address of that endpoint. c is a client
+// of the plane.
 func ClusterKubeconfig(
 	ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster,
 ) (path string, err error) {
@@ -82,15 +82,15 @@ func ClusterKubeconfig(
 // namedLimit bounds resolving an endpoint's name, and finding an address that answers.
 const namedLimit = 10 * time.Second
 
-// resolver is what finding a name's address needs of the network.
+// resolver is the part of the network that finding a name's address needs.
 type resolver struct {
 	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// named returns where an endpoint with a name is reached: the address of another computer. The kubeconfig has that
-// address, and the name in the certificate, so that nobody can lead the name elsewhere in between. Of several addresses
-// it is one that accepts connections, if any does.
+// named resolves the name of an endpoint to the address of another computer. If there are several, it prefers one that
+// accepts connections. The kubeconfig contains that address, and the name to verify the certificate with, so that
+// nobody can redirect the name in between.
 func named(ctx context.Context, r resolver, host, endpoint string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, namedLimit)
 	defer cancel()

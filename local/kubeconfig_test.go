@@ -118,13 +118,13 @@ func TestOtherComputer(t *testing.T) {
 	}
 }
 
-// TestANameLeadsToAnotherComputer: the address of an endpoint's name is that of another computer, one that answers if
-// there are several.
+// TestANameLeadsToAnotherComputer: an endpoint's name resolves to the address of another computer. Of several
+// addresses, one that answers is used.
 func TestANameLeadsToAnotherComputer(t *testing.T) {
 	for name, c := range map[string]struct {
 		addresses   []string
 		want, fails string
-		answers     string // which of several addresses does
+		answers     string // which of several addresses answers
 	}{
 		"one address":         {addresses: []string{"192.0.2.11"}, want: "192.0.2.11:6443"},
 		"one of IPv6":         {addresses: []string{"2001:db8::7"}, want: "[2001:db8::7]:6443"},

@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// TestUpListens: the plane is published at the requested address, again at the next start, and no longer once that is
-// taken back.
+// TestUpListens: the plane is published at the requested address, again at the next start, and no longer once the
+// request is withdrawn.
 func TestUpListens(t *testing.T) {
 	address := ownAddress(t)
 	w := newWorld(t, steady)

@@ -35,8 +35,8 @@ func TestWhereMetricsAreServed(t *testing.T) {
 	}
 }
 
-// TestUpServesMetrics: metrics are served at the requested address, again at the next start, and no longer once that is
-// taken back.
+// TestUpServesMetrics: metrics are served at the requested address, again at the next start, and no longer once the
+// request is withdrawn.
 func TestUpServesMetrics(t *testing.T) {
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)

@@ -26,7 +26,7 @@ const (
 	nodesBytes = 32 << 20
 )
 
-// NodePods says how the pods of a Node run, as its labels say. Its JSON form is stable.
+// NodePods describes how the pods of a Node run, according to its labels. Its JSON form is stable.
 type NodePods struct {
 	Node string `json:"node"`
 	// Host is the name of the CapstanHost; empty: the Node is on no host of the cluster's namespace.
@@ -35,7 +35,7 @@ type NodePods struct {
 	Hollow bool `json:"hollow"`
 	// IDs is "all" if containers can have 65,536 user and group ids, or "one". Empty: unknown, or the Node is hollow.
 	IDs string `json:"ids,omitempty"`
-	// Limits lists the limits of containers that hold, such as "cpu.memory.pids", or is "none". Empty: as for IDs.
+	// Limits lists the limits that apply to containers, such as "cpu.memory.pids", or is "none". Empty: as for IDs.
 	Limits string `json:"limits,omitempty"`
 }
 
@@ -127,8 +127,8 @@ const (
 
 var labelValue = regexp.MustCompile(`^[a-z.]{1,40}$`)
 
-// pods returns how the pods of a Node run. A Node of our runtime without labels is of an early bundle, which had only
-// hollow pods. Pure.
+// pods returns how the pods of a Node run. A Node of our runtime without labels comes from an early bundle, which had
+// only hollow pods. Pure.
 func (n nodeAnswer) pods(namespace string) NodePods {
 	value := func(label string) string {
 		if v := n.Metadata.Labels[label]; labelValue.MatchString(v) {

@@ -253,8 +253,8 @@ func (s *starter) publish(ctx context.Context, docked *dock.Client) error {
 	})
 }
 
-// forgetEarlierPlane removes the file that an earlier plane wrote when it was ready: it says nothing about the plane
-// that the dock starts now. A dock that was killed could not remove it.
+// forgetEarlierPlane removes the file that an earlier plane wrote when it was ready, because the file says nothing
+// about the plane that the dock starts now. A dock that was killed could not remove it.
 func (s *starter) forgetEarlierPlane(ctx context.Context) error {
 	before, err := Status(ctx, s.place)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// TestUpAndDown follows a life with a real dock: up, up again, down, up with the earlier state, down with deletion.
+// TestUpAndDown follows the life of a plane in a real dock: up, up again, down, up with the earlier state, down with
+// deletion.
 func TestUpAndDown(t *testing.T) {
 	w := newWorld(t, steady)
 	ctx := limit(t)

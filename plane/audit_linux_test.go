@@ -97,7 +97,7 @@ func TestAuditLog(t *testing.T) {
 		"capstan:admin delete secrets mine 200", "capstan:admin create capstanhosts mine 201",
 		"capstan:admin patch capstanhosts mine 200", "capstan:admin create serviceaccounts/token thief 201",
 		"capstan:admin create roles mine 201", "capstan:admin create serviceaccounts thief 201",
-		// The log names the user who impersonates another; that other user is beside it.
+		// The log names the user who impersonates another and, beside it, the impersonated user.
 		"capstan:admin get secrets mine 403",
 	} {
 		if !slices.Contains(texts, want) {

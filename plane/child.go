@@ -35,7 +35,7 @@ func (p *plane) child(name, applet string, args ...string) process.Process {
 	}
 }
 
-// childEnv returns the part of an environment that children inherit. It is not all of it, because etcd reads settings
+// childEnv returns the part of an environment that children inherit. It drops the rest, because etcd reads settings
 // from its environment.
 func childEnv(environ []string) []string {
 	var env []string

@@ -135,7 +135,7 @@ func TestRuntimeSDKGate(t *testing.T) {
 	}
 	t.Attr("rule", "RC-02")
 
-	// What hooks would block continues without them.
+	// Without hooks, a Cluster that they would block goes on.
 	after := topology("after", "v1.36.3")
 	if err := c.Create(ctx, after); err != nil {
 		t.Fatal(err)

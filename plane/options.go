@@ -58,8 +58,8 @@ type Options struct {
 	// Version is the Capstan version in clusterctl's inventory; default v0.0.0.
 	Version string
 	// Contract restricts the labels on Capstan's definitions in a new plane to this version of Cluster API's provider
-	// contract, such as v1beta1. If empty, the labels name all versions that they serve, of which Cluster API uses the
-	// newest.
+	// contract, such as v1beta1. If empty, the labels name all versions that the definitions serve, and Cluster API uses
+	// the newest.
 	Contract string
 	// Reached is called when the rewriting of Secrets reaches one of the Points. For tests, which kill the plane there.
 	// May be nil.

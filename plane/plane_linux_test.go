@@ -178,7 +178,7 @@ func checkWebhooks(t *testing.T, ctx context.Context, c client.Client) {
 	}
 }
 
-// topology is a Cluster of the local class.
+// topology returns a Cluster of the local class.
 func topology(name, version string) *clusterv1.Cluster {
 	return &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},

@@ -154,7 +154,7 @@ func killedAt(t *testing.T, dir, point string) {
 	}
 }
 
-// settled lets another start finish what was killed, and checks the result.
+// settled lets another start finish what the killed one began, and checks the result.
 func settled(t *testing.T, dir, what string) {
 	t.Helper()
 	killedAt(t, dir, plane.PointSealed)

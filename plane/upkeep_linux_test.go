@@ -149,11 +149,11 @@ func checkFull(t *testing.T, ctx context.Context, r *running, etcd *store.Store)
 		}
 	}
 	made, warned := 0, false
-	for begin := time.Now(); warns(r, "is full") != nil; { // at first compaction of old values helps
+	for begin := time.Now(); warns(r, "is full") != nil; { // at first, compacting old values helps
 		if made > 2*quota/(900<<10) || time.Since(begin) > 2*patience {
 			t.Fatalf("etcd takes %d large objects and is not full", made)
 		}
-		if err := c.Create(ctx, large(made)); err != nil && !apierrors.IsAlreadyExists(err) { // a rejected one may be there
+		if err := c.Create(ctx, large(made)); err != nil && !apierrors.IsAlreadyExists(err) { // a rejected object may exist
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}

@@ -29,9 +29,9 @@ type LoadBalancer struct {
 
 // CapstanClusterSpec is the desired state of a CapstanCluster.
 type CapstanClusterSpec struct {
-	// controlPlaneEndpoint is the address of the cluster's API server (IC-16). The user sets it, or the controller if the
-	// load balancer has type Local. An empty host with port 0 means that it is not set (D-43). It can't be changed once it
-	// is set.
+	// controlPlaneEndpoint is the address of the cluster's API server (IC-16). The user sets it, or the controller does if
+	// the load balancer has type Local. An empty host with port 0 means that it is not set (D-43). It can't be changed
+	// once it is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`(has(self.host) && self.host != "") == (has(self.port) && self.port != 0)`,message="needs both host and port, or neither: an endpoint can't be completed later"
 	// +kubebuilder:validation:XValidation:rule="!has(self.port) || (self.port >= 0 && self.port <= 65535)",message="port must be 1 to 65535"
@@ -57,7 +57,7 @@ type CapstanClusterStatus struct {
 	// +optional
 	Ready bool `json:"ready"`
 
-	// failureDomains are the zones of the inventory in the cluster's namespace, by name (IC-19).
+	// failureDomains are the zones of the inventory in the cluster's namespace, keyed by name (IC-19).
 	// +optional
 	FailureDomains clusterv1beta1.FailureDomains `json:"failureDomains,omitempty"`
 

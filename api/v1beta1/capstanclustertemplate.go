@@ -12,7 +12,7 @@ type CapstanClusterTemplateResource struct {
 	ObjectMeta clusterv1beta1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec becomes the spec of the CapstanCluster (ICT-04). Default: empty. If server-side apply removes the only field,
-	// it leaves null, and the default replaces that.
+	// spec becomes null, and the default replaces the null.
 	// +required
 	// +kubebuilder:default={}
 	Spec CapstanClusterSpec `json:"spec"`

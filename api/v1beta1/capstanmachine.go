@@ -30,27 +30,28 @@ type CapstanMachineSpec struct {
 	HostRequirements HostRequirements `json:"hostRequirements,omitempty,omitzero"`
 }
 
-// HostRequirements describe the hardware that a host must have. They are compared with the report of its agent, which
-// is not proved: a compromised host can report anything. A host that does not report a required value does not match.
-// If a machine must be able to trust a property, select hosts by labels, which people write.
+// HostRequirements describe the hardware that a host must have. They are compared with the report of the host's agent.
+// The report is not proved: a compromised host can report anything. A host that does not report a required value does
+// not match. If a machine must be able to trust a property, select hosts by labels, which people write.
 // +kubebuilder:validation:MinProperties=1
 type HostRequirements struct {
-	// architecture is that of the host as Go names it.
+	// architecture is the host's architecture, as Go names it.
 	// +optional
 	// +kubebuilder:validation:Enum=amd64;arm64
 	Architecture string `json:"architecture,omitempty"`
 
-	// minProcessors is the least number of logical processors.
+	// minProcessors is the minimum number of logical processors.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinProcessors int32 `json:"minProcessors,omitempty"`
 
-	// minMemoryMiB is the least memory in MiB. The kernel reserves some memory: a host with 8 GiB reports less than 8192.
+	// minMemoryMiB is the minimum memory in MiB. The kernel reserves some memory: a host with 8 GiB reports less than
+	// 8192.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinMemoryMiB int64 `json:"minMemoryMiB,omitempty"`
 
-	// minDiskGiB is the least size of the host's largest disk in GiB.
+	// minDiskGiB is the minimum size of the host's largest disk in GiB.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinDiskGiB int64 `json:"minDiskGiB,omitempty"`
@@ -59,11 +60,11 @@ type HostRequirements struct {
 // CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and from what
 // hosts report.
 type CapstanMachineStatus struct {
-	// ready is true once the host ran the bootstrap data; it never becomes false again (IM-19, IM-20).
+	// ready is true once the host has run the bootstrap data; it never becomes false again (IM-19, IM-20).
 	// +optional
 	Ready bool `json:"ready"`
 
-	// addresses are those of the host (IM-27).
+	// addresses are the addresses of the host (IM-27).
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256

@@ -8,22 +8,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DataAnnotation is on a v1beta1 object that can't represent all of the v1beta2 object that it was converted from. Its
-// value is the content (spec and status) of the v1beta2 object as JSON. Cluster API's own types use the same key.
+// DataAnnotation is on a v1beta1 object that can't represent everything in the v1beta2 object it was converted from.
+// Its value is the content (spec and status) of the v1beta2 object as JSON. Cluster API's own types use the same key.
 const DataAnnotation = "cluster.x-k8s.io/conversion-data"
 
 // FailureDomainAnnotation is on a v1beta2 template that was written as v1beta1 with spec.template.spec.failureDomain.
 // Its value is that field, which v1beta2 lacks.
 const FailureDomainAnnotation = "infrastructure.capstan.dev/v1beta1-failure-domain"
 
-// content is what conversion changes of a v1beta2 object: everything but its type and metadata.
+// content is the part of a v1beta2 object that conversion changes: everything but its type and metadata.
 type content[Spec, Status any] struct {
 	Spec   Spec   `json:"spec"`
 	Status Status `json:"status"`
 }
 
-// remember stores the content of a v1beta2 object in the v1beta1 object made from it, unless the v1beta1 object
-// represents all of it: again is what conversion would make of it without that help.
+// remember stores the content of a v1beta2 object, was, in the v1beta1 object made from it. It stores nothing if the
+// v1beta1 object represents all of was. again is the content that converting the v1beta1 object back would return
+// without that help.
 func remember[C any](object metav1.Object, was, again C) error {
 	if equality.Semantic.DeepEqual(was, again) {
 		return nil
@@ -41,7 +42,7 @@ func remember[C any](object metav1.Object, was, again C) error {
 	return nil
 }
 
-// recall takes the annotation off the object and returns what it says, or nil.
+// recall removes the annotation from the object and returns the content stored in it, or nil.
 //
 // A value that can't be read is ignored: an error would make all objects of the kind unreadable because of this one. A
 // readable value is only a hint: it is used where it agrees with the visible fields.
@@ -60,7 +61,8 @@ func recall[C any](object metav1.Object) *C {
 	return was
 }
 
-// provisioned converts the flag of the contracts: v1beta1 can't distinguish false from not set.
+// provisioned converts v1beta1's flag ready to v1beta2, where false differs from not set. was is the earlier v1beta2
+// value.
 func provisioned(ready bool, was *bool) *bool {
 	if ready || was != nil {
 		return &ready

@@ -39,7 +39,7 @@ func ConvertClusterFromHub(_ context.Context, src *v1beta2.CapstanCluster, dst *
 	return remember(dst, clusterContent{src.Spec, src.Status}, clusterToHub(dst, nil))
 }
 
-// clusterToHub makes the content of the v1beta2 object. was is what the object was before, or nil; it supplies what
+// clusterToHub makes the content of the v1beta2 object. was is the object's earlier content, or nil; it supplies what
 // v1beta1 can't represent.
 func clusterToHub(src *CapstanCluster, was *clusterContent) (to clusterContent) {
 	if was == nil {

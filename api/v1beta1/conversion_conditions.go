@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// severities are those of the reasons that need attention. All other reasons only say what the object waits for.
+// severities are the severities of reasons that need attention. All other reasons only say what the object waits for.
 var severities = map[string]clusterv1beta1.ConditionSeverity{
 	v1beta2.BootstrapFailedReason: clusterv1beta1.ConditionSeverityError,
 	v1beta2.HostGoneReason:        clusterv1beta1.ConditionSeverityError,
@@ -23,7 +23,7 @@ var severities = map[string]clusterv1beta1.ConditionSeverity{
 	v1beta2.AccessDeniedReason:    clusterv1beta1.ConditionSeverityWarning,
 }
 
-// severity is set for status False only, as Cluster API demands.
+// severity returns the severity of a condition. Only conditions with status False have one, as Cluster API demands.
 func severity(c metav1.Condition) clusterv1beta1.ConditionSeverity {
 	if c.Status != metav1.ConditionFalse {
 		return clusterv1beta1.ConditionSeverityNone
@@ -50,7 +50,7 @@ func oldCondition(c metav1.Condition) clusterv1beta1.Condition {
 func newCondition(c clusterv1beta1.Condition) metav1.Condition {
 	reason := c.Reason
 	if reason == "" {
-		reason = v1beta2.NoReasonReportedReason // there it is required
+		reason = v1beta2.NoReasonReportedReason // v1beta2 requires a reason
 	}
 	return metav1.Condition{
 		Type:               string(c.Type),
@@ -61,8 +61,8 @@ func newCondition(c clusterv1beta1.Condition) metav1.Condition {
 	}
 }
 
-// conditionsFromHub returns the conditions in the form of v1beta1. written are those that clients wrote through
-// v1beta1; each is used while the condition that was made from it is unchanged.
+// conditionsFromHub returns the conditions in the form of v1beta1. written are the conditions that clients wrote
+// through v1beta1; each is used while the v1beta2 condition made from it is unchanged.
 func conditionsFromHub(conditions []metav1.Condition, written []v1beta2.V1Beta1Condition) []clusterv1beta1.Condition {
 	var out []clusterv1beta1.Condition
 	for _, c := range conditions {
@@ -78,8 +78,9 @@ func conditionsFromHub(conditions []metav1.Condition, written []v1beta2.V1Beta1C
 	return out
 }
 
-// conditionsToHub returns the conditions in the form of v1beta2, and those that can't be derived from them. If nobody
-// has changed the conditions since they were made from was, which may be nil, it returns those of was.
+// conditionsToHub returns the conditions in the form of v1beta2, and the v1beta1 conditions that can't be derived from
+// that form. was may be nil. If nobody has changed the conditions since they were made from was, conditionsToHub
+// returns was.
 func conditionsToHub(conditions []clusterv1beta1.Condition, was *hubConditions) hubConditions {
 	if was != nil && equality.Semantic.DeepEqual(conditionsFromHub(was.conditions, was.written), conditions) {
 		return *was
@@ -101,7 +102,7 @@ type hubConditions struct {
 	written    []v1beta2.V1Beta1Condition
 }
 
-// observed sets the generation of an unchanged condition, because v1beta1 has none.
+// observed sets the observed generation of an unchanged condition, because v1beta1 has none.
 func observed(now metav1.Condition, was *hubConditions) metav1.Condition {
 	if was == nil {
 		return now
@@ -116,7 +117,7 @@ func observed(now metav1.Condition, was *hubConditions) metav1.Condition {
 	return now
 }
 
-// writtenCondition is a condition that v1beta2 keeps as somebody wrote it.
+// writtenCondition returns the v1beta1 condition that a client wrote and v1beta2 keeps.
 func writtenCondition(c v1beta2.V1Beta1Condition) clusterv1beta1.Condition {
 	return clusterv1beta1.Condition{
 		Type: clusterv1beta1.ConditionType(c.Type), Status: corev1.ConditionStatus(c.Status),

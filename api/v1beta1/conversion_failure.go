@@ -7,14 +7,15 @@ import (
 )
 
 // failureToHub returns the part of a v1beta1 failure that can't be derived from the conditions of the v1beta2 object.
-// was is what was kept when the v1beta1 object was made.
+// was is the part that was kept when the v1beta1 object was made.
 func failureToHub(reason, message string, conditions []metav1.Condition,
 	was *v1beta2.V1Beta1Status) (keptReason, keptMessage *string) {
 	followsReason, followsMessage := (&v1beta2.CapstanMachineStatus{Conditions: conditions}).Failure()
 	return keep(reason, followsReason, was.FailureReason), keep(message, followsMessage, was.FailureMessage)
 }
 
-// keep returns what to keep of a value, which is follows unless something is kept.
+// keep returns the value if it must be kept, or nil if it can be derived. follows is the derived value; was is the
+// value kept before.
 func keep(value, follows string, was *string) *string {
 	switch {
 	case was != nil && *was == value:

@@ -42,7 +42,7 @@ func ConvertMachineFromHub(_ context.Context, src *v1beta2.CapstanMachine, dst *
 	return remember(dst, machineContent{src.Spec, src.Status}, machineToHub(dst, nil))
 }
 
-// machineToHub makes the content of the v1beta2 object. was is what the object was before, or nil; it supplies what
+// machineToHub makes the content of the v1beta2 object. was is the object's earlier content, or nil; it supplies what
 // v1beta1 can't represent.
 func machineToHub(src *CapstanMachine, was *machineContent) (to machineContent) {
 	if was == nil {

@@ -61,24 +61,24 @@ func FuzzClusterTemplate(f *testing.F) {
 	})
 }
 
-// object is one that has metadata.
+// object is an API object, which has metadata.
 type object interface {
 	comparable
 	metav1.Object
 }
 
-// pair is a kind in both versions.
+// pair describes a kind in both versions.
 type pair[S, H object] struct {
 	spoke   func() S
 	hub     func() H
 	toHub   func(context.Context, S, H) error
 	fromHub func(context.Context, H, S) error
-	// rewrite makes the content of one object that of another, and leaves the metadata.
+	// rewrite replaces the content of an object with that of another and leaves the metadata.
 	rewrite func(object, by S)
 }
 
-// laws checks that conversion loses nothing: from a v1beta1 object over v1beta2 and back, from a v1beta2 object over
-// v1beta1 and back, and when somebody who read v1beta1 writes something else.
+// laws checks that conversion loses nothing from v1beta1 to v1beta2 and back, from v1beta2 to v1beta1 and back, and
+// when a client that read v1beta1 writes something else.
 func laws[S, H object](f *testing.F, p pair[S, H]) {
 	for n := range rounds {
 		seed := binary.LittleEndian.AppendUint64(nil, uint64(n))
@@ -103,7 +103,7 @@ func laws[S, H object](f *testing.F, p pair[S, H]) {
 		fill.Fill(spoke)
 		must(p.toHub(t.Context(), spoke, over))
 		must(p.fromHub(t.Context(), over, back))
-		// The API server gets the annotation together with the object; whoever writes v1beta1 need not have seen it.
+		// Conversion adds the annotation to the v1beta1 object; a client that writes v1beta1 need not have seen it.
 		forget(back)
 		same("v1beta1 to v1beta2 and back", spoke, back)
 
@@ -143,7 +143,7 @@ func deepCopy(o any) any {
 	panic(reflect.TypeOf(o))
 }
 
-// forget takes the annotation off, and the map that it leaves behind.
+// forget removes the annotation.
 func forget(o metav1.Object) {
 	annotations := o.GetAnnotations()
 	delete(annotations, DataAnnotation)
@@ -171,7 +171,7 @@ func valid(data []byte) *randfill.Filler {
 			*list = nil
 			for _, m := range conditions(c) {
 				old := oldCondition(m)
-				switch c.Intn(4) { // now and then what does not follow
+				switch c.Intn(4) { // some do not follow from v1beta2
 				case 0:
 					old.Severity = clusterv1beta1.ConditionSeverity(pick(c, "Error", "Warning", "Info", ""))
 				case 1:
@@ -196,7 +196,7 @@ func valid(data []byte) *randfill.Filler {
 	)
 }
 
-// conditions returns conditions as v1beta2 allows them, many of them ours.
+// conditions returns conditions that v1beta2 allows, many with Capstan's types and reasons.
 func conditions(c randfill.Continue) (list []metav1.Condition) {
 	for _, kind := range []string{"Ready", "Bootstrapped", "HostOnline", "a.example.com/" + word(c)} {
 		if c.Bool() {
@@ -214,8 +214,7 @@ func conditions(c randfill.Continue) (list []metav1.Condition) {
 	return list
 }
 
-// written returns what v1beta2 keeps of v1beta1: some of it as it comes from there, some of it outlived by the
-// conditions.
+// written returns what v1beta2 keeps of v1beta1. Some of it still fits the current conditions; some is out of date.
 func written(c randfill.Continue, current []metav1.Condition) (w v1beta2.V1Beta1Status) {
 	for _, m := range current {
 		old := keptCondition(oldCondition(m))
@@ -245,8 +244,7 @@ func word(c randfill.Continue) string {
 	return strings.Repeat(string(rune('a'+c.Intn(26))), c.Intn(4))
 }
 
-// TestRecallSurvivesNonsense: an annotation that somebody spoiled must not make an object, and with it lists of
-// objects, unreadable.
+// TestRecallSurvivesNonsense: an invalid annotation must not make an object, or a list that contains it, unreadable.
 func TestRecallSurvivesNonsense(t *testing.T) {
 	for name, value := range map[string]string{
 		"no JSON":         "{",
@@ -272,7 +270,7 @@ func TestRecallSurvivesNonsense(t *testing.T) {
 	}
 }
 
-// TestContractV1Beta1 looks at what Cluster API reads of our objects by contract v1beta1.
+// TestContractV1Beta1 checks what Cluster API reads of our objects by contract v1beta1.
 func TestContractV1Beta1(t *testing.T) {
 	yes := true
 	now := metav1.Unix(1_700_000_000, 0)
@@ -311,7 +309,7 @@ func TestContractV1Beta1(t *testing.T) {
 		t.Errorf("IM-29: got %+v", m.Status.Conditions)
 	}
 
-	// What somebody wrote through v1beta1 is seen by the controller (IM-42), and stays when the conditions change (IM-25).
+	// The controller sees what a client wrote through v1beta1 (IM-42), and it stays when the conditions change (IM-25).
 	reason := "UpdateError"
 	m.Status.FailureReason = &reason
 	m.Status.Conditions = nil

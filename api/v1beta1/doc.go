@@ -3,9 +3,9 @@
 // machine in its spec.
 //
 // Objects are stored as v1beta2, which is the hub; the API server converts them by webhook. The functions
-// Convert..ToHub and Convert..FromHub do the work and lose nothing in either direction. What only v1beta2 can say is
-// kept in the annotation [DataAnnotation] of the v1beta1 object; what only v1beta1 can say in status.deprecated.v1beta1
-// of the v1beta2 object.
+// Convert..ToHub and Convert..FromHub do the work and lose nothing in either direction. Annotation [DataAnnotation] of
+// the v1beta1 object keeps what only v1beta2 can represent. Field status.deprecated.v1beta1 of the v1beta2 object keeps
+// what only v1beta1 can represent.
 //
 // CapstanHost has no v1beta1, because it is not a resource of the contract.
 //

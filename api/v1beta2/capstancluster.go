@@ -33,8 +33,8 @@ type LoadBalancer struct {
 
 // CapstanClusterSpec is the desired state of a CapstanCluster.
 type CapstanClusterSpec struct {
-	// controlPlaneEndpoint is the address of the cluster's API server (IC-16). The user sets it, or the controller if the
-	// load balancer has type Local. It can't be changed once it is set.
+	// controlPlaneEndpoint is the address of the cluster's API server (IC-16). The user sets it, or the controller does if
+	// the load balancer has type Local. It can't be changed once it is set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.host) && has(self.port)",message="needs both host and port: an endpoint can't be completed later"
 	// +kubebuilder:validation:XValidation:rule="!has(self.host) || !self.host.contains('/')",message="host must be a host name or an IP address, without scheme and path: set cluster.example.com instead of https://cluster.example.com"
@@ -84,7 +84,7 @@ type CapstanClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
 
-	// deprecated has what only older contract versions define.
+	// deprecated has the fields that only older contract versions define.
 	// +optional
 	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }

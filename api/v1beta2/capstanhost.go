@@ -16,9 +16,9 @@ const EnrolledLabel = "infrastructure.capstan.dev/enrolled"
 const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 
 // AbandonAnnotation on an owned CapstanHost lets a machine that released the host be deleted before the agent has
-// cleaned the host. It is meant for a computer that never comes back. Its value is the provider id of that claim, so it
-// never applies to another claim. The claim stays and keeps the host out of the pool until the agent proves the host
-// clean after all, or somebody deletes the CapstanHost.
+// cleaned the host. It is meant for a computer that never comes back. Its value is the provider id of the machine's
+// claim, so it never applies to another claim. The claim stays and keeps the host out of the pool until the agent
+// proves the host clean after all, or somebody deletes the CapstanHost.
 const AbandonAnnotation = "infrastructure.capstan.dev/abandon"
 
 // AcceptAnnotation on an owned CapstanHost says that somebody inspected the host after a claim and declares it clean:
@@ -50,7 +50,7 @@ const BootstrapSecretSuffix = "-bootstrap"
 const BootstrapDataLabel = "infrastructure.capstan.dev/bootstrap-data"
 
 // EpochSecretInfix separates a host's name from the number of an epoch in the name of that epoch's Secret. The Secret
-// has no data. The host's tokens are bound to it: they become invalid when it is deleted.
+// has no data. The host's tokens are bound to the Secret and become invalid when it is deleted.
 const EpochSecretInfix = "-epoch-"
 
 // IdentityPrefix precedes a host's name in the name of its ServiceAccount, Role and RoleBinding.
@@ -109,8 +109,8 @@ type CapstanHostSpec struct {
 	// +kubebuilder:validation:Enum=Automatic;Manual
 	AgentUpgrade AgentUpgrade `json:"agentUpgrade,omitempty"`
 
-	// addresses are further addresses of the host, written by an administrator: those that other networks use to reach it,
-	// and its DNS names. A machine's status lists them beside the address that the agent reports.
+	// addresses are further addresses of the host, written by an administrator: the addresses at which other networks
+	// reach it, and its DNS names. A machine's status lists them beside the address that the agent reports.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -119,8 +119,8 @@ type CapstanHostSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Addresses []HostAddress `json:"addresses,omitempty"`
 
-	// cleaning says what proves that an owned host is clean after a machine. A change applies to later claims only.
-	// Default: the flags of the provider.
+	// cleaning says what proves that an owned host is clean after a machine used it. A change applies to later claims
+	// only. Default: the flags of the provider.
 	// +optional
 	Cleaning CleaningPolicy `json:"cleaning,omitempty,omitzero"`
 
@@ -229,9 +229,9 @@ type HostClaim struct {
 	// +optional
 	Bundles BundlePolicy `json:"bundles,omitempty,omitzero"`
 
-	// baseline is the digest (SHA-256, base64 for URLs) of what the agent found on the host before the machine used it,
-	// with proof Compare. The agent runs the bootstrap data only after baseline is set here, so the machine can't replace
-	// it.
+	// baseline is used with proof Compare. It is the digest (SHA-256, base64 for URLs) of what the agent found on the host
+	// before the machine used it. The agent runs the bootstrap data only after baseline is set here, so the machine can't
+	// replace it.
 	// +optional
 	// +kubebuilder:validation:MinLength=43
 	// +kubebuilder:validation:MaxLength=43

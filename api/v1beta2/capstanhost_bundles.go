@@ -24,7 +24,7 @@ type BundlePolicy struct {
 	// +required
 	Source BundleSource `json:"source,omitempty"`
 
-	// mirror is the web server with bundles, with source Mirror.
+	// mirror is the web server that has the bundles. It is used with source Mirror.
 	// +optional
 	Mirror BundleMirror `json:"mirror,omitempty,omitzero"`
 }
@@ -39,8 +39,8 @@ type BundleMirror struct {
 	// +kubebuilder:validation:Pattern=`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$`
 	URL string `json:"url,omitempty"`
 
-	// digests are the SHA-256 digests, in hex, of the bundles that may be downloaded. Absent: the digest of the plane's
-	// own bundle of the same version and architecture, which the host asks its plane for.
+	// digests are the SHA-256 digests, in hex, of the bundles that may be downloaded. Default: the host asks its plane for
+	// the digest of the plane's own bundle of the same version and architecture.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

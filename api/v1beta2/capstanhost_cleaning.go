@@ -1,6 +1,6 @@
 package v1beta2
 
-// CleaningProof says what proves that an owned host is clean after a machine.
+// CleaningProof says what proves that an owned host is clean after a machine used it.
 // +kubebuilder:validation:Enum=Trust;Compare;Reimage
 type CleaningProof string
 
@@ -29,15 +29,15 @@ const (
 	PackagesDeny PackagePolicy = "Deny"
 )
 
-// CleaningPolicy says what proves that a host is clean after a machine.
+// CleaningPolicy says what proves that a host is clean after a machine used it.
 // +kubebuilder:validation:MinProperties=1
 type CleaningPolicy struct {
 	// proof says what proves that the host is clean. Default: the flag --cleaning-proof of the provider.
 	// +optional
 	Proof CleaningProof `json:"proof,omitempty"`
 
-	// packages says whether packages may be installed and updated while a machine has the host, with proof Compare.
-	// Default: Allow.
+	// packages is used with proof Compare. It says whether packages may be installed and updated while a machine has the
+	// host. Default: Allow.
 	// +optional
 	Packages PackagePolicy `json:"packages,omitempty"`
 }

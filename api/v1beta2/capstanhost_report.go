@@ -29,7 +29,7 @@ type BootstrapReport struct {
 	// +required
 	Phase BootstrapPhase `json:"phase,omitempty"`
 
-	// step is the one that runs or failed, for example "write_files" or "runcmd 1/2".
+	// step is the step that runs or failed, for example "write_files" or "runcmd 1/2".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -86,8 +86,8 @@ type CleaningReport struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	Leftovers []string `json:"leftovers,omitempty"`
 
-	// baseline is the digest (SHA-256, base64 for URLs) of what the agent found on the host before the machine used it,
-	// and compared the host with afterwards. Absent means that the agent did not look: see spec.claim.proof.
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent found on the host before the machine used it.
+	// The agent compared the host with it afterwards. Absent means that the agent did not look: see spec.claim.proof.
 	// +optional
 	// +kubebuilder:validation:MinLength=43
 	// +kubebuilder:validation:MaxLength=43
@@ -115,8 +115,7 @@ type HostDisk struct {
 }
 
 // AgentReport is everything that a host's agent reports. Only the agent writes it, and nothing in it is proved: a
-// hostile host can report anything. Therefore it has at most 32 KiB as it is stored, which the limits of its fields
-// guarantee.
+// hostile host can report anything. Therefore the limits of its fields keep its stored size to at most 32 KiB.
 // +kubebuilder:validation:MinProperties=1
 type AgentReport struct {
 	// version is the version of the agent.
@@ -125,7 +124,7 @@ type AgentReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 
-	// epoch is the one that the agent's token belongs to. A host can't be claimed until this equals spec.epoch. Absent
+	// epoch is the epoch that the agent's token belongs to. A host can't be claimed until this equals spec.epoch. Absent
 	// means that the agent's version does not know epochs.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -137,7 +136,7 @@ type AgentReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
 
-	// operatingSystem is that of the host, for example "Debian GNU/Linux 12 (bookworm)".
+	// operatingSystem is the host's operating system, for example "Debian GNU/Linux 12 (bookworm)".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -149,7 +148,7 @@ type AgentReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	Kernel string `json:"kernel,omitempty"`
 
-	// architecture is that of the host as Go names it, for example "amd64".
+	// architecture is the host's architecture, as Go names it, for example "amd64".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16

@@ -26,34 +26,35 @@ type CapstanMachineSpec struct {
 	HostRequirements HostRequirements `json:"hostRequirements,omitempty,omitzero"`
 }
 
-// HostRequirements describe the hardware that a host must have. They are compared with the report of its agent, which
-// is not proved: a compromised host can report anything. A host that does not report a required value does not match.
-// If a machine must be able to trust a property, select hosts by labels, which people write.
+// HostRequirements describe the hardware that a host must have. They are compared with the report of the host's agent.
+// The report is not proved: a compromised host can report anything. A host that does not report a required value does
+// not match. If a machine must be able to trust a property, select hosts by labels, which people write.
 // +kubebuilder:validation:MinProperties=1
 type HostRequirements struct {
-	// architecture is that of the host as Go names it.
+	// architecture is the host's architecture, as Go names it.
 	// +optional
 	// +kubebuilder:validation:Enum=amd64;arm64
 	Architecture string `json:"architecture,omitempty"`
 
-	// minProcessors is the least number of logical processors.
+	// minProcessors is the minimum number of logical processors.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinProcessors int32 `json:"minProcessors,omitempty"`
 
-	// minMemoryMiB is the least memory in MiB. The kernel reserves some memory: a host with 8 GiB reports less than 8192.
+	// minMemoryMiB is the minimum memory in MiB. The kernel reserves some memory: a host with 8 GiB reports less than
+	// 8192.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinMemoryMiB int64 `json:"minMemoryMiB,omitempty"`
 
-	// minDiskGiB is the least size of the host's largest disk in GiB.
+	// minDiskGiB is the minimum size of the host's largest disk in GiB.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinDiskGiB int64 `json:"minDiskGiB,omitempty"`
 }
 
-// MetBy reports whether a host has the required hardware, by what its agent reports. Without a report, which is nil,
-// only the zero value is met.
+// MetBy reports whether a host has the required hardware according to its agent's report. If agent is nil, there is no
+// report, and only the zero value is met.
 func (r HostRequirements) MetBy(agent *AgentReport) bool {
 	if r == (HostRequirements{}) {
 		return true
@@ -72,7 +73,7 @@ func (r HostRequirements) MetBy(agent *AgentReport) bool {
 // CapstanMachineInitialization reports the progress of the first provisioning.
 // +kubebuilder:validation:MinProperties=1
 type CapstanMachineInitialization struct {
-	// provisioned is true once the host ran the bootstrap data; it never becomes false again (IM-19, IM-20).
+	// provisioned is true once the host has run the bootstrap data; it never becomes false again (IM-19, IM-20).
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
@@ -92,7 +93,7 @@ type CapstanMachineStatus struct {
 	// +optional
 	Initialization CapstanMachineInitialization `json:"initialization,omitempty,omitzero"`
 
-	// addresses are those of the host (IM-27).
+	// addresses are the addresses of the host (IM-27).
 	// +optional
 	Addresses clusterv1.MachineAddresses `json:"addresses,omitempty"`
 
@@ -109,7 +110,7 @@ type CapstanMachineStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Host string `json:"host,omitempty"`
 
-	// deprecated has what only older contract versions define.
+	// deprecated has the fields that only older contract versions define.
 	// +optional
 	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }

@@ -12,7 +12,7 @@ type CapstanMachineTemplateResource struct {
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec becomes the spec of the CapstanMachine (IMT-07). Default: empty. If server-side apply removes the only field,
-	// it leaves null, and the default replaces that.
+	// spec becomes null, and the default replaces the null.
 	// +required
 	// +kubebuilder:default={}
 	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID can't be in a template: it names one instance, and the controller sets it; leave it out"

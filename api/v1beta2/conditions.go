@@ -60,11 +60,11 @@ const (
 	// EndpointFailedReason: the balancer could not be made or changed.
 	EndpointFailedReason = "EndpointFailed"
 
-	// EndpointMovedReason: the balancer now listens at another address than the machines know; create the cluster again
+	// EndpointMovedReason: the balancer now listens at an address that the machines don't know; create the cluster again
 	// (IC-29).
 	EndpointMovedReason = "EndpointMoved"
 
-	// NoHostMatchesReason: no host of the inventory fits; the message counts why.
+	// NoHostMatchesReason: no host of the inventory fits; the message counts the reasons.
 	NoHostMatchesReason = "NoHostMatches"
 
 	// HostClaimedReason: a host is claimed.

@@ -4,17 +4,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DeprecatedStatus has what only older contract versions define. Each part is removed when its API version is no longer
-// served.
+// DeprecatedStatus has the fields that only older contract versions define. Each part is removed when its API version
+// is no longer served.
 // +kubebuilder:validation:MinProperties=1
 type DeprecatedStatus struct {
-	// v1beta1 has what only contract v1beta1 defines.
+	// v1beta1 has the fields that only contract v1beta1 defines.
 	// +optional
 	V1Beta1 V1Beta1Status `json:"v1beta1,omitempty,omitzero"`
 }
 
-// V1Beta1Status keeps what clients wrote through API version v1beta1 and v1beta2 has no other field for, so that
-// clients of v1beta1 can read it back. The controller never writes it, but respects the failure (IM-42).
+// V1Beta1Status keeps what clients wrote through API version v1beta1 if v1beta2 has no other field for it. Clients of
+// v1beta1 can thus read it back. The controller never writes it, but respects the failure (IM-42).
 // +kubebuilder:validation:MinProperties=1
 type V1Beta1Status struct {
 	// failureReason is the reason that a client wrote (IM-22, IC-29). Empty means that there is none, even if the
@@ -31,8 +31,8 @@ type V1Beta1Status struct {
 	// +kubebuilder:validation:MaxLength=10240
 	FailureMessage *string `json:"failureMessage,omitempty"`
 
-	// conditions are those whose v1beta1 form can't be derived from status.conditions, for example because of their
-	// severity. Each is valid only while status.conditions still has the condition that was made from it.
+	// conditions are the conditions whose v1beta1 form can't be derived from status.conditions, for example because of
+	// their severity. Each is valid only while status.conditions still has the condition that was made from it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -98,7 +98,7 @@ func (s *CapstanClusterStatus) Failure() (reason, message string) {
 
 func failure(written V1Beta1Status, conditions []metav1.Condition) (reason, message string) {
 	for _, c := range conditions {
-		if c.Type != ReadyCondition && IsTerminal(c) { // Ready only repeats what another one says
+		if c.Type != ReadyCondition && IsTerminal(c) { // Ready only repeats another condition
 			reason, message = c.Reason, c.Message
 			break
 		}

@@ -36,7 +36,7 @@ const (
 	// clean.
 	ReturnedEvent = "Returned"
 
-	// MachineDeletedEvent of a CapstanCluster that is being deleted: it deleted a machine whose control plane no longer
-	// exists.
+	// MachineDeletedEvent of a CapstanCluster that is being deleted: the controller deleted a machine whose control plane
+	// no longer exists.
 	MachineDeletedEvent = "MachineDeleted"
 )

@@ -26,19 +26,19 @@ const OfferSecretSuffix = "-handover"
 
 // Keys of the Secret with an offer.
 const (
-	// OfferIDKey holds the id, as OfferAnnotation has it.
+	// OfferIDKey holds the id that OfferAnnotation has.
 	OfferIDKey = "id"
 	// OfferServerKey holds the URL of the target's API server, as the host reaches it.
 	OfferServerKey = "server"
-	// OfferCAKey holds the certificates that sign the server's, in PEM.
+	// OfferCAKey holds the certificates that sign the server's certificate, in PEM.
 	OfferCAKey = "ca.crt"
 	// OfferTokenKey holds a token of the host's ServiceAccount in the target.
 	OfferTokenKey = "token"
 	// OfferEnrolmentKey holds the URL of the target's enrolment server, which is on the same host as its API server and
 	// has a certificate of the same authority. It is optional: only planes have such a server.
 	OfferEnrolmentKey = "enrolment"
-	// OfferTargetKey holds the uid of the target's Namespace kube-system, by which those who make offers find an earlier
-	// offer of the same target.
+	// OfferTargetKey holds the uid of the target's Namespace kube-system. Whoever makes an offer uses it to find an
+	// earlier offer of the same target.
 	OfferTargetKey = "target"
 )
 

@@ -29,8 +29,8 @@ func (a announcer) again(ctx context.Context, cluster *clusterv1.Cluster, found 
 	return a.make(ctx, cluster, metav1.ObjectMeta{GenerateName: cluster.Name + "."}, found)
 }
 
-// once creates an Event unless one with the same content exists, which avoids repeats while a Cluster is asked about
-// again and again. It returns false if there is one already.
+// once creates an Event unless one with the same content exists, so that repeated calls for a Cluster do not repeat the
+// Event. It returns false if the Event exists already.
 func (a announcer) once(ctx context.Context, cluster *clusterv1.Cluster, found finding.Finding) bool {
 	sum := sha256.Sum256([]byte(string(cluster.UID) + "/" + found.Reason + "/" + found.Message))
 	return a.make(ctx, cluster, metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", cluster.Name, sum[:8])}, found)

@@ -47,7 +47,7 @@ type Result struct {
 	Unseen int
 }
 
-// Drift is an object that was no longer as applied.
+// Drift describes an object that was no longer as applied.
 type Drift struct {
 	Ref Ref
 	// What is "changed", "missing" or "made again".

@@ -40,7 +40,8 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// cluster is the API server without add-ons of a test before, reached by the kubeconfig that a Secret would have.
+// cluster returns a client for the API server. Add-ons of earlier tests are gone. The client uses the kubeconfig that a
+// Secret would have.
 func cluster(t *testing.T) client.Client {
 	t.Helper()
 	config, err := workload.Config(api.Kubeconfig)
@@ -361,10 +362,10 @@ func TestDyingAtAnyMoment(t *testing.T) {
 	t.Error("it fails after twelve writes")
 }
 
-// A definition that is never established is waited for no longer than the caller waits.
+// Apply waits for a definition that is never established only as long as its caller waits.
 func TestADefinitionThatIsNotServed(t *testing.T) {
 	w := cluster(t)
-	// the kind is taken
+	// another definition has this kind already
 	second := strings.NewReplacer("things.example.org", "others.example.org", "plural: things",
 		"plural: others").Replace(things)
 	mustApply(t, w, choose(t, source("a", "", "", "", things)))

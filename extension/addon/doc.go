@@ -10,5 +10,4 @@
 // anything, so nothing is forgotten if the process dies in between. Apply only removes objects that the inventory lists
 // with the same UID: never what existed before, nor what somebody else recreated under the same name. Namespaces and
 // definitions are never removed, because that would remove what others have in them.
-// definitions stay: with them would go what others have in them.
 package addon

@@ -112,8 +112,8 @@ func (a *addOns) afterControlPlaneInitialized(
 }
 
 // beforeClusterUpgrade reports drift without changing anything, so that whoever upgrades knows that the cluster differs
-// from its add-ons. It blocks the upgrade only for unreadable add-ons: otherwise they would block the workers after the
-// control plane has its new version.
+// from its add-ons. It blocks the upgrade only for unreadable add-ons, which would otherwise block the workers after
+// the control plane has its new version.
 func (a *addOns) beforeClusterUpgrade(
 	ctx context.Context, _ setting.Values, request *runtimehooksv1.BeforeClusterUpgradeRequest,
 ) (answer part.Answer, err error) {
@@ -158,8 +158,8 @@ func (a *addOns) afterClusterUpgrade(
 }
 
 // bring applies the add-ons for a version and waits if the workload cluster cannot take them yet. If the namespace has
-// no add-ons at all, it removes nothing: more likely they were left behind when the Cluster moved than the cluster is
-// meant to lose its network.
+// no add-ons at all, it removes nothing: a move of the Cluster probably left them behind, and the cluster is not meant
+// to lose its network.
 func (a *addOns) bring(
 	ctx context.Context, cluster *clusterv1.Cluster, version string,
 ) (answer part.Answer, err error) {

@@ -34,7 +34,7 @@ func (j *journal) Create(_ context.Context, object client.Object, _ ...client.Cr
 }
 
 // Each hook of the part works in the workload cluster: a new cluster gets its add-ons, drift is reported before an
-// upgrade and corrected after it, and add-ons that cannot be applied hold the Cluster.
+// upgrade and corrected after it, and add-ons that cannot be applied make the Cluster wait.
 func TestPart(t *testing.T) {
 	there := cluster(t)
 	mine := sample.Cluster()

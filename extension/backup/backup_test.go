@@ -63,8 +63,8 @@ func snapshotOf(t *testing.T, keys ...string) (file string, contents Contents, m
 	return file, contents, m
 }
 
-// A snapshot of a real etcd is restored into another, which has the same content. The backup is stored, found, fetched
-// and removed.
+// A snapshot of a real etcd is restored into another etcd, which then has the same content. The backup is stored,
+// found, fetched and removed.
 func TestSnapshotIsVerifiedAndKept(t *testing.T) {
 	file, want, m := snapshotOf(t, "a", "b", "c")
 	scratch := t.TempDir()

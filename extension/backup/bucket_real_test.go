@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// realStore is the variable that has a real S3-compatible store built and asked: make test-bucket.
+// realStore is the environment variable that makes tests build and use a real S3-compatible store. make test-bucket
+// sets it.
 const realStore = "CAPSTAN_TEST_BUCKET"
 
-// TestRealBucket does what TestBucket does, and more, with a store that others have made (its module is in
-// hack/s3server).
+// TestRealBucket does what TestBucket does, and more, with a store written by others (its module is in hack/s3server).
 func TestRealBucket(t *testing.T) {
 	if os.Getenv(realStore) == "" {
 		t.Skip("make test-bucket runs this test: it builds a store, which takes minutes")
@@ -88,7 +88,7 @@ func manyBackups(t *testing.T, place Place, credentials Credentials) {
 	}
 }
 
-// largeBackup keeps and fetches a snapshot of the size that etcd has by default at most.
+// largeBackup stores and fetches a snapshot of etcd's default maximum size.
 func largeBackup(t *testing.T, place Place, credentials Credentials) {
 	const size = 2 << 30
 	b, err := OpenBucket(place, credentials)
@@ -138,7 +138,7 @@ func startStore(t *testing.T) (objects string, place Place, credentials Credenti
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building a store: %v\n%s", err, out)
 	}
-	// A certificate for 127.0.0.1, as test servers have it.
+	// Use the certificate for 127.0.0.1 that httptest servers have.
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	pair := server.TLS.Certificates[0]
 	server.Close()

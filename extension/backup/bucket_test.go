@@ -24,12 +24,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// s3 is what a store of one bucket does: it keeps objects, and looks at signatures and sums.
+// s3 is a store with one bucket. It keeps objects and checks signatures and sums.
 type s3 struct {
 	mu      sync.Mutex
 	objects map[string][]byte
-	status  int // if not 0: of every answer
-	page    int // how many objects a listing has
+	status  int // if not 0, the status of every answer
+	page    int // number of objects per listing
 }
 
 func (s *s3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +121,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// keepsBackups is what a bucket has to do. plant puts an object into it by another way.
+// keepsBackups checks everything that a bucket has to do. plant puts an object into the bucket without using b.
 func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "snapshot")
@@ -191,7 +191,7 @@ func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) 
 	}
 }
 
-// What a store refuses is told with its reason, and without what must not be seen.
+// The error for a refused request contains the store's reason, but no secrets.
 func TestRefused(t *testing.T) {
 	s, b, place, credentials := newBucket(t, "")
 	s.status = http.StatusForbidden
@@ -212,8 +212,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// refusesStrangers is what a store says to who has other keys, or asks for another bucket. unknown is its answer to an
-// access key that it doesn't know.
+// refusesStrangers checks a store's answers to wrong keys and to requests for another bucket. unknown is its answer to
+// an access key that it doesn't know.
 func refusesStrangers(t *testing.T, place Place, right Credentials, unknown string) {
 	t.Helper()
 	wrongKey, wrongSecret, elsewhere := right, right, place
@@ -234,7 +234,7 @@ func refusesStrangers(t *testing.T, place Place, right Credentials, unknown stri
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		// What is refused must not look like something that has gone already.
+		// A refused removal must not look like the removal of something that is gone already.
 		if err := b.Remove(t.Context(), Manifest{Namespace: "default", Cluster: "blue", Name: "a"}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("removing: got %v, want %s", err, want)
@@ -285,7 +285,7 @@ func TestOpenBucket(t *testing.T) {
 	}
 }
 
-// The settings lead to the bucket, by the keys in a Secret.
+// The settings select the bucket, and a Secret has its keys.
 func TestRunnerKeepsInABucket(t *testing.T) {
 	s, _, place, credentials := newBucket(t, "")
 	secret := &corev1.Secret{
@@ -305,7 +305,7 @@ func TestRunnerKeepsInABucket(t *testing.T) {
 	if len(s.objects) != 2 || w.takes.Load() != 1 {
 		t.Errorf("%d objects of %d backups", len(s.objects), w.takes.Load())
 	}
-	// A store that is away counts as a try that fails.
+	// An unavailable store counts as a failed attempt.
 	s.status = http.StatusServiceUnavailable
 	if _, err := w.upgrade(t.Context(), "v1.36.4"); err == nil ||
 		!strings.Contains(err.Error(), "(try 1) and will be retried: listing backups in bucket backups: it answers 503") {

@@ -31,7 +31,8 @@ const (
 	goOn = "go-on"
 )
 
-// placeRetry is when a Cluster is asked about again if its label requires a backup but there is nowhere to store one.
+// placeRetry is the time until the next call for a Cluster whose label requires a backup while there is nowhere to
+// store one.
 const placeRetry = 5 * time.Second
 
 // parts holds upgrades and deletions until there is a backup.

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// stores gives each sort of store with a backup file, and functions that leave in it what a try that was killed at a
-// time leaves, and a manifest that can't be read.
+// stores returns each kind of store. left puts the remains of an attempt that was killed at the given time into the
+// store; damage makes a backup's manifest unreadable.
 func stores(t *testing.T) map[string]struct {
 	Store
 	left    func(at time.Time)
 	damage  func(m Manifest)
-	objects func() int // of cluster blue: files or directories that are there
+	objects func() int // number of files or directories of cluster blue
 } {
 	t.Helper()
 	s, bucket, _, _ := newBucket(t, "site")
@@ -65,8 +65,9 @@ func stores(t *testing.T) map[string]struct {
 	}
 }
 
-// Whatever the store: after a backup what has expired goes, of the same cluster and asked for in the same way, and so
-// does what tries have left that were killed long ago. A backup that is damaged stays, is named, and costs no other.
+// In each store, a backup removes the expired backups of the same cluster that were requested in the same way, and the
+// remains of attempts that were killed long ago. A damaged backup stays and is named in the error. It does not cause
+// the removal of others.
 func TestRetentionInEachStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snapshot")
 	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
@@ -96,7 +97,7 @@ func TestRetentionInEachStore(t *testing.T) {
 			store.damage(broken)
 			backup("blue", upgrade, 4)
 			store.left(now.Add(-leftFor - time.Hour))
-			store.left(now.Add(-leftFor + time.Hour)) // may be in the writing
+			store.left(now.Add(-leftFor + time.Hour)) // may still be written
 			newest := backup("blue", upgrade, 0)
 			if err := prune(t.Context(), Job{Namespace: "default", Cluster: "blue", Store: store, Retention: Retention{Keep: 2}},
 				newest); err != nil {
@@ -110,15 +111,15 @@ func TestRetentionInEachStore(t *testing.T) {
 			for _, m := range all {
 				got = append(got, fmt.Sprintf("%s %d", m.Cluster, int(now.Sub(m.Time).Hours())/24))
 			}
-			// Of what was taken before the same upgrade the last one stays, and with it the one before the deletion that
-			// somebody thought better of.
+			// Of the backups before the same upgrade only the newest stays. The one before a deletion that was called off stays,
+			// too.
 			if want := []string{"blue 8", "blue 7", "green 6", "blue 0"}; !slices.Equal(got, want) {
 				t.Errorf("there are %v, want %v", got, want)
 			}
-			if n := store.objects(); n != 5 { // three that are whole, the damaged one, and the one that is young
+			if n := store.objects(); n != 5 { // three backups, the damaged one, and the recent remains
 				t.Errorf("%d backups and pieces of some are left of blue, want 5", n)
 			}
-			// Who has a damaged one goes on all the same.
+			// A cluster with a damaged backup can still go on.
 			cluster := blue()
 			if have, err := fresh(t.Context(), store, cluster, upgrade, now, time.Hour); err != nil || have == nil ||
 				have.Name != newest.Name {

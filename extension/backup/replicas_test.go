@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// Two replicas called for the same backup at once take only one, by a Lease of a real API server. If the replica that
-// has the turn fails, the other takes over.
+// Two replicas that are called for the same backup at once take only one, because they share a Lease of a real API
+// server. If the replica that has the turn fails, the other takes over.
 func TestReplicasTakeOneBackup(t *testing.T) {
 	server, err := apiserver.Start(apiserver.Options{})
 	defer func() {
@@ -62,7 +62,7 @@ func TestReplicasTakeOneBackup(t *testing.T) {
 						Directory: directory, Replicas: &Replicas{Leases: clients.CoordinationV1(), Namespace: "default"},
 					}, take))
 			}
-			// The first call of each ends at once, so that it begins and does not wait.
+			// The context of each first call is done already, so the call starts the backup and does not wait.
 			ended, end := context.WithCancel(ctx)
 			end()
 			for _, w := range replicas {
@@ -97,7 +97,7 @@ func TestWaitingForATurnEnds(t *testing.T) {
 	if err := turn.wait(); err == nil || !strings.Contains(err.Error(), "took too long") {
 		t.Errorf("error %v", err)
 	}
-	turn.run(t.Context()) // too late: it must not begin
+	turn.run(t.Context()) // too late: nothing must start
 }
 
 func until(ctx context.Context, t *testing.T, is func() bool) {

@@ -149,7 +149,7 @@ func TestItBlocksWhileABackupRuns(t *testing.T) {
 	}
 }
 
-// What waits for a backup waits until there is one, or goes on after three attempts, depending on the policy.
+// Depending on the policy, a hook call waits until there is a backup, or goes on after three attempts.
 func TestFailures(t *testing.T) {
 	w := newWorld(t, Options{}, func(context.Context) error { return errors.New("no route to host") })
 	at := time.Now()
@@ -185,8 +185,7 @@ func TestATryIsBounded(t *testing.T) {
 	}
 }
 
-// A backup waits its turn while those of other clusters are taken, and this wait does not count towards its own
-// timeout.
+// A backup waits for its turn while those of other clusters are taken. The wait does not count towards its own timeout.
 func TestWaitingForOthersIsNoTimeOfATry(t *testing.T) {
 	release := make(chan struct{})
 	var begun atomic.Int32
@@ -321,7 +320,7 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// Without an etcd to verify with, no backup is taken, and whatever waits for one is told what to do.
+// Without an etcd to verify with, no backup is taken, and the answer says what to do.
 func TestNoTool(t *testing.T) {
 	if _, err := Take(t.Context(), Job{}); err == nil || !strings.Contains(err.Error(), "--bundle") {
 		t.Errorf("error %v", err)

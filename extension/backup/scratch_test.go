@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a process left behind that was killed goes, what a living one works in stays.
+// Scratch removes the directory of a killed process, but not that of a live one.
 func TestScratchOfKilledProcesses(t *testing.T) {
 	parent := t.TempDir()
 	living, remove, err := Scratch(parent)
@@ -42,7 +42,7 @@ func TestScratchOfKilledProcesses(t *testing.T) {
 	}
 }
 
-// What others have put into a shared directory under that name is not touched, and a link is not followed.
+// Scratch does not touch other users' files of that name in a shared directory, and follows no link.
 func TestScratchOfOthers(t *testing.T) {
 	parent, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	link := filepath.Join(parent, scratchPrefix+"link")

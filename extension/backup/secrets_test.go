@@ -45,8 +45,8 @@ func authority(t *testing.T) (certificate, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
-// Only a member whose certificate is of the cluster's etcd authority, and for localhost, is believed; and our
-// certificate is of that authority.
+// We accept only a member whose certificate is for localhost and signed by the cluster's etcd authority. The same
+// authority signs our certificate.
 func TestMembersAreVerified(t *testing.T) {
 	ca, key := authority(t)
 	otherCA, otherKey := authority(t)
@@ -132,7 +132,7 @@ func (secretsByName) List(context.Context, client.ObjectList, ...client.ListOpti
 	return errors.New("Secrets are not listed")
 }
 
-// What is missing of the Secrets of a cluster says what the cluster is.
+// The missing Secrets of a cluster show what kind of cluster it is.
 func TestReadAccess(t *testing.T) {
 	ca, key := authority(t)
 	kubeconfig := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],

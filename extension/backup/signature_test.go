@@ -14,7 +14,7 @@ import (
 )
 
 // checkSignature is the store's side of AWS Signature Version 4, written from its description and without the library
-// that signs. It returns the code of what is wrong.
+// that signs. It returns an error code, or "" if the signature is right.
 func checkSignature(r *http.Request, accessKey, secret, region string, now time.Time) (code string) {
 	fields, is := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !is {
@@ -68,7 +68,7 @@ func checkSignature(r *http.Request, accessKey, secret, region string, now time.
 	return ""
 }
 
-// The check itself is right: it takes the example in the description of the signature, and nothing that differs from
+// The check itself is right: it accepts the example in the description of the signature and rejects every variation of
 // it.
 func TestCheckSignature(t *testing.T) {
 	now := time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)

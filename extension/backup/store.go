@@ -30,9 +30,9 @@ var ErrDamaged = errors.New("backups are damaged")
 type Store interface {
 	// Add stores the snapshot in file.
 	Add(ctx context.Context, m Manifest, file string) error
-	// List returns the backups of a cluster, or of all clusters if both names are empty, oldest first. An empty result
-	// is not an error. It leaves out damaged backups; besides the others, it then returns an error that names them and
-	// is [ErrDamaged]. A damaged backup thus does not block what does not need it.
+	// List returns the backups of a cluster, or of all clusters if both names are empty, oldest first. An empty result is
+	// not an error. List leaves out damaged backups. If there are any, it returns the others together with an error that
+	// names the damaged ones and is [ErrDamaged]. A damaged backup thus blocks only what needs it.
 	List(ctx context.Context, namespace, cluster string) ([]Manifest, error)
 	// Fetch copies a snapshot to a new file of mode 0600 and checks that it matches the manifest.
 	Fetch(ctx context.Context, m Manifest, file string) error

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// etcd takes settings from its environment: those of a shell must not change how a snapshot is restored or verified,
-// and the keys of a store are none of its business.
+// etcd reads settings from its environment. The settings of a shell must not change how a snapshot is restored or
+// verified, and etcd must not see the keys of a store.
 func TestToolGetsNoSettingsFromTheEnvironment(t *testing.T) {
 	t.Setenv("ETCD_CONFIG_FILE", "/etc/passwd")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
@@ -20,7 +20,7 @@ func TestToolGetsNoSettingsFromTheEnvironment(t *testing.T) {
 	if err := tool.Restore(t.Context(), "snapshot", "data", Identity{Name: "a", PeerURL: "https://a:2380"}); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = tool.Verify(t.Context(), "snapshot", dir) // it ends before it answers
+	_, _ = tool.Verify(t.Context(), "snapshot", dir) // the program exits before it answers
 	seen, err := os.ReadFile(filepath.Join(dir, "seen"))
 	if err != nil || strings.Count(string(seen), "PATH=") < 3 {
 		t.Fatalf("the program was not run three times: %s, %v", seen, err)

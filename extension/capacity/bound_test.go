@@ -70,14 +70,14 @@ func TestAControlPlaneIsPromisedAHostOfItsZone(t *testing.T) {
 	}
 }
 
-// begun is a Cluster that was let through.
+// begun returns a Cluster that was let through.
 func begun(name string, controlPlane, workers int32) clusterv1.Cluster {
 	cluster := parttest.NewCluster(name, controlPlane, workers)
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: "K", Name: "n", APIGroup: "g"}
 	return cluster
 }
 
-// A cluster's own control plane that waits in the zone of a surge takes its host.
+// If a control plane machine of the cluster itself waits in the zone of a surge, it takes the host there.
 func TestASurgeLeavesTheZoneOfABoundControlPlane(t *testing.T) {
 	own := Cluster{
 		Name: "mine", Admitted: true, Needs: []Need{{Zone: "zone-a", Version: "v1.36.3", Hosts: 1}},

@@ -60,7 +60,7 @@ type Need struct {
 	Zone string
 	// Version is the Kubernetes version that the hosts must offer. Empty means any.
 	Version string
-	// Limits names what the hosts must have besides, for example "labels disk=ssd". Empty means nothing.
+	// Limits names what else the hosts must have, for example "labels disk=ssd". Empty means nothing.
 	Limits string
 	// Hosts is the number of hosts.
 	Hosts int
@@ -72,16 +72,17 @@ type Cluster struct {
 	Name string
 	// Created is when the cluster was created.
 	Created time.Time
-	// Admitted reports whether the cluster was let through before. It keeps its place even if an older cluster appears.
+	// Admitted reports whether the cluster was let through before. An admitted cluster keeps its place even if an older
+	// cluster appears.
 	Admitted bool
 	// Needs are all hosts that the cluster is meant to have, including those it has.
 	Needs []Need
 	// Bound are machines without a host that can use only hosts in their zone. Needs contains them without a zone.
 	Bound []Need
-	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Those not
-	// claimed yet are promised to it and cannot serve its Needs, which are additional hosts.
+	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Hosts not
+	// claimed yet are promised to it and cannot serve its Needs, which are for additional hosts.
 	Besides []Need
-	// Words are the words of the message about the cluster.
+	// Words are used in the message about the cluster.
 	Words Words
 }
 
@@ -99,7 +100,7 @@ type Words struct {
 type Decision struct {
 	// Fits reports whether the inventory can hold the cluster.
 	Fits bool
-	// Finding gives the reason, with numbers and what to do.
+	// Finding has the reason, with numbers and what to do.
 	finding.Finding
 }
 
@@ -109,7 +110,7 @@ const (
 	ReasonNoHostsNeeded = "NoHostsNeeded"
 	// ReasonEnoughHosts means that there are enough hosts.
 	ReasonEnoughHosts = "EnoughHosts"
-	// ReasonTooFewHosts means that there are too few hosts in all zones together, of all kinds or of one.
+	// ReasonTooFewHosts means that all zones together have too few hosts, of all kinds or of one kind.
 	ReasonTooFewHosts = "TooFewHosts"
 	// ReasonTooFewHostsInZone means that there are too few hosts in a zone that the cluster needs.
 	ReasonTooFewHostsInZone = "TooFewHostsInZone"
@@ -142,7 +143,7 @@ func promises(hosts []Host, inventory inventory, others []Cluster, cluster Clust
 		case other.Name == cluster.Name:
 		case other.Admitted:
 			promised = append(promised, outstanding(hosts, other)...)
-		case !cluster.Admitted && older(other, cluster): // an older waiting cluster does not take them back
+		case !cluster.Admitted && older(other, cluster): // an older waiting cluster does not take hosts from an admitted one
 			waiting = append(waiting, other)
 		}
 	}
@@ -161,8 +162,8 @@ func older(a, b Cluster) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// outstanding returns what a cluster needs and has not claimed. Hosts that it has in a zone first serve needs in that
-// zone, and hosts within the limits of a need that need.
+// outstanding returns what a cluster needs and has not claimed. Each host that the cluster has serves, if possible, a
+// need in the host's zone whose limits the host meets.
 func outstanding(hosts []Host, cluster Cluster) []Need {
 	var has []Host
 	for _, h := range hosts {
@@ -185,7 +186,7 @@ func outstanding(hosts []Host, cluster Cluster) []Need {
 	}
 	serve(func(h Host, n Need) bool { return n.Zone == h.Zone && h.meets(n.Limits) })
 	// Remaining hosts serve needs for any zone, then needs for other zones, because the machine exists wherever it is.
-	// Needs without a zone are last.
+	// Needs without a zone are last in the slice and so are served first.
 	serve(func(h Host, n Need) bool { return h.meets(n.Limits) })
 	serve(func(Host, Need) bool { return true })
 	return compact(bind(needs, cluster.Bound))

@@ -47,7 +47,7 @@ func limited(n int, limits string) []Need {
 
 func anywhere(n int) []Need { return []Need{{Version: "v1.36.3", Hosts: n}} }
 
-// cluster is one that waits; minute is when it was created.
+// cluster returns a cluster that waits; minute is when it was created.
 func cluster(name string, minute int, needs ...Need) Cluster {
 	return Cluster{Name: name, Created: morning.Add(time.Duration(minute) * time.Minute), Needs: needs}
 }
@@ -288,8 +288,8 @@ func TestWhatWasLetThroughKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// Law: in whatever order waiting clusters ask, and however often, the hosts of the clusters let through never exceed
-// the existing ones, no cluster that fits alone starves, and the same question has the same answer.
+// Law: in whatever order waiting clusters ask, and however often, the clusters let through never need more hosts than
+// exist, no cluster that fits alone starves, and the same question has the same answer.
 func TestLaws(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	zones := []string{"", "zone-a", "zone-b", "zone-c"}

@@ -13,5 +13,5 @@
 //     those before: these would be let through first.
 //
 // The same snapshot leads to the same decision for every cluster in every process, so several copies of the gate agree.
-// The caller marks as Admitted what its gate has let through and the snapshot does not show yet.
+// The caller marks as Admitted the clusters that its gate has let through but the snapshot does not show yet.
 package capacity

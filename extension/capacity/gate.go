@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// retryAfter is when a Cluster that does not fit is asked about again.
+	// retryAfter is the time until the next call for a Cluster that does not fit.
 	retryAfter = 5 * time.Second
-	// retrySoon replaces retryAfter for a new Cluster: local hosts may be on their way to its namespace, which requests
-	// them because of the Cluster.
+	// retrySoon replaces retryAfter for a new Cluster. Because of the Cluster, its namespace may have requested local
+	// hosts that are about to appear.
 	retrySoon = time.Second
 	// isNew is how long a Cluster counts as new.
 	isNew = 15 * time.Second
@@ -28,8 +28,8 @@ const (
 // gate is the capacity gate for new Clusters, and for rollouts that temporarily need more hosts.
 //
 // At each call it lists what it needs from the API server, not from a cache. The answer depends on which hosts were
-// claimed and which Clusters were let through a moment ago, and a cache may lag behind exactly there. Calls are rare:
-// one per new Cluster, and one every five seconds while a Cluster waits. Lists are bounded.
+// claimed and which Clusters were let through a moment ago, and a cache may not show exactly these changes yet. Calls
+// are rare: one per new Cluster, and one every five seconds while a Cluster waits. Lists are bounded.
 //
 // The gate decides one call at a time. It remembers a Cluster that it lets through until the Cluster shows it, so that
 // two Clusters created at once do not both get the same hosts.
@@ -84,7 +84,7 @@ func (g *gate) create(ctx context.Context, cluster *clusterv1.Cluster) (answer p
 	return part.Pass(decision.Finding), nil
 }
 
-// pause is when a Cluster that does not fit is asked about again.
+// pause returns the time until the next call for a Cluster that does not fit.
 func (g *gate) pause(cluster *clusterv1.Cluster, hosts []Host, wanted Cluster) time.Duration {
 	free := 0
 	for _, h := range hosts {

@@ -154,7 +154,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// The younger one is asked about first, passes, and nothing shows it on its Cluster yet.
+// The gate is asked about the younger Cluster first and lets it pass, but the Cluster does not show it yet.
 func TestTwoAtOnceDoNotBothPass(t *testing.T) {
 	w := parttest.NewWorld(3)
 	older, younger := parttest.NewCluster("older", 1, 2), parttest.NewCluster("younger", 1, 2)
@@ -166,7 +166,7 @@ func TestTwoAtOnceDoNotBothPass(t *testing.T) {
 	if got := ask(t, gate, younger); !strings.HasPrefix(got, "passes") {
 		t.Fatal(got)
 	}
-	w.Clusters = append(w.Clusters, older) // its create arrived late
+	w.Clusters = append(w.Clusters, older) // its creation arrived late
 	for range 3 {
 		if got := ask(t, gate, older); got != "wait 5s: cluster needs 3 hosts, 0 of 3 are free (3 promised to other "+
 			"clusters): add hosts, or make the cluster smaller" {
@@ -176,7 +176,7 @@ func TestTwoAtOnceDoNotBothPass(t *testing.T) {
 	if got := ask(t, gate, younger); !strings.HasPrefix(got, "passes") {
 		t.Errorf("asked again, the younger one: %s", got)
 	}
-	// It never went on: another extension held it, and then its user removed it and made it again.
+	// It never went on: another extension held it, and then its user deleted and recreated it.
 	younger.UID = "another uid"
 	w.Clusters[0] = younger
 	if got := ask(t, gate, older); !strings.HasPrefix(got, "passes") {
@@ -286,7 +286,8 @@ func TestHostOf(t *testing.T) {
 	}
 }
 
-// TestANewClusterIsAskedAboutSoon: its namespace asks for hosts because of it, and they may be on their way.
+// TestANewClusterIsAskedAboutSoon: because of a new Cluster, its namespace requests hosts, which may be about to
+// appear.
 func TestANewClusterIsAskedAboutSoon(t *testing.T) {
 	w := parttest.NewWorld(2)
 	gate := newGate(w)

@@ -16,26 +16,26 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// The variables of a ClusterClass that select hosts by their labels, as those of class capstan-owned do. Patches of
-// other variables are not evaluated: what they select is not counted.
+// The variables of a ClusterClass that select hosts by their labels, as in class capstan-owned. Patches that use other
+// variables are not evaluated, so what they select does not count.
 const (
 	controlPlaneHosts = "controlPlaneHosts"
 	workerHosts       = "workerHosts"
 )
 
-// limits are which hosts machines of a kind can use. The zero value means all.
+// limits say which hosts the machines of a kind can use. The zero value means all.
 type limits struct {
 	selector *metav1.LabelSelector
 	hardware infrav1.HostRequirements
-	// local leaves out hosts that have enrolled, which a balancer of the management plane does not reach.
+	// local excludes hosts that have enrolled, because a balancer of the management plane does not reach them.
 	local bool
 }
 
-// onlyLocal is the name of limits that are nothing but local. Others begin with it, and a comma, if they are local,
-// too.
+// onlyLocal is the name of limits that only set local. The names of other limits that set local begin with it and a
+// comma.
 const onlyLocal = "local"
 
-// name returns the words for the limits, the same for equal ones; "" if there are none.
+// name returns the limits in words, the same words for equal limits, or "" if there are none.
 func (l limits) name() string {
 	var words []string
 	if l.local {
@@ -84,7 +84,7 @@ func (s *snapshot) limit(l limits) string {
 	return name
 }
 
-// inventory returns the hosts with the limits that they meet, of all limits recorded so far.
+// inventory returns the hosts. Each lists which of the limits recorded so far it meets.
 func (s *snapshot) inventory() []Host {
 	hosts := slices.Clone(s.hosts)
 	for i := range hosts {
@@ -107,8 +107,8 @@ func (s *snapshot) controlPlaneLimits(
 		topology.ControlPlane.Variables.Overrides, topology.Variables)
 }
 
-// classLimits returns the name of the limits of machines whose template is in a ClusterClass: those of the template,
-// with the labels of a variable instead if it has some. The first list with the variable counts.
+// classLimits returns the name of the limits of machines whose template is in a ClusterClass: those of the template. If
+// the variable has labels, they replace the template's selector. The first list with the variable counts.
 func (s *snapshot) classLimits(
 	ctx context.Context, class *clusterv1.ClusterClass, ref clusterv1.ClusterClassTemplateReference, variable string,
 	lists ...[]clusterv1.ClusterVariable,
@@ -134,8 +134,8 @@ func (s *snapshot) classLimits(
 	return s.limit(l), nil
 }
 
-// templateLimits returns the limits in a CapstanMachineTemplate, which is read at most once. There are none in
-// templates of another kind, and in those that don't exist.
+// templateLimits returns the limits in a CapstanMachineTemplate, which is read at most once. Templates of another kind,
+// or that don't exist, have no limits.
 func (s *snapshot) templateLimits(ctx context.Context, key client.ObjectKey, kind string) (limits, error) {
 	if l, ok := s.templates[key]; ok || kind != machineTemplate {
 		return l, nil

@@ -17,7 +17,7 @@ func variable(name, value string) clusterv1.ClusterVariable {
 }
 
 // selective makes class local use templates of CapstanMachines, and gives host 0 the label disk=ssd and four
-// processors. The template of workers needs what change says.
+// processors. change changes the template of workers.
 func selective(w *parttest.World, change func(*infrav1.CapstanMachineSpec)) {
 	class := w.Classes["default/local"]
 	class.Namespace = "default"
@@ -31,7 +31,7 @@ func selective(w *parttest.World, change func(*infrav1.CapstanMachineSpec)) {
 	w.Hosts[0].Status.Agent = &infrav1.AgentReport{Processors: 4}
 }
 
-// local gives the Clusters of class local a balancer of the management plane.
+// local makes Clusters of class local use a balancer of the management plane.
 func local(w *parttest.World) {
 	ref := clusterv1.ClusterClassTemplateReference{Kind: clusterTemplate, Name: "balancer"}
 	w.Classes["default/local"].Spec.Infrastructure.TemplateRef = ref
@@ -130,7 +130,7 @@ func TestWhatMachinesSelect(t *testing.T) {
 	}
 }
 
-// A host that the machines of a rollout can't use is no room for its surge.
+// A host that the machines of a rollout can't use does not count as room for its surge.
 func TestSurgeOnSelectedHosts(t *testing.T) {
 	w := parttest.NewWorld(4)
 	cluster := surging(w, 3)

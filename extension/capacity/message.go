@@ -38,7 +38,7 @@ func explain(hosts []Host, inventory inventory, promised, needs []Need, words Wo
 type picture struct {
 	words     Words
 	zone      string // "" means all
-	limits    string // of all needs; "" if they have none or different ones
+	limits    string // the limits of all needs; "" if they have none or different ones
 	needed    int
 	available int
 	hosts     int
@@ -99,7 +99,7 @@ func describe(hosts []Host, inventory inventory, promised []Need, zone string, n
 	return p
 }
 
-// asked returns the words for the limits: what the hosts are asked to have.
+// asked returns in words what the limits require of hosts, apart from being local.
 func (p picture) asked() string {
 	if p.limits == onlyLocal {
 		return ""

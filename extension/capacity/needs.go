@@ -10,7 +10,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// needs counts the hosts in a Cluster's topology, for those machines that the class makes Capstan's.
+// needs counts the hosts that a Cluster's topology needs, for the machines that are Capstan's according to the class.
 func (s *snapshot) needs(
 	ctx context.Context, cluster *clusterv1.Cluster, class *clusterv1.ClusterClass,
 ) ([]Need, error) {

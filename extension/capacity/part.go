@@ -14,9 +14,9 @@ import (
 // Name is the name of the part.
 const Name = "capacity"
 
-// New returns the part that holds what the inventory has too few hosts for: new Clusters, and upgrades whose surge
-// needs hosts. The reader reads CapstanHosts, Clusters, ClusterClasses, Machines, MachineDeployments and control
-// planes. It must not be a cache, which may lag behind the claims and admissions of the last moment.
+// New returns the part that holds new Clusters, and upgrades whose surge needs hosts, while the inventory has too few
+// hosts for them. The reader reads CapstanHosts, Clusters, ClusterClasses, Machines, MachineDeployments and control
+// planes. It must not be a cache, which may lag behind the latest claims and admissions.
 func New(reader client.Reader) part.Part {
 	g := newGate(reader)
 	return part.Part{Name: Name, Handlers: []part.Handler{

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Each hook of the part answers from the inventory, over the wire: what has no hosts waits, and goes on as soon as
-// there are some.
+// Each hook of the part, called over HTTPS, answers from the inventory: a Cluster without hosts waits, and goes on as
+// soon as there are some.
 func TestPart(t *testing.T) {
 	w := parttest.NewWorld(2)
 	cluster := surging(w, 2)

@@ -18,7 +18,7 @@ import (
 )
 
 // upgradeControlPlane holds the upgrade of a control plane if there are no hosts for its surge, because the upgrade
-// would stop half way for want of one machine.
+// would stop halfway for lack of one machine.
 func (g *gate) upgradeControlPlane(
 	ctx context.Context, cluster *clusterv1.Cluster, version string,
 ) (part.Answer, error) {
@@ -129,7 +129,8 @@ func (g *gate) controlPlaneSurge(ctx context.Context, cluster *clusterv1.Cluster
 	return 1, nil
 }
 
-// workersSurge returns the surge of each MachineDeployment of a Cluster that has Capstan's machines in another version.
+// workersSurge returns the surge of each of a Cluster's MachineDeployments that has Capstan machines of another
+// version.
 func (s *snapshot) workersSurge(
 	ctx context.Context, cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, version string,
 ) ([]Need, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/workload"
 )
 
-// surging is an existing Cluster, all of whose machines have hosts.
+// surging returns an existing Cluster, all of whose machines have hosts.
 func surging(w *parttest.World, claimed int) clusterv1.Cluster {
 	cluster := parttest.NewCluster("mine", 1, 2)
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{

@@ -17,7 +17,7 @@ import (
 type snapshot struct {
 	reader   client.Reader
 	hosts    []Host
-	objects  []infrav1.CapstanHost // those of hosts, in the same order
+	objects  []infrav1.CapstanHost // the objects of hosts, in the same order
 	claimed  map[string]bool       // names of the CapstanMachines that have a host
 	clusters []clusterv1.Cluster
 	classes  map[client.ObjectKey]*clusterv1.ClusterClass // classes read so far; nil if a class does not exist

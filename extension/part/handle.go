@@ -34,7 +34,7 @@ type frame struct {
 }
 
 // Handle returns a handler. It passes at once for Clusters whose label switches the part off. That works even if the
-// settings are invalid, as a way out if nobody may correct them. Without a label, the settings decide.
+// settings are invalid, so that a Cluster can go on if nobody may correct them. Without a label, the settings decide.
 func Handle[Req, Resp any, PReq interface {
 	*Req
 	runtimehooksv1.RequestObject

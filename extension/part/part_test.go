@@ -23,8 +23,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// A part is on, off, or wrongly asked for, by settings and label. The settings hold a window that is closed, so what is
-// on waits.
+// Settings and label switch a part on or off, or are invalid. The settings have a window that is closed, so a part that
+// is on makes the Cluster wait.
 func TestSwitches(t *testing.T) {
 	const closed = "Sun 12:00 1h UTC"
 	for name, c := range map[string]struct {
@@ -72,7 +72,8 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// What a part answers reaches the caller: words, waits and failures; and the log has the reason of what is held.
+// A part's answer reaches the caller, whether it is a message, a wait or a failure. The log has the reason for each
+// Cluster that is held.
 func TestAnswers(t *testing.T) {
 	full := finding.Finding{Reason: "Full", Message: "there is no room"}
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/paging"
 )
 
-// offered returns the versions that the Cluster's hosts, and those that it may claim, offer, lowest first. A host that
+// offered returns the versions offered by the Cluster's hosts and by hosts that it may claim, lowest first. A host that
 // lists no versions accepts any and adds none.
 func offered(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) ([]string, error) {
 	found := map[string]*version.Version{}

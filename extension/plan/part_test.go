@@ -33,7 +33,7 @@ func texts(steps []runtimehooksv1.UpgradeStep) string {
 	return strings.Join(all, " ")
 }
 
-// A plan goes through what the hosts offer that the Cluster has or may claim, or through what the settings list.
+// A plan uses the versions offered by hosts that the Cluster has or may claim, or the versions that the settings list.
 func TestPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		change                        func(*parttest.World)
@@ -145,7 +145,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// The part keeps the contract where it has a plan.
+// The part conforms to the contract if there is a plan.
 func TestItConforms(t *testing.T) {
 	w := parttest.NewWorld(1)
 	offers(w, 0, "v1.35.4 v1.36.3", nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// Each moment leaves a line with the Cluster, and nothing is held.
+// Each hook logs a line with the Cluster and makes no Cluster wait.
 func TestHandlers(t *testing.T) {
 	var log bytes.Buffer
 	e := hooktest.Start(t, Handlers(slog.New(slog.NewTextHandler(&log, nil)))...)

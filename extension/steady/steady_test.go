@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/steady"
 )
 
-// says fails to read with this error.
+// says is a reader that always fails with this error.
 type says struct{ err error }
 
 func (s says) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {

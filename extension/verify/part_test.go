@@ -32,10 +32,10 @@ var addOnsAreOn = part.Part{Name: addon.Name}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answers are what an API server says, by path.
+// answers are an API server's answers, by path.
 type answers map[string]any
 
-// rightAnswers are those of a cluster of one control plane and one worker, where everything is right.
+// rightAnswers returns the answers of a cluster with one control plane and one worker, where everything is right.
 func rightAnswers() answers {
 	node := func(name string) corev1.Node {
 		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -106,7 +106,8 @@ func serve(t *testing.T, all answers) []byte {
 	return data
 }
 
-// What the part sees of a workload cluster decides whether the Cluster waits: the control plane alone, or workers, too.
+// The state of the workload cluster decides whether the Cluster waits. The part checks only the control plane, or
+// workers, too.
 func TestPart(t *testing.T) {
 	addOn := corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{

@@ -11,7 +11,7 @@ var camelCase = regexp.MustCompile(`^([A-Z][A-Za-z]+)+$`)
 
 const version = "v1.36.3"
 
-// right is a cluster of one control plane and one worker where everything is right.
+// right returns the state of a cluster with one control plane and one worker, where everything is right.
 func right() State {
 	s := State{
 		ServerVersion: version,
@@ -35,7 +35,7 @@ func TestFindings(t *testing.T) {
 	for name, c := range map[string]struct {
 		change       func(*State)
 		controlPlane string // what is wrong after the control plane's upgrade
-		all          string // and after the cluster's
+		all          string // what is wrong after the cluster's upgrade
 	}{
 		"all is right": {func(*State) {}, "", ""},
 		"a check of the API server fails": {func(s *State) { s.NotReady = []string{"etcd"} },

@@ -51,7 +51,7 @@ func Decide(windows []Window, now time.Time) Decision {
 	return d
 }
 
-// on returns when the window opens on the day offset days after the one of local. is is false if it does not open on
+// on returns when the window opens on the day that comes offset days after local. is is false if it does not open on
 // that day.
 func (w Window) on(local time.Time, offset int) (start time.Time, is bool) {
 	// The weekday of a date does not depend on clocks.

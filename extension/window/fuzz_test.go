@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// FuzzParse: windows that are accepted are few, have a length within the limits and a time zone, and Decide ends with
-// them.
+// FuzzParse: the windows that Parse accepts are few, have a duration within the limits and a time zone, and Decide
+// returns for them.
 func FuzzParse(f *testing.F) {
 	f.Add("Mon-Fri 22:00 6h Europe/Berlin; Sat,Sun 00:00 24h UTC")
 	f.Add("daily 22:00 90m UTC\nFri-Mon 23:59 1m America/New_York")

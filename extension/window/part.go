@@ -22,7 +22,7 @@ const (
 	Annotation = "extensions.capstan.dev/maintenance-windows"
 	// windowsSetting is the setting with the windows of all Clusters that have none of their own.
 	windowsSetting = Name + ".windows"
-	// retryAfter is the longest time until a waiting Cluster is asked about again, since windows may change.
+	// retryAfter is the longest time until the next call for a waiting Cluster, since windows may change.
 	retryAfter = 10 * time.Minute
 )
 

@@ -73,7 +73,7 @@ func TestMaintenanceWindow(t *testing.T) {
 	}
 }
 
-// All three hooks before an upgrade step wait, and each says for what.
+// All three hooks before an upgrade step make the Cluster wait, and each says for what.
 func TestMaintenanceWindowHoldsEachStep(t *testing.T) {
 	e := parttest.Serve(t, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, New(parttest.Noon))
 	cluster := *sample.Cluster()

@@ -9,7 +9,7 @@ import (
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
-		days string // of the first window, as they begin
+		days string // days of the first window, abbreviated
 		n    int
 		err  string
 	}{
@@ -124,8 +124,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Whatever the moment: a closed window says when it opens, and at that moment it is open, and a second before it is
-// not.
+// At any moment, Decide says when a closed window opens next. At that time one is open, and a second earlier none is.
 func TestTheNextWindowIsOne(t *testing.T) {
 	windows, err := Parse("Sun 02:30 40m Europe/Berlin; Wed 23:50 25m America/New_York; Sat 00:00 10m Australia/Lord_Howe")
 	if err != nil {

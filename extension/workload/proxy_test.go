@@ -16,7 +16,8 @@ import (
 // outside is an address that no computer has (RFC 5737).
 const outside = "192.0.2.3:6443"
 
-// TestTheEnvironmentsProxyIsUsed: the extension of a local plane reaches clusters on other computers by a proxy only.
+// TestTheEnvironmentsProxyIsUsed: the extension of a local plane reaches clusters on other computers only through a
+// proxy.
 func TestTheEnvironmentsProxyIsUsed(t *testing.T) {
 	if os.Getenv("CHILD") != "" { // Go reads the proxy from the environment only once
 		scheme := runtime.NewScheme()

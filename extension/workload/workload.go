@@ -27,7 +27,7 @@ import (
 const (
 	// HookTimeout is how long callers wait for a hook that accesses a workload cluster.
 	HookTimeout = 30 * time.Second
-	// HookRetry is when a Cluster that did not answer, or is not right, is asked about again.
+	// HookRetry is the time until the next call for a Cluster that did not answer or is not right.
 	HookRetry = 5 * time.Second
 
 	// requestTimeout limits one request to a workload cluster.

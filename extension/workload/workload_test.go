@@ -24,7 +24,7 @@ import (
 const good = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:6443"}}],"users":[{"name":"u","user":{"token":"secret"}}]}`
 
-// What is written in a namespace must not run programs or read files here.
+// A kubeconfig written in a namespace must not make this process run programs or read files.
 func TestConfigRefuses(t *testing.T) {
 	user := func(text string) string { return strings.Replace(good, `"token":"secret"`, text, 1) }
 	cluster := func(text string) string {
@@ -121,7 +121,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// A connection that breaks half way always produces the same text, without the local port.
+// A connection that breaks halfway always produces the same text, without the local port.
 func TestTheSameFailureHasTheSameText(t *testing.T) {
 	breaks := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()

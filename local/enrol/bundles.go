@@ -87,8 +87,8 @@ type digests struct {
 	known map[string]string
 }
 
-// of returns the digest of a bundle in hex. It reads each bundle once, and one at a time. which names the bundle and
-// changes with its content.
+// of returns the digest of a bundle in hex. It reads each bundle once, and one at a time. which is a name for the
+// bundle that changes with the bundle's content.
 func (d *digests) of(which string, bundle io.Reader) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -169,7 +169,8 @@ func TestTheLineIsClosed(t *testing.T) {
 	})
 }
 
-// TestTheScriptComparesTheAgent: if a server sends another agent than the script expects, nothing is installed.
+// TestTheScriptComparesTheAgent: if a server sends an agent other than the one that the script expects, nothing is
+// installed.
 func TestTheScriptComparesTheAgent(t *testing.T) {
 	f, _ := served(t, fakeAgent)
 	text := script(f.url, enrolment.Pin(f.authority), "v9", map[string]string{

@@ -35,8 +35,8 @@ const (
 	scriptLimit = 64 << 10
 )
 
-// Invite asks an enrolment server for an invitation, over the same path as a host would. ca is the plane's certificate
-// authority in PEM; Invite fails if the server can't prove that it belongs to the plane.
+// Invite asks an enrolment server for an invitation, over the same path that a host would use. ca is the plane's
+// certificate authority in PEM; Invite fails if the server can't prove that it belongs to the plane.
 func Invite(ctx context.Context, server string, ca []byte) (Invitation, error) {
 	u, err := url.Parse(server)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// lastToken is what the token of a host's account says. In normal operation the API server validates tokens and rejects
-// expired ones; only the code here reads a token after it has expired.
+// lastToken holds the claims of the token of a host's account. In normal operation the API server validates tokens and
+// rejects expired ones; only the code here reads a token after it has expired.
 type lastToken struct {
 	namespace, host string
 	// secret and secretUID identify the epoch's Secret, to which the token is bound.

@@ -51,7 +51,8 @@ func (l *limiter) allow(from netip.Addr) bool {
 	return one.AllowN(now, 1) && l.all.AllowN(now, 1)
 }
 
-// forget drops the addresses that have been idle for a while, or all of them if none has: the total limit still holds.
+// forget drops the addresses that have been idle for a while, or all of them if none has been. The total limit still
+// holds.
 func (l *limiter) forget(now time.Time) {
 	for network, one := range l.each {
 		if one.TokensAt(now) >= perAddressBurst {

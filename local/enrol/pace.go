@@ -7,11 +7,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// paceBurst is the most that is read at once of a paced file.
+// paceBurst is the maximum number of bytes read at once from a paced file.
 const paceBurst = 64 << 10
 
-// pace limits how fast files are read, all together. It waits for the right to have read n bytes, at most paceBurst.
-// Nil means no limit.
+// pace limits how fast all files together are read. It waits until n more bytes may have been read; n is at most
+// paceBurst. Nil means no limit.
 type pace func(ctx context.Context, n int) error
 
 // newPace returns a limit in bytes per second. Zero means no limit.

@@ -25,7 +25,7 @@ func TestPace(t *testing.T) {
 	if _, err := file.Seek(6, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
-	// As large a buffer as the whole file: what is read at once stays within what the limit allows at once.
+	// The buffer is as large as the rest of the file, but no read exceeds paceBurst.
 	got := make([]byte, len(content)-6)
 	if _, err := io.ReadFull(file, got); err != nil || !bytes.Equal(got, content[6:]) {
 		t.Errorf("read %d bytes, %v", len(got), err)
@@ -48,8 +48,8 @@ func TestAPacedReadEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// TestBandwidth measures real transfers: two hosts that download at the same time get no more than the limit together,
-// and do not wait for much longer than that takes.
+// TestBandwidth measures real transfers: two hosts that download at the same time together stay within the limit, and
+// do not wait much longer than the limit requires.
 func TestBandwidth(t *testing.T) {
 	const bandwidth, size = 8 << 20, 6 << 20 // of each host
 	path := filepath.Join(t.TempDir(), "bundle")

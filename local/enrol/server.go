@@ -39,7 +39,8 @@ type Options struct {
 	Return func(ctx context.Context, r enrolment.Return, key string) (*enrolment.Answer, error)
 	// Certificate returns the current serving certificate. Required.
 	Certificate func() (*tls.Certificate, error)
-	// Authority is the certificate authority that signs it, which the server sends along. Required.
+	// Authority is the certificate authority that signs the serving certificate. The server sends it along with that
+	// certificate. Required.
 	Authority *x509.Certificate
 	// Binaries is the directory with the builds of the agent. Required.
 	Binaries string
@@ -52,7 +53,7 @@ type Options struct {
 	// Bundle opens the bundle of a version and architecture for an enrolled host. It fails with fs.ErrNotExist if there
 	// is none. Nil: the server has no bundles.
 	Bundle func(version, architecture string) (*os.File, error)
-	// BundleBandwidth limits what all hosts together get of bundles, in bytes per second. Zero means no limit.
+	// BundleBandwidth limits how fast all hosts together get bundles, in bytes per second. Zero means no limit.
 	BundleBandwidth int64
 	// Now is the clock for rate limits; nil means time.Now.
 	Now func() time.Time

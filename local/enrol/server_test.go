@@ -271,7 +271,7 @@ func TestEnrollRefusesRequests(t *testing.T) {
 	}
 }
 
-// TestAFloodOfRequests: one address gets a limited number of answers, and is told when to try again.
+// TestAFloodOfRequests: one address gets a limited number of answers; then the server says when to try again.
 func TestAFloodOfRequests(t *testing.T) {
 	f := newFront(t, func() time.Time { return noon })
 	f.reply = func(enrolment.Request) (*enrolment.Answer, error) {

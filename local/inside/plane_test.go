@@ -63,7 +63,7 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 	info := plane.Info{Dir: dir, PKI: keys}
 	for name, c := range map[string]struct {
 		changes gates.Set
-		want    []string // kinds, each of one object
+		want    []string // the kind of each object
 		not     string
 		process bool
 	}{
@@ -106,7 +106,7 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 	}
 }
 
-// TestTheExtensionReachesOtherComputers: it finds the way out of the dock where this process does.
+// TestTheExtensionReachesOtherComputers: the extension leaves the dock through the same proxy as this process.
 func TestTheExtensionReachesOtherComputers(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	t.Setenv("NO_PROXY", "localhost")

@@ -24,7 +24,7 @@ import (
 // zones are the failure domains across which local hosts are spread.
 var zones = []string{"zone-a", "zone-b", "zone-c"}
 
-// lookAgain is when to look at an unsettled inventory again if no event arrives.
+// lookAgain is the time until the next look at an unsettled inventory if no event arrives.
 const lookAgain = 2 * time.Second
 
 // registration shares the budget of local hosts among the namespaces that ask for hosts.

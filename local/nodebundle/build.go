@@ -82,7 +82,7 @@ func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error)
 	return m, nil
 }
 
-// build writes the image to a file in scratch, and the manifest lists it.
+// build writes the image to a file in scratch and lists it in the manifest.
 func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
 	repository, _, _ := strings.Cut(i.name, ":")
 	name := filepath.Base(repository) + ".tar"
@@ -103,7 +103,7 @@ func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
 	return file.Close()
 }
 
-// advice is what to do with a directory that can't be packed.
+// advice says what to do about a directory that can't be packed.
 const advice = "create the directory first: kube/stock VERSION DIRECTORY"
 
 // Architecture returns the architecture of what kube/stock has built in dir.

@@ -16,9 +16,9 @@ import (
 // machines are the names of architectures in programs.
 var machines = map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}
 
-// checkPrograms reports an error if a program or library in a path, a file or directory, is not for an architecture: a
-// build for another one that takes a program of this computer would fail only on the host. Files that are no programs
-// are left alone.
+// checkPrograms returns an error if a program or library at path, a file or directory, is not for architecture arch.
+// Otherwise a bundle for another architecture could contain a program of this computer and fail only on the host.
+// checkPrograms ignores files that are not programs.
 func checkPrograms(path, arch string) error {
 	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -36,14 +36,15 @@ func checkPrograms(path, arch string) error {
 	})
 }
 
-// machineOf returns the architecture of a program, by Go's name if bundles exist for it; "" if the file is no program.
+// machineOf returns the architecture of a program, by Go's name if bundles exist for it, or "" if the file is not a
+// program.
 func machineOf(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	var header [20]byte // as long as the machine stands in all of ELF's formats
+	var header [20]byte // long enough for the machine in every ELF format
 	switch _, err := io.ReadFull(file, header[:]); {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "", nil

@@ -23,7 +23,7 @@ func header(class elf.Class, data elf.Data, machine elf.Machine) []byte {
 	return b
 }
 
-// TestAMixedBundleIsRefused: one program of another architecture, wherever it is, and nothing is written.
+// TestAMixedBundleIsRefused: if one program is for another architecture, wherever it is, nothing is written.
 func TestAMixedBundleIsRefused(t *testing.T) {
 	other, machine := "arm64", elf.EM_AARCH64
 	if runtime.GOARCH == "arm64" {
@@ -79,7 +79,7 @@ func TestAMixedBundleIsRefused(t *testing.T) {
 	}
 }
 
-// TestMachineOf: what is no program has no architecture, however short it is.
+// TestMachineOf: a file that is not a program has no architecture, however short it is.
 func TestMachineOf(t *testing.T) {
 	if got, err := machineOf(self(t)); err != nil || got != runtime.GOARCH {
 		t.Errorf("this test is for %q, %v", got, err)

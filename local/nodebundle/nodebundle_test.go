@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// stock creates a directory like kube/stock's output, with files that are no programs.
+// stock creates a directory like kube/stock's output, with files that are not programs.
 func stock(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -127,7 +127,7 @@ func TestABackupThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// archive returns an archive of something else.
+// archive returns an archive that is not a backup.
 func archive(t *testing.T) []byte {
 	t.Helper()
 	var data bytes.Buffer
@@ -169,7 +169,7 @@ func TestARestoreThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-// TestTakeChoices: the address to listen on belonged to another computer.
+// TestTakeChoices: the address to listen on is not restored, because it belonged to another computer.
 func TestTakeChoices(t *testing.T) {
 	dir := t.TempDir()
 	fresh := filepath.Join(dir, newName)

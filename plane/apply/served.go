@@ -28,7 +28,7 @@ type definition struct {
 }
 
 // Served waits until the API server serves all versions of the CustomResourceDefinitions among objects, and has filled
-// the caches behind watches of their stored versions: the server rejects an earlier watch for a second. It does not
+// the caches behind watches of their stored versions: a watch that comes earlier is rejected for a second. It does not
 // wait for the caches of definitions whose objects may be stored in another version, because those need conversion
 // webhooks of the process that waits here.
 func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {

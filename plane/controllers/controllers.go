@@ -200,8 +200,8 @@ func (c *Controllers) wait(ctx context.Context) bool {
 
 // newManager creates a manager whose cache suits all three of upstream's providers and whose writes are guarded.
 func newManager(scheme *runtime.Scheme, guard *readyourwrites.Guard, opts Options) (ctrl.Manager, error) {
-	// Use core's cache, because the other providers' caches drop fields that core needs. But they read the data of all
-	// Secrets that belong to clusters, of which core's cache keeps only kubeconfigs.
+	// Use core's cache, because the other providers' caches drop fields that core needs. But the other providers read the
+	// data of all Secrets that belong to clusters, and core's cache keeps only kubeconfigs.
 	caches := setup.ManagerCacheOptions(scheme, name, "", syncPeriod)
 	for object, by := range caches.ByObject {
 		if _, ok := object.(*corev1.Secret); ok {

@@ -80,7 +80,7 @@ func (s *setter) pools(ctx context.Context) error {
 
 // extensions adds the reconciler of ExtensionConfigs if their gate is on (rule RC-24 of the Runtime SDK contract). It
 // is ours instead of upstream's; see docs/adr. Upstream's manager of the kubeadm control plane has a second, read-only
-// one with its own registry; here they share one.
+// reconciler with its own registry; here all controllers share one.
 func (s *setter) extensions(context.Context) error {
 	if !s.gates.On(feature.RuntimeSDK) {
 		return nil

@@ -126,7 +126,7 @@ func TestGrant(t *testing.T) {
 type standing struct {
 	client.Client
 	gone, asked int
-	denied      error // for the request who asks
+	denied      error // error of the request for the user's name
 }
 
 func (c *standing) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
@@ -185,7 +185,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestFind completes the order: with the proper name of the hook, and with who asks.
+// TestFind checks that Find completes the order with the proper name of the hook and the user who asks.
 func TestFind(t *testing.T) {
 	call := record.Call{Time: time.Now(), Hook: "g/v1/BeforeClusterUpgrade", Extension: "e", Answer: record.Blocked}
 	calls := func() ([]record.Call, error) { return []record.Call{call}, nil }

@@ -28,7 +28,7 @@ var upstream embed.FS
 // ErrMissing says that this binary was built without upstream's manifests.
 var ErrMissing = errors.New("built without manifests: run make generate and build again")
 
-// Object is one object in the form that the API server should have it.
+// Object is one object as the API server should store it.
 type Object struct {
 	// Kind, Namespace and Name identify the object; Namespace is empty for cluster-scoped ones.
 	Kind, Namespace, Name string
@@ -56,7 +56,7 @@ func (o Object) IsCRD() bool { return o.Kind == "CustomResourceDefinition" }
 type Webhooks struct {
 	// Address is host:port. The server's certificate must be valid for host.
 	Address string
-	// CABundle is the PEM of the certificate authority that signed it.
+	// CABundle is the PEM of the certificate authority that signed the server's certificate.
 	CABundle []byte
 }
 

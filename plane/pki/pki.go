@@ -169,8 +169,8 @@ func (f Directory) good(have, want, ca *x509.Certificate) bool {
 		slices.Equal(have.ExtKeyUsage, want.ExtKeyUsage)
 }
 
-// sign creates a certificate from template, signed by ca, or by itself if ca is empty. It creates a key if key is nil,
-// and writes both files.
+// sign creates a certificate from template. ca signs it; if ca is empty, the certificate is self-signed. It creates a
+// key if key is nil, and writes both files.
 func (f Directory) sign(name string, template *x509.Certificate, ca Pair, key *ecdsa.PrivateKey) (Pair, error) {
 	if key == nil {
 		var err error

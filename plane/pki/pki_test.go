@@ -208,8 +208,8 @@ func handshake(t *testing.T, server, client, ca Pair, host string) error {
 		_, err := conn.Write([]byte("x"))
 		serverErr <- err
 	}()
-	// The client always presents its certificate, even if the server asks for one of another authority. It reads,
-	// because it finishes its part of the handshake before the server checks the certificate.
+	// The client always presents its certificate, even if the server asks for one of another authority. It also reads from
+	// the connection, because its part of the handshake is done before the server checks the certificate.
 	conn := tls.Client(b, &tls.Config{RootCAs: pool, ServerName: host,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &clientCert, nil }})
 	_, err = conn.Read(make([]byte, 1))

@@ -20,7 +20,7 @@ import (
 // probe is an HTTP probe of a container. Its numbers mean the same as for a kubelet, except for leastTimeout.
 type probe struct {
 	// URL is requested every period; a response that takes longer than timeout is a failure. threshold is how many
-	// consecutive failures count.
+	// consecutive failures make the probe fail.
 	URL             string
 	period, timeout time.Duration
 	threshold       int

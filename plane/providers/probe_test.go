@@ -43,7 +43,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// A probe reports a failure after as many consecutive failures as count, and then the first success.
+// A probe reports a failure after threshold consecutive failures, and then the first success.
 func TestWatch(t *testing.T) {
 	var asked, failing atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -87,7 +87,7 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}
-	failing.Store(2) // fewer than count
+	failing.Store(2) // fewer than the threshold
 	until("two failures are over", func() bool { return failing.Load() == 0 })
 	at := asked.Load()
 	until("more answers come", func() bool { return asked.Load() > at+3 })

@@ -38,7 +38,7 @@ const (
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration,
 	toolscache.Indexers) toolscache.SharedIndexInformer
 
-// Guard knows the caches of a process, and delays its writes until they have seen them.
+// Guard knows the caches of a process, and delays each write of the process until the caches have seen it.
 type Guard struct {
 	scheme *runtime.Scheme
 	limit  time.Duration

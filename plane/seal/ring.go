@@ -37,7 +37,7 @@ type Key struct {
 	Made time.Time `json:"made"`
 }
 
-// Ring is the keys of a plane, and how much of etcd's data is encrypted with the first of them.
+// Ring holds the keys of a plane and records how much of etcd's data is encrypted with the first of them.
 type Ring struct {
 	// Keys are ordered newest first. There is more than one only until everything is rewritten.
 	Keys []Key `json:"keys"`

@@ -9,8 +9,8 @@
 // watch per cluster.
 //
 // All controllers get their connections to workload clusters, and with them a source of events, from one ClusterCache.
-// [Cache] is that ClusterCache with a second way into the same queues. The package writes nothing to the API server,
-// and does not modify any controller.
+// [Cache] wraps that ClusterCache and adds a second source of events for the same queues. The package writes nothing to
+// the API server, and does not modify any controller.
 package wakeup
 
 import (

@@ -55,7 +55,7 @@ type Options struct {
 	Reader client.Reader
 	// Writer creates Events. Required.
 	Writer client.Writer
-	// Calls are those of the journal, oldest first. They show what is blocked when the process starts.
+	// Calls are the calls in the journal, oldest first. They show what is blocked when the process starts.
 	Calls []record.Call
 	// Component is the source of the Events. Required.
 	Component string

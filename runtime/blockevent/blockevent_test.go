@@ -127,12 +127,12 @@ func TestEventsOutliveAnAPIServer(t *testing.T) {
 	}
 }
 
-// What belongs to a hook is removed when the last of its blocks is over, and not before: a permission to pass it is
-// still needed.
+// Over is called for a hook when the last of its blocks is over. It is not called before, because a permission to pass
+// the hook is still needed.
 func TestOverWhenNothingHoldsAnyMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		calls string // handler and answer of each: B blocked, F failed, S let through, P passed over
-		want  int    // how often it was removed
+		want  int    // how often Over is called
 	}{
 		"one handler lets it through":               {"aB aS", 1},
 		"one of two does":                           {"aB bB aS", 0},

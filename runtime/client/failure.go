@@ -31,9 +31,9 @@ const (
 
 // consequences holds what follows from each kind of failure.
 var consequences = [...]struct {
-	// excusable reports whether the failure policy Ignore turns it into an empty Success (CL-04, CL-05, CL-20).
+	// excusable reports whether the failure policy Ignore turns the failure into an empty Success (CL-04, CL-05, CL-20).
 	excusable bool
-	// health is what it reveals about the extension.
+	// health is what the failure reveals about the extension.
 	health health
 }{
 	noAnswer:       {excusable: true, health: fails},

@@ -18,7 +18,7 @@ import (
 func TestKindsOfFailures(t *testing.T) {
 	for kind, want := range map[kind]struct {
 		ignored bool          // by the failure policy Ignore
-		answer  record.Answer // otherwise
+		answer  record.Answer // if it is not ignored
 		health  health
 	}{
 		noAnswer:       {true, record.Failure, fails},

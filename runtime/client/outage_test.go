@@ -40,8 +40,8 @@ func (s *told) all() string {
 	return strings.Join(s.names, " ")
 }
 
-// After some calls, a broken extension costs its callers nothing. Other extensions are unaffected, and it is used
-// again soon after it works again.
+// After some calls, a broken extension costs its callers nothing. Other extensions are unaffected, and the broken one
+// is called again soon after it recovers.
 func TestAnOutage(t *testing.T) {
 	b := newBench(t, client.Options{LongestPause: time.Second})
 	var stale told

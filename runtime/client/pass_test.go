@@ -22,8 +22,8 @@ func TestPass(t *testing.T) {
 	for name, c := range map[string]struct {
 		a, b    createFunc
 		pass    *client.Pass
-		err     error // of requesting a pass
-		lost    error // of using it
+		err     error // error of requesting a pass
+		lost    error // error of using it
 		through bool
 		used    int
 		answers string

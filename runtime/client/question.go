@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// question is what the caller asks: a hook for an object, with a request, of some handlers. Each handler's result is
-// in an outcome. Make it with [Client.newQuestion], and release it when all calls have ended.
+// question is what the caller asks some handlers: a hook for an object, with a request. Each handler's result is in an
+// outcome. Make it with [Client.newQuestion], and release it when all calls have ended.
 type question struct {
 	hook     *hook.Descriptor // in the version that the caller uses
 	object   ctrlclient.Object

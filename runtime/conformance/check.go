@@ -44,13 +44,13 @@ const (
 
 // requirement defines when a Requirement is met.
 type requirement struct {
-	// check is the name of the check that finds it out. If empty, it follows from the hook.
+	// check is the name of the check that determines whether the requirement is met. If empty, the hook determines it.
 	check string
 	// handler reports whether the requirement applies to a handler. Otherwise it applies to the extension as a whole.
 	handler bool
 	// met reports whether the requirement is met. The handler is nil for a check of the extension as a whole.
 	met func(*probe, *handler) bool
-	// missing says why a check is skipped when it is not met.
+	// missing says why a check is skipped if the requirement is not met.
 	missing string
 }
 

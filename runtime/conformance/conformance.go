@@ -5,8 +5,8 @@
 //	...
 //	err = report.WriteText(os.Stdout)
 //
-// Each check names the rules of the contract that it covers, and its requirements: if these are not met, it is
-// skipped. A check passes, fails, or warns. A warning is for what careful callers survive, or for what is only
+// Each check names the rules of the contract that it covers, and its requirements: if these are not met, it is skipped.
+// A check passes, fails, or warns. A warning means that careful callers survive the problem, or that a rule is only
 // recommended. A check that panics counts as failed, with its stack in the report; the remaining checks still run.
 //
 // Requests are made by package sample, for a Cluster "sample" in namespace "default" that should not exist. If a
@@ -57,7 +57,7 @@ type Target struct {
 	Catalog *hook.Catalog
 	// Request makes a request for a hook. Default: sample.Request.
 	Request func(*hook.Descriptor) (runtime.Object, error)
-	// Only lists the checks to run, beside those that others require: "discovery" and "answers". Default: all.
+	// Only lists the checks to run, besides those that others require: "discovery" and "answers". Default: all.
 	Only []string
 	// Repeat is how often a request is repeated. Default: DefaultRepeat.
 	Repeat int

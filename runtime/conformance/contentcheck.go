@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/patch"
 )
 
-// contentCheck checks the fields of an answer beside status and message, for hooks that have some.
+// contentCheck checks the fields of an answer besides status and message, for hooks that have some.
 var contentCheck = check{Check{
 	Name: "content", Rules: []string{"UH-01", "UH-02", "UH-03", "UH-05", "UH-06", "UH-07"},
 	Doc:      "patches apply and stay where they may, variables have schemas, upgrade plans lead to the target",

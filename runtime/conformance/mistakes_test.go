@@ -73,7 +73,7 @@ func fail500(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	next.ServeHTTP(w, r)
 }
 
-// limit breaks when more than that many calls run at the same time.
+// limit breaks when the number of running calls exceeds most.
 type limit struct {
 	most    int64
 	running atomic.Int64

@@ -70,7 +70,7 @@ func invalid(config *runtimev1.ExtensionConfig) error {
 		field.ErrorList{field.Forbidden(field.NewPath("spec"), err.Error())})
 }
 
-// warnings are for the person who applies the object. Handlers are known only after the first discovery.
+// warnings returns warnings for the person who applies the object. Handlers are known only after the first discovery.
 func (v *Validator) warnings(config *runtimev1.ExtensionConfig) admission.Warnings {
 	catalog := v.Catalog
 	if catalog == nil {

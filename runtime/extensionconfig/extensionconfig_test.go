@@ -198,8 +198,8 @@ func TestBrokenExtensions(t *testing.T) {
 	t.Attr("rule", "RC-16")
 }
 
-// The eighth defect: one unknown hook made the whole extension unknown. Also: users of deprecated hooks are told so
-// (RC-22).
+// The eighth defect: one unknown hook made the whole extension unknown. Also, a condition warns users of deprecated
+// hooks (RC-22).
 func TestNotesInConditions(t *testing.T) {
 	define := func(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgradeRequest,
 		runtimehooksv1.BeforeClusterUpgradeResponse] {
@@ -285,7 +285,7 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 	t.Attr("rule", "RC-16")
 }
 
-// Without a change, nothing is written and no extension is called, however long it lasts.
+// Without a change, nothing is written and no extension is called, however much time passes.
 func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(func(r *extensionconfig.Reconciler) { r.Rediscover = 20 * time.Millisecond })

@@ -26,8 +26,8 @@ const (
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = time.Minute
 
-	// stalePause is the delay before discovering an extension that was probably redeployed. It limits the rate for a
-	// broken one.
+	// stalePause is the delay before discovering an extension that was probably redeployed. It limits how often a broken
+	// extension is discovered.
 	stalePause = 500 * time.Millisecond
 )
 

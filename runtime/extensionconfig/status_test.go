@@ -136,8 +136,7 @@ func TestTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
-// A Service of the management cluster should not be configured by URL: the person who applies it is told what to write
-// instead.
+// A Service of the management cluster should not be configured by URL. If it is, a warning says what to write instead.
 func TestAdmissionWarnsOfAServiceByItsURL(t *testing.T) {
 	for url, warned := range map[string]bool{
 		"https://quota.extensions.svc":               true,

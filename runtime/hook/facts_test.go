@@ -78,7 +78,7 @@ func TestFactsAreChecked(t *testing.T) {
 	}
 }
 
-// Our catalog has what Cluster API says about its hooks, and since when they exist.
+// Our catalog has what Cluster API says about its hooks, and which release introduced each.
 func TestClusterAPIFacts(t *testing.T) {
 	published := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(published); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/patch"
 )
 
-// FuzzApply: any patch quickly yields a JSON document within the limits, or an error, and the same each time. What can
-// be applied can be counted, and the counts are within the limits.
+// FuzzApply: any patch quickly yields a JSON document within the limits, or an error, and the same each time. Each
+// patch that can be applied can also be counted, and the counts are within the limits.
 func FuzzApply(f *testing.F) {
 	f.Add(`{"a":[1],"b":{}}`, `[{"op":"copy","from":"/a","path":"/b/c"},{"op":"move","from":"/a","path":"/d"}]`, true)
 	f.Add(`{"a":"x"}`, `{"a":null,"b":{"c":[1]}}`, false)

@@ -9,7 +9,7 @@ import (
 // maxBlocks bounds how many blocks a [Tracker] knows: blocks of deleted objects stay until [Tracker.Forget].
 const maxBlocks = 4096
 
-// Block is a handler that holds an object back: its last answer was to block or a failure.
+// Block is a handler that holds an object back: its last answer was a block or a failure.
 type Block struct {
 	// Call is the last call.
 	Call Call `json:"lastCall"`

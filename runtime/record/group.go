@@ -39,11 +39,10 @@ type Repeated struct {
 	Times int
 }
 
-// Repeats joins calls that differ only in time and text: those that follow each other while the same hook is called for
-// the same object again and again because one of its handlers blocks. Calls about other objects may come between, and
-// calls of hooks that hold nothing back, such as GeneratePatches. The latter are joined, too, until the object is at
-// another lifecycle hook. Calls of other hooks with answer [Success] stay separate where none blocks, because each has
-// let an object through.
+// Repeats joins calls that differ only in time and text: the calls of one hook for one object while a handler of that
+// hook blocks. Calls for other objects may come between them, and so may calls of hooks that hold nothing back, such as
+// GeneratePatches. Repeats joins the latter, too, until the object is at another lifecycle hook. Calls of other hooks
+// with answer [Success] stay separate if no handler blocks, because each has let an object through.
 func Repeats(calls []Call) []Repeated {
 	var runs []Repeated
 	objects := map[Object]map[string]*attempts{} // by hook
@@ -99,7 +98,7 @@ func (a *attempts) add(runs []Repeated, c Call) []Repeated {
 	return append(runs, Repeated{c, 1})
 }
 
-// holdsBack reports whether a hook's answers let an object through, or hold it back.
+// holdsBack reports whether a hook's answers decide whether an object may go on.
 func holdsBack(hook string) bool { return OfLifecycle(hook) || HookName(hook) == "UpdateMachine" }
 
 func sameHandler(a, b Call) bool { return handlerName(a) == handlerName(b) }

@@ -65,7 +65,8 @@ func TestRepeatsOfAHookWithSeveralHandlers(t *testing.T) {
 	}
 }
 
-// A cluster's calls come between those of another one, and those that patch it between those that hold it back.
+// Calls for one cluster come between calls for another. Calls that patch a cluster come between calls that hold it
+// back.
 func TestRepeatsAmongOtherCalls(t *testing.T) {
 	const create, upgrade, patches, update = "BeforeClusterCreate", "BeforeClusterUpgrade", "GeneratePatches",
 		"UpdateMachine"
@@ -75,8 +76,8 @@ func TestRepeatsAmongOtherCalls(t *testing.T) {
 		times        int
 	}
 	for name, c := range map[string]struct {
-		rounds []call // each is made so many times
-		again  int    // the rounds
+		rounds []call // the calls of a round; times says how often each is made
+		again  int    // how often the rounds are repeated
 		want   string
 	}{
 		"two clusters are held": {

@@ -357,7 +357,7 @@ func TestPreflightOfTheSameRelease(t *testing.T) {
 		t.Errorf("impacts are %+v", impacts)
 	}
 	t.Attr("rule", "RC-23")
-	// Even when an alpha version is removed by the rules, the handler stops working.
+	// Even if the rules allow the removal of an alpha version, the handler stops working.
 	older, newer := schema.New(), schema.New()
 	older.Types, newer.Types = d.Types, d.Types
 	older.Hooks["hooks.example.org/v1alpha1/First"], newer.Hooks["hooks.example.org/v1alpha2/First"] =

@@ -23,7 +23,7 @@ const (
 	To = "v1.36.3"
 )
 
-// Cluster returns a Cluster with a topology: one control plane, a MachineDeployment of two.
+// Cluster returns a Cluster with a topology: one control plane machine, and a MachineDeployment with two.
 func Cluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster"},

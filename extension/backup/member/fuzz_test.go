@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzParse: whatever a tenant writes into etcd.yaml, the directory of the data is a path below the host's root without
-// detours, and the same text means the same again.
+// FuzzParse: whatever a tenant writes into etcd.yaml, the data directory is a clean path below the host's root, and
+// parsing the same text again has the same result.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("spec:\n  containers:\n  - command: [etcd, --name=a, --initial-advertise-peer-urls=https://a:2380, " +
 		"--data-dir=/var/lib/etcd]\n"))

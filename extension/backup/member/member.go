@@ -44,7 +44,7 @@ type Member struct {
 	// Name is the member's name in the etcd cluster, PeerURL the URL for other members.
 	Name, PeerURL string
 
-	root string // of the host's files
+	root string // root directory of the host's files
 	data string // path of the data directory on the host, without the leading slash
 }
 
@@ -74,7 +74,7 @@ func Read(root string) (*Member, error) {
 	return nil, fmt.Errorf("%w: it has no %s/etcd.yaml", ErrNone, manifests)
 }
 
-// readFile reads a manifest. It refuses a file that is not regular or too large.
+// readFile reads a manifest. It refuses a file that is too large or not regular.
 func readFile(host *os.Root, path string) ([]byte, error) {
 	file, err := openRegular(host, path)
 	if err != nil {
@@ -173,7 +173,7 @@ func (m *Member) Stop(ctx context.Context) error {
 var ErrWithoutData = errors.New("the member has no data in place")
 
 // Replace replaces the member's data. make writes the new data to a directory that does not exist yet and that the host
-// cannot see. Replace returns the path on the host of the old data. The member must be stopped. After an error it still
+// cannot see. Replace returns the path of the old data on the host. The member must be stopped. After an error it still
 // has its old data, unless the error is [ErrWithoutData].
 func (m *Member) Replace(make func(directory string) error, now time.Time) (kept string, err error) {
 	host, err := os.OpenRoot(m.root)

@@ -92,7 +92,7 @@ func TestReplace(t *testing.T) {
 		t.Fatalf("an etcd that runs on: error %v", err)
 	}
 	running.Close()
-	if m, err = Read(root); err != nil { // as a process that comes after one that was killed
+	if m, err = Read(root); err != nil { // like a new process after the first was killed
 		t.Fatal(err)
 	}
 	if err := m.Stop(t.Context()); err != nil {
@@ -157,8 +157,7 @@ func TestReplaceFails(t *testing.T) {
 	}
 }
 
-// TestAHostCannotLeadOutOfItsRoot: what a tenant puts in the way on the host changes nothing outside, and hangs
-// nothing.
+// TestAHostCannotLeadOutOfItsRoot: nothing that a tenant puts on the host causes a change outside its root, or a hang.
 func TestAHostCannotLeadOutOfItsRoot(t *testing.T) {
 	for name, attack := range map[string]func(root, outside string) error{
 		"the data directory is a link": func(root, outside string) error {
@@ -193,7 +192,7 @@ func TestAHostCannotLeadOutOfItsRoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := host(t, "old")
-			outside := filepath.Join(filepath.Dir(root), "etcd") // of the name that a link above would find
+			outside := filepath.Join(filepath.Dir(root), "etcd") // the name that a link to a directory above would lead to
 			for path, text := range map[string]string{
 				"member/snap/db": "machine", "etcd.yaml": pod, "kube-apiserver.yaml": "{}",
 			} {

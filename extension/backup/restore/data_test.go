@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// restoreOn is a restore with four hosts. Three are members, of which b gets the data; on host c etcd is not set up.
+// restoreOn returns a restore with four hosts. Three are members, and b gets the data; on host c etcd is not set up.
 func restoreOn(hosts *fakeHosts) *Restore {
 	cluster := &clusterv1.Cluster{}
 	cluster.Name = "blue"

@@ -67,8 +67,8 @@ func (r *Restore) replaceOthers(ctx context.Context, detail func(string)) error 
 	return err
 }
 
-// Orphans returns the names of machines whose Nodes the restored cluster does not know, because they were created after
-// the backup.
+// Orphans returns the names of machines whose Nodes the restored cluster does not know. Such machines were created
+// after the backup.
 func (r *Restore) Orphans(ctx context.Context) ([]string, error) {
 	nodes, err := r.nodes(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// controlPlaneMachine is a machine of cluster blue, ready, on the host of the same letter.
+// controlPlaneMachine returns a ready machine of cluster blue on the host of the same letter.
 func controlPlaneMachine(letter string) *clusterv1.Machine {
 	m := &clusterv1.Machine{}
 	m.Namespace, m.Name, m.UID = "team", "m-"+letter, types.UID(letter)
@@ -36,7 +36,7 @@ func controlPlaneMachine(letter string) *clusterv1.Machine {
 	return m
 }
 
-// plane is a management cluster with cluster blue: three control plane machines on hosts a, b and d.
+// plane returns a management cluster with cluster blue, which has three control plane machines on hosts a, b and d.
 func plane(t *testing.T, funcs interceptor.Funcs) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -58,7 +58,7 @@ func plane(t *testing.T, funcs interceptor.Funcs) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
-// options are those of a restore of cluster blue that works.
+// options returns the options of a restore of cluster blue that succeeds.
 func options(t *testing.T) Options {
 	cluster := &clusterv1.Cluster{}
 	cluster.Namespace, cluster.Name, cluster.Spec.ControlPlaneRef.Name = "team", "blue", "blue-cp"

@@ -1,7 +1,7 @@
 // Package encode encodes API objects as JSON, into exactly the same bytes as encoding/json, in about a third of the
 // time.
 //
-// It works out how to encode a type once. It writes structs, strings, numbers, lists and maps of strings, of which
+// It works out once how to encode each type. It writes structs, strings, numbers, lists and maps of strings, of which
 // requests mostly consist, without allocations. It leaves all other types, for example those with their own encoding,
 // to encoding/json, so it can encode everything that encoding/json can. One test compares the two encoders for every
 // hook of Cluster API; a fuzz test compares them for unusual strings.

@@ -36,7 +36,7 @@ type Request struct {
 	Header map[string]string
 	// Body of the request.
 	Body []byte
-	// Limit bounds the body in bytes of an answer with status 200; a larger one gives [wire.ErrTooLarge].
+	// Limit bounds the body in bytes of an answer with status 200; a larger one causes [wire.ErrTooLarge].
 	Limit int64
 }
 

@@ -44,8 +44,8 @@ func ReadInto(data []byte, body io.Reader, limit, hint int64) ([]byte, error) {
 	if hint > limit {
 		return data, fmt.Errorf("%w: %d bytes are announced, %d are allowed", ErrTooLarge, hint, limit)
 	}
-	// A peer that announces much and sends nothing must not cost memory. One byte more than announced, to detect the end
-	// without growing.
+	// A peer that announces much and sends nothing must not cost memory. The byte beyond the announced length detects the
+	// end without growing.
 	data = slices.Grow(data[:0], int(min(max(hint, 511), 64<<10))+1)
 	for {
 		n, err := body.Read(data[len(data):cap(data)])
