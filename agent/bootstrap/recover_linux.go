@@ -22,7 +22,7 @@ const (
 	resetLimit = 3 * time.Minute
 	// leaveLimit bounds leaving etcd; after a reboot, etcd must start first.
 	leaveLimit = time.Minute
-	// startLimit is how often a repeatedly interrupted command is started: it may itself be what kills the agent.
+	// startLimit is how often a repeatedly interrupted command is started: the command itself may kill the agent.
 	startLimit = 4
 )
 
