@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestText: the text says what was recorded, and Prometheus' own linter finds nothing.
+// TestText: the text shows what was recorded, and Prometheus' own linter finds nothing.
 func TestText(t *testing.T) {
 	m := New("v1.2.3 \"x\"\\\n", "")
 	m.Claimed("capstan://default/h1/1")
