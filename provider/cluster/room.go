@@ -50,7 +50,7 @@ func (s selection) among(hosts []labels.Set) int {
 }
 
 // room returns how many free hosts of a zone are left for the control plane of a cluster: hosts that it can use, and
-// that neither waiting machines nor promises need. A machine or cluster that can use other hosts, too, is supposed to
+// that neither waiting machines nor promises need. If a machine or cluster can also use other hosts, it is expected to
 // take one of those.
 func (p picture) room(name, cluster string) int {
 	z, mine := p.zones[name], p.selections[cluster]

@@ -44,8 +44,8 @@ type heartbeats struct {
 }
 
 type beat struct {
-	renewed time.Time // according to the Lease
-	at      time.Time // when we saw it
+	renewed time.Time // the renew time in the Lease
+	at      time.Time // when we saw this renew time
 	changed bool      // renewed differed from what we saw before
 }
 
@@ -97,7 +97,7 @@ func (h *heartbeats) judge(b beat, now time.Time) (liveness, time.Duration) {
 	}
 }
 
-// reset starts over with a host: the present state of its Lease is no sign of life.
+// reset starts over with a host: the present state of its Lease does not count as a sign of life.
 func (h *heartbeats) reset(host types.NamespacedName, renewed *metav1.MicroTime) {
 	h.forget(host)
 	h.observe(host, renewed)
