@@ -2,8 +2,8 @@
 // again.
 //
 // A container's process leads its own session and carries a token in its environment. A new server scans for tokens, so
-// it needs no record, which a crash could lose between starting a process and writing it down. Signals and waits use a
-// pidfd, so they never hit another process that got the same number.
+// it needs no record of the process. A crash between the start of a process and writing a record would lose the record.
+// Signals and waits use a pidfd, so they never affect another process that got the same number.
 package process
 
 import (

@@ -92,7 +92,7 @@ func do(name, value string) error {
 	return nil
 }
 
-// files does what has to do with files.
+// files executes the arguments that concern files.
 func files(name, value string) (known bool, err error) {
 	path, text, _ := strings.Cut(value, ":")
 	switch name {
@@ -145,7 +145,7 @@ func files(name, value string) (known bool, err error) {
 	case "list":
 		entries, err := os.ReadDir(value)
 		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), "..") { // what volumes are made of
+			if !strings.HasPrefix(e.Name(), "..") { // internal files of volumes
 				fmt.Println("list", e.Name(), e.Type()&fs.ModeSymlink != 0)
 			}
 		}
@@ -163,7 +163,7 @@ func errno(err error) syscall.Errno {
 	return 0
 }
 
-// serve listens, and answers as a file says: healthy while it exists, always if there is no name.
+// serve listens and answers requests: healthy while the named file exists, or always if there is no name.
 func serve(name, value string) error {
 	address, file, _ := strings.Cut(value, ",")
 	listener, err := net.Listen("tcp", address)
@@ -203,7 +203,7 @@ func serve(name, value string) error {
 	return fmt.Errorf("unknown")
 }
 
-// ask prints the addresses of a name that a name server knows.
+// ask prints the addresses that a name server has for a name.
 func ask(server, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -33,7 +33,7 @@ type Facts struct {
 	Links          map[string]string
 	Terminal       bool
 	Rows, Cols     uint16
-	Processes      int // that /proc shows
+	Processes      int // processes that /proc shows
 	NetworkDevices []string
 }
 
@@ -47,10 +47,10 @@ func main() {
 	}
 }
 
-// eaten is the memory that the program took; it keeps it.
+// eaten is the memory that the program has allocated and keeps.
 var eaten []byte
 
-// bomb makes up to so many processes, which wait for ever, and returns how many.
+// bomb creates processes that wait forever, up to most, and returns how many it created.
 func bomb(most int) (int, error) {
 	for made := range most {
 		pid, _, e := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
