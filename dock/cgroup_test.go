@@ -42,7 +42,7 @@ func groupsOf(t *testing.T, h dock.Host) map[string]string {
 	return place.Own
 }
 
-// startsPods makes a service of the host start a process in a group of its own, as the CRI server does.
+// startsPods makes a service of the host start a process in its own group, as the CRI server does.
 const startsPods = `cat > /root/pods.sh <<'END'
 for d in /opt/capstan/cgroup/*; do
 	mkdir $d/pods $d/pods/one && sh -c 'echo $$ > '$d/pods/one/cgroup.procs && rmdir $d/pods/one || exit 1
@@ -101,7 +101,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestGroupsOfAKilledDock checks that the next dock removes them.
+// TestGroupsOfAKilledDock checks that the next dock removes the groups of a killed one.
 func TestGroupsOfAKilledDock(t *testing.T) {
 	home := t.TempDir()
 	c, _, groups := limited(t, home)
@@ -110,7 +110,7 @@ func TestGroupsOfAKilledDock(t *testing.T) {
 		t.Fatalf("left after the end of the dock: %s", left)
 	}
 	for _, dir := range groups {
-		old := filepath.Join(dir, "../..") // given by its path, so it must be removed
+		old := filepath.Join(dir, "../..") // the record has the path of the dock's group, so it must be removed
 		if !exists(filepath.Clean(old)) {
 			t.Errorf("%s is gone: this test tests nothing", old)
 		}

@@ -165,7 +165,7 @@ func tell(ctx context.Context, c *Client, method, path string, body any) error {
 	return err
 }
 
-// errBrokeOff is the error of a call to a dock that was killed before it answered.
+// errBrokeOff is the error of a call to a dock that died before it answered.
 var errBrokeOff = fmt.Errorf("%w any more: it exited before it answered", ErrNotRunning)
 
 // brokeOff reports whether the other end of the socket vanished. Pure.

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
-	if built := os.Getenv("CAPSTAN_DOCK"); err == nil && built != "" { // for a user without Go
+	if built := os.Getenv("CAPSTAN_DOCK"); err == nil && built != "" { // so that a user without Go can run the tests
 		var data []byte
 		if data, err = os.ReadFile(built); err == nil {
 			err = os.WriteFile(filepath.Join(dir, "capstan-dock"), data, 0o755)

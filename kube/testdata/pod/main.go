@@ -43,7 +43,7 @@ func do(name, value string) error {
 		return err
 	case "env":
 		fmt.Println(os.Getenv(value))
-	case "fail": // the next time it does not
+	case "fail": // the next run does not fail
 		if _, err := os.Stat(value); err == nil {
 			return nil
 		}
@@ -67,7 +67,7 @@ func do(name, value string) error {
 		d, err := time.ParseDuration(value)
 		time.Sleep(d)
 		return err
-	case "term": // at SIGTERM writes a file
+	case "term": // writes a file at SIGTERM
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, unix.SIGTERM)
 		<-c
@@ -100,7 +100,7 @@ func files(name, value string) (known bool, err error) {
 		data, err := os.ReadFile(value)
 		fmt.Println(strings.TrimSuffix(string(data), "\n"))
 		return true, err
-	case "grep": // prints the lines that have a text
+	case "grep": // prints the lines that contain a text
 		data, err := os.ReadFile(path)
 		for line := range strings.Lines(string(data)) {
 			if strings.Contains(line, text) {
@@ -118,7 +118,7 @@ func files(name, value string) (known bool, err error) {
 		defer f.Close()
 		_, err = f.WriteString(text + "\n")
 		return true, err
-	case "refused": // that a file can't be written is right
+	case "refused": // it is right that the file can't be written
 		err := os.WriteFile(value, nil, 0o644)
 		fmt.Println("refused", value, unix.ErrnoName(errno(err)))
 		return true, nil

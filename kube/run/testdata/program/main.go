@@ -91,21 +91,21 @@ func do(name, value string) error {
 	case "wait":
 		fmt.Println("waiting")
 		time.Sleep(time.Hour)
-	case "flood": // writes without end
+	case "flood": // writes endlessly
 		line := strings.Repeat("x", 1000)
 		for {
 			if _, err := fmt.Println(line); err != nil {
 				return err
 			}
 		}
-	case "eat": // takes so many MiB of memory
+	case "eat": // allocates so many MiB of memory
 		n, _ := strconv.Atoi(value)
 		eaten = make([]byte, n<<20)
 		for i := 0; i < len(eaten); i += 4096 {
 			eaten[i] = 1
 		}
 		fmt.Println("ate", len(eaten)>>20)
-	case "bomb": // makes copies of itself until it can't
+	case "bomb": // creates copies of itself until it can't
 		most, _ := strconv.Atoi(value)
 		made, err := bomb(most)
 		fmt.Println("bomb", made < most, errno(err))
@@ -125,7 +125,7 @@ func do(name, value string) error {
 	case "write":
 		err := os.WriteFile(value, []byte("written"), 0o644)
 		fmt.Println("write", value, errno(err))
-	case "reopen": // standard output by its name
+	case "reopen": // opens standard output by its name
 		file, err := os.OpenFile("/dev/stdout", os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -153,7 +153,7 @@ func do(name, value string) error {
 			fmt.Fprintln(conn, "answer")
 			conn.Close()
 		}
-	case "mq": // a queue of messages
+	case "mq": // opens a message queue
 		name := []byte("queue\x00")
 		_, _, e := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o600,
 			0, 0, 0)
