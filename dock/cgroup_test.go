@@ -101,7 +101,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestGroupsOfAKilledDock checks that the next dock removes the groups of a killed one.
+// TestGroupsOfAKilledDock checks that the next dock removes them.
 func TestGroupsOfAKilledDock(t *testing.T) {
 	home := t.TempDir()
 	c, _, groups := limited(t, home)
@@ -110,7 +110,7 @@ func TestGroupsOfAKilledDock(t *testing.T) {
 		t.Fatalf("left after the end of the dock: %s", left)
 	}
 	for _, dir := range groups {
-		old := filepath.Join(dir, "../..") // the record has the path of the dock's group, so it must be removed
+		old := filepath.Join(dir, "../..") // given by its path, so it must be removed
 		if !exists(filepath.Clean(old)) {
 			t.Errorf("%s is gone: this test tests nothing", old)
 		}

@@ -133,8 +133,8 @@ func hardware(device string) identity {
 }
 
 // Made returns the current paths of the devices that were partitioned or formatted, in the order in which that
-// happened. unknown lists devices that hold data and may be other devices than the noted ones. Notes of older agents
-// contain only names, which Made trusts.
+// happened. unknown lists devices that hold data but might not be the noted ones. Notes of older agents contain only
+// names, which Made trusts.
 func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err error) {
 	known := map[string][]identity{}
 	for _, value := range notes.Notes(keyIdentity) {

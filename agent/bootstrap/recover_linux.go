@@ -53,7 +53,7 @@ func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, b
 	return false, nil
 }
 
-// withdraw undoes what "kubeadm join" did in the cluster. "kubeadm reset" only cleans the host, but a new join is
+// withdraw undoes what "kubeadm join" did in the cluster. "kubeadm reset" cleans only the host. But a new join is
 // refused while etcd knows the host as a member with data, or while the cluster has a Ready node with its name. Errors
 // are only logged, because the new join may work anyway.
 func (b *Bootstrap) withdraw(ctx context.Context) {

@@ -104,7 +104,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		{"sysctls", c.sysctls},
 	} {
 		c.Log.Printf("cleaning: %s", s.name)
-		// If a failure here matters, the proof finds what it left.
+		// If a failure here matters, the proof finds its consequences.
 		if err := s.run(ctx); err != nil {
 			c.Log.Printf("%s: %v", s.name, err)
 		}
@@ -118,8 +118,8 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		return err
 	}
 	if len(leftovers) == 0 {
-		// Delete the copies of the host's files and of the machine's, among them its keys. The proof has checked that all
-		// files were put back.
+		// Delete the copies of the host's and the machine's files, including the machine's keys. The proof has checked that
+		// all files were put back.
 		if err := c.Journal.Strip(); err != nil {
 			leftovers = bound([]string{"path " + c.Journal.Dir() + ": " + err.Error()})
 		}

@@ -139,7 +139,7 @@ func TestHostileDataIsCheap(t *testing.T) {
 	}
 }
 
-// readHostile parses the data like the agent, and prints how much memory that needed.
+// readHostile parses the data like the agent does, and prints how much memory that needed.
 func readHostile(t *testing.T, name string) {
 	t.Helper()
 	c := hostile[name]

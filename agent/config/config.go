@@ -38,8 +38,8 @@ type Config struct {
 	// Namespace and Host name the CapstanHost. Required.
 	Namespace string `yaml:"namespace"`
 	Host      string `yaml:"host"`
-	// Enrolment is the URL of the plane's enrolment server, from which the agent gets a new token when its token has
-	// expired, and bundles. If it is empty, a person must enroll the host again and provide the bundles.
+	// Enrolment is the URL of the plane's enrolment server, from which the agent gets bundles, and a new token when its
+	// token has expired. If it is empty, a person must enroll the host again and provide the bundles.
 	Enrolment string `yaml:"enrolment,omitempty"`
 	// Token is a bearer token of the host's ServiceAccount. It may be short-lived: the agent uses it to get its own token
 	// at once.

@@ -101,7 +101,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestServe: the metrics come as soon as the address is free, only at their path, and stop with the context.
+// TestServe: metrics are served as soon as the address is free, only at their path, and until the context ends.
 func TestServe(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

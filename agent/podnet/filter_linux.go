@@ -7,8 +7,8 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// masquerade replaces the table atomically: packets that this Node's pods send to addresses other than pods' leave with
-// the Node's address.
+// masquerade replaces the table atomically. Packets from this Node's pods to anything but pods leave with the Node's
+// address.
 func masquerade(own, pods netip.Prefix) error {
 	c, err := nftables.New()
 	if err != nil {

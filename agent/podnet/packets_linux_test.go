@@ -94,7 +94,7 @@ func (r *realNode) apply(nodes []Node) {
 	})
 }
 
-// hears sends a request from a computer, and checks who answers and which sender that saw.
+// hears sends a request from a computer, and checks who answers and which source address it saw.
 func hears(t *testing.T, from *testnet.Computer, to netip.Addr, want string) {
 	t.Helper()
 	if got, err := from.Ask(netip.AddrPortFrom(to, port), askLimit); err != nil || got != want {

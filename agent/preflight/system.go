@@ -45,7 +45,7 @@ type Enrolment struct {
 	Bundles v1beta2.BundlePolicy
 	// Kubernetes is the version of the claim; empty: there is none.
 	Kubernetes string
-	// Probe asks the plane or mirror of a policy for the bundle of a version; with an empty version, for anything.
+	// Probe asks the plane or mirror of a policy for the bundle of a version; with an empty version, whether it answers.
 	Probe func(policy v1beta2.BundlePolicy, version string) error
 }
 

@@ -21,7 +21,7 @@ const baselineFile = "baseline.gz"
 const (
 	// keyTaken is the key of the digest of the baseline taken before the bootstrap.
 	keyTaken = "baseline"
-	// keyCompared is the key of the digest of the baseline that the host was compared with after the claim.
+	// keyCompared is the key of the digest of the baseline with which the host was compared after the claim.
 	keyCompared = "compared"
 )
 

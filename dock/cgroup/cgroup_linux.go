@@ -254,8 +254,8 @@ func (h *Host) Remove() error { return removeAll(h.groups) }
 func (d *Dock) Close() error { return removeAll(d.groups) }
 
 // unifiedParent returns where to create a group of version 2: at the top, if root may, or else in this process's own
-// group. In the latter case it moves that group's processes (this dock and whoever started it) into another group,
-// because a group that contains limited groups must have no processes itself.
+// group. In the latter case it moves that group's processes, this dock and whoever started it, into another group,
+// because a group with limited groups below it must have no processes itself.
 func unifiedParent(place Place, name string) (string, error) {
 	own := place.Own[Unified]
 	var errs []error
