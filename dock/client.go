@@ -159,7 +159,7 @@ func (c *Client) ListUnits(ctx context.Context) ([]UnitStatus, error) {
 	return s.Units, err
 }
 
-// tell is ask for calls without an answer.
+// tell is like ask, for calls without an answer.
 func tell(ctx context.Context, c *Client, method, path string, body any) error {
 	_, err := ask[struct{}](ctx, c, method, path, body)
 	return err

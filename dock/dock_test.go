@@ -184,7 +184,7 @@ func in(t testing.TB, h dock.Host, script string) (out string, code int) {
 	return string(data), cmd.ProcessState.ExitCode()
 }
 
-// must is in for commands that must succeed.
+// must is like in, for commands that must succeed.
 func must(t testing.TB, h dock.Host, script string) string {
 	t.Helper()
 	out, code := in(t, h, script)

@@ -117,7 +117,7 @@ func join(t *testing.T, h, first *host, args ...string) {
 	waitFor(t, nodeLimit, "node "+h.name, func() error { return nodeReady(first, h.name) })
 }
 
-// TestBundle calls the binary by both kinds of names.
+// TestBundle calls the binary by its own name and by those of applets.
 func TestBundle(t *testing.T) {
 	bundles, version := bundle(t)
 	binary := filepath.Join(bundles, version, "capstan-kube")

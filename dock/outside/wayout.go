@@ -67,7 +67,7 @@ type wayOut struct {
 	slots   chan struct{}
 	machine func() ([]net.Addr, error)
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	// open reports whether the proxy may connect to an address; nil means to any other computer's.
+	// open reports whether the proxy may connect to an address; nil allows the addresses of all other computers.
 	open func(netip.Addr) bool
 
 	mu      sync.Mutex

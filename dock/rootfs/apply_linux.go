@@ -22,7 +22,7 @@ func Isolate() error {
 }
 
 // Share makes root a mount point, mounts plan below it, and makes it this thread's working directory. The thread must
-// have its own mount namespace, after Isolate, and the dock's user namespace, outside the host's. If ids, an open user
+// be in its own mount namespace, after Isolate, and in the dock's user namespace, not the host's. If ids, an open user
 // namespace, is given, owners of files below root are mapped to that namespace: what belongs to root on disk belongs to
 // the namespace's root. The same applies to its other ids.
 func Share(root string, ids *os.File, plan []Mount) error {

@@ -1,8 +1,8 @@
 // Package component recognizes the container images of a Kubernetes control plane's components.
 //
-// On a local host these containers run for real, as processes of a bundle. All other images are hollow: their
-// containers are reported as running without a process. The kubelet (which probes to keep) and the CRI server (what to
-// start) must agree on that, so both ask this package.
+// On a local host these containers run for real, as processes of a bundle. On a hollow host, all other images are
+// hollow: their containers are reported as running without a process. The kubelet (which probes to keep) and the CRI
+// server (what to start) must agree on that, so both ask this package.
 package component
 
 import (

@@ -94,8 +94,8 @@ func (s *Server) StartContainer(_ context.Context,
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// StopContainer stops a container by its stop signal, and by SIGKILL after the timeout (in seconds). It may be called
-// again.
+// StopContainer stops a container with its stop signal, and with SIGKILL after the timeout (in seconds). It may be
+// called again.
 func (s *Server) StopContainer(_ context.Context,
 	req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	s.mu.RLock()

@@ -31,7 +31,7 @@ const (
 func exitCode(pid, pidfd int) int32 {
 	if OwnProc() {
 		status, ok := zombieStatus(readAtMost("/proc/"+strconv.Itoa(pid)+"/stat", environmentLimit))
-		// If the process has still not been reaped after the read, the number was its own.
+		// If the process has still not been reaped after the read, the file belonged to this process.
 		if ok && !reaped(pidfd, 0) {
 			return code(status)
 		}

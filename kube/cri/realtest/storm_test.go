@@ -19,7 +19,7 @@ import (
 )
 
 // TestAForkBombIsBounded: a container that creates as many processes as it can reaches the limit of its pod. Other pods
-// still start, and nothing is left of it.
+// still start, and once the container is stopped, none of its processes is left.
 func TestAForkBombIsBounded(t *testing.T) {
 	h := newLimited(t)
 	container, pod := h.run(nil, "bomb=5000", "wait")

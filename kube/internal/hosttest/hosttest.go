@@ -54,7 +54,7 @@ func Need(t testing.TB) {
 // OneID reports whether the host has only one id.
 func OneID() bool { return os.Getenv(levelVariable) == "1" }
 
-// Suffix is what the name of a benchmark ends with at this level.
+// Suffix returns the ending of benchmark names at this level.
 func Suffix() string {
 	if OneID() {
 		return ", one id"

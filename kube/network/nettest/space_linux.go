@@ -193,7 +193,7 @@ func (s *Space) Take(link string, a netip.Addr) {
 	s.change(link, a, netlink.AddrReplace)
 }
 
-// Leave removes that address.
+// Leave removes an address that Take added.
 func (s *Space) Leave(link string, a netip.Addr) {
 	s.t.Helper()
 	s.change(link, a, netlink.AddrDel)
