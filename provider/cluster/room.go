@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/placement"
 )
 
-// selection is which hosts a control plane can use. The zero value means all.
+// selection says which hosts a control plane can use. The zero value means all.
 type selection struct {
 	selector labels.Selector
 	// text is the same for equal selectors.

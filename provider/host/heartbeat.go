@@ -32,9 +32,9 @@ const (
 	silent
 )
 
-// heartbeats decides from changes of Leases which hosts are alive. Only the fact that a Lease changed counts, and when
-// this process saw it, so the clocks of hosts need not be trusted. A process that has just started has seen no changes,
-// so hosts may be unseen for up to one timeout.
+// heartbeats decides from changes of Leases which hosts are alive. All that counts is that a Lease changed, and when
+// this process saw the change, so the clocks of hosts need not be trusted. A process that has just started has seen no
+// changes, so hosts may be unseen for up to one timeout.
 type heartbeats struct {
 	clock   Clock
 	timeout time.Duration

@@ -188,7 +188,7 @@ func host(name, supplier string, claimed bool) *infrav1.CapstanHost {
 	return h
 }
 
-// TestKeep also checks that hosts stay that were registered by an earlier version, which knew only one namespace.
+// TestKeep also checks that a Keeper keeps hosts registered by an earlier version, which knew only one namespace.
 func TestKeep(t *testing.T) {
 	for name, c := range map[string]struct {
 		has  []client.Object
