@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// agent holds what the parts of a running agent share.
+// agent holds the state that the parts of a running agent share.
 type agent struct {
 	config  config.Config
 	version string
@@ -37,8 +37,9 @@ type agent struct {
 	log     *slog.Logger
 }
 
-// Run runs the agent with the configuration at path until ctx ends, which is not an error. version is the agent's own.
-// metricsAddress is where it serves metrics; empty serves none. Only one agent can run per state directory.
+// Run runs the agent with the configuration at path until ctx ends, which is not an error. version is the agent's
+// version. The agent serves metrics at metricsAddress, or none if it is empty. Only one agent can run per state
+// directory.
 func Run(ctx context.Context, path, version, metricsAddress string, log *slog.Logger) error {
 	c, err := config.Read(path)
 	if err != nil {
@@ -73,7 +74,7 @@ func Run(ctx context.Context, path, version, metricsAddress string, log *slog.Lo
 	}
 }
 
-// ending says why an agent has stopped: because ctx ended, or because there is something to do next.
+// ending says why an agent has stopped: ctx ended, or there is something to do next.
 type ending struct {
 	moved     bool               // the host belongs to another management cluster now
 	candidate *upgrade.Candidate // to try in place of this agent
@@ -167,7 +168,7 @@ func (a *agent) enroll(ctx context.Context) error {
 	}
 }
 
-// serve runs all parts until one of them has something to do next, or ctx ends.
+// serve runs all parts until ctx ends or one of them returns something to do next.
 func (a *agent) serve(ctx context.Context, f *handover.Follower) (next ending) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -191,7 +192,7 @@ func (a *agent) serve(ctx context.Context, f *handover.Follower) (next ending) {
 	})
 	parts.Wait()
 	if next.moved {
-		next.candidate = nil // belongs to the plane that the host has left
+		next.candidate = nil // it belongs to the plane that the host has left
 	}
 	return next
 }

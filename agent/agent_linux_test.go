@@ -185,7 +185,7 @@ func TestARebootInTheMiddleConverges(t *testing.T) {
 			"started runcmd 3/3"} {
 			id := h.claimIt(testData)
 			killed(t, h.start(t, point))
-			// Programs stop, and /run is empty. Edits there before kubeadm ran are lost, as with cloud-init.
+			// Programs stop, and /run is empty. Edits made there before kubeadm ran are lost, as with cloud-init.
 			for _, name := range []string{"capstan-kube", "kubelet", "sh", "kubeadm"} {
 				_ = exec.Command("pkill", "-KILL", "-x", name).Run()
 			}

@@ -50,7 +50,7 @@ func runsOn(t *testing.T) {
 }
 
 // TestAHostWhoseClaimEndedWithoutIt: a host returns with a machine whose claim has ended. Its agent cleans up before
-// the host counts as free, wherever the agent is killed meanwhile, and the host works again.
+// the host counts as free, wherever the agent is killed meanwhile. Afterwards the host works again.
 func TestAHostWhoseClaimEndedWithoutIt(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -103,8 +103,8 @@ func TestAHostThatIsClaimedAnewBeforeItIsBack(t *testing.T) {
 	})
 }
 
-// TestAClaimThatIsMissingIsNoWord: a management cluster restored from a backup doesn't know the claim. The agent
-// reports what the host carries, and cleans nothing until an administrator says that the machine may go.
+// TestAClaimThatIsMissingIsNoWord: a management cluster that was restored from a backup doesn't know the claim. The
+// agent reports which machine the host carries, and cleans nothing until an administrator allows the machine to go.
 func TestAClaimThatIsMissingIsNoWord(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -131,8 +131,7 @@ func TestAClaimThatIsMissingIsNoWord(t *testing.T) {
 	})
 }
 
-// TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway, whether or not the agent was running when they were
-// accepted.
+// TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway: the agent may or may not run when they are accepted.
 func TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

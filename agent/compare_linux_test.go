@@ -16,9 +16,9 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// leavingData is bootstrap data of a machine that is root and leaves things that no Kubernetes node would. It waits
-// until its last process runs a program without the machine's environment, because cleaning would find and stop an
-// earlier one.
+// leavingData is bootstrap data of a machine that runs as root and leaves things that no Kubernetes node would. It
+// waits until its last process runs a program without the machine's environment, because cleaning would find and stop
+// an earlier one.
 const leavingData = `#cloud-config
 runcmd:
 - echo begun > /var/log/begun
@@ -35,7 +35,7 @@ runcmd:
   timeout 10 sh -c "until grep -q tail /proc/$!/comm; do sleep 0.01; done"
 `
 
-// cleanUp removes all of it except the process.
+// cleanUp removes everything that leavingData leaves, except the process.
 const cleanUp = `
 sed -i /toor/d /etc/passwd
 sed -i /administrator/d /etc/hosts
@@ -141,7 +141,7 @@ func TestWhatAMachineLeaves(t *testing.T) {
 	})
 }
 
-// TestABaselineThatIsExchanged: a machine that is root writes its own baseline.
+// TestABaselineThatIsExchanged: a machine that runs as root writes its own baseline.
 func TestABaselineThatIsExchanged(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newOwnedHost(t)

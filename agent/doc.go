@@ -11,5 +11,5 @@
 //	hand over  accept the offer of another management cluster, and follow when the host moves there (package handover)
 //
 // This package connects these parts. A journal on disk (package journal) records what the agent did, so it may be
-// killed at any moment. It tells the API server in a single report, which it rebuilds from the journal.
+// killed at any moment. The agent sends the API server a single report, which it rebuilds from the journal.
 package agent

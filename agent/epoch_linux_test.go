@@ -22,7 +22,7 @@ func (h *host) waitEpoch(t *testing.T, epoch int64) {
 }
 
 // TestTheAgentFollowsTheEpochWhereverItIsKilled releases the host from one claim after another, and kills the agent at
-// each step to its next token. The agent needs no help, and keeps no token of an earlier epoch.
+// each step to its next token. The agent recovers by itself, and keeps no token of an earlier epoch.
 func TestTheAgentFollowsTheEpochWhereverItIsKilled(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -116,7 +116,7 @@ func TestAManagementClusterBeforeEpochs(t *testing.T) {
 	})
 }
 
-// TestAnOfferIsTakenInTheEpochOfTheHost: the host has the same epoch in the target, and so has the agent's token there.
+// TestAnOfferIsTakenInTheEpochOfTheHost: the host and the agent's token have the same epoch in the target.
 func TestAnOfferIsTakenInTheEpochOfTheHost(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -140,7 +140,7 @@ func TestAnOfferIsTakenInTheEpochOfTheHost(t *testing.T) {
 	})
 }
 
-// wordWriter is a log that closes said when it has a word.
+// wordWriter is a log that closes said once a word has been written to it.
 type wordWriter struct {
 	logWriter
 	word string

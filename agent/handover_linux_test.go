@@ -93,7 +93,7 @@ func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 			}
 			h.waitOffer(t, offer, "")
 			h.arrive(there)
-			h.leave(n%2 == 0) // sometimes only the mark shows it
+			h.leave(n%2 == 0) // sometimes only the mark shows that it leaves
 			if strings.HasSuffix(point, "sides") {
 				killed(t, agent)
 				h.api.Change(func() { h.api.Deleted = true })
@@ -146,7 +146,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		} {
 			h.waitOffer(t, h.api.MakeOffer(there, name, c.change), c.want)
 		}
-		// Targets whose host has another machine, or that don't answer like an API server.
+		// Targets whose host has another machine, and targets that don't answer like an API server.
 		there.Change(func() {
 			there.Deleted, there.Host.Spec.Claim = false, &v1beta2.HostClaim{
 				ProviderID: "capstan://default/h1/99999999", Released: true,
@@ -169,7 +169,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		})
 		h.leave(true)
 		there.WaitLooks(t, 2)
-		// Both sides have the host, and the target wants it cleaned: the source counts.
+		// Both sides have the host, and the target wants it cleaned: the source decides.
 		h.api.Change(func() {
 			h.api.Deleted, h.api.Host.Annotations = false, map[string]string{v1beta2.OfferAnnotation: "uid/good"}
 		})

@@ -87,7 +87,7 @@ esac
 exit 0
 `
 
-// kubeadm checks what the real kubeadm needs, and that it never runs twice at the same time.
+// kubeadm checks that it finds what the real kubeadm needs, and that it never runs twice at the same time.
 const kubeadmScript = `
 echo "kubeadm $1" >> /var/log/calls
 broken() { echo "$*" >> /var/log/broken; exit 1; }
@@ -178,7 +178,7 @@ func (h *host) startTo(t *testing.T, failAt string, log io.Writer) *exec.Cmd {
 	return h.startProgram(t, testhost.Binary, failAt, log)
 }
 
-// startProgram starts a program as the agent, with more arguments than the configuration.
+// startProgram starts a program as the agent, with arguments in addition to the configuration.
 func (h *host) startProgram(t *testing.T, program, failAt string, log io.Writer, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(program)

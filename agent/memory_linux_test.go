@@ -40,14 +40,14 @@ func buildAgent(t *testing.T) map[string]string {
 	return shared
 }
 
-// lookLimit is the maximum processor time of a look at a host with a million files. A host with one idle processor and
-// its directories in memory needs no longer.
+// lookLimit is the maximum processor time of examining a host with a million files. A host with one idle processor and
+// its directories in memory needs at most this long.
 const lookLimit = 5 * time.Second
 
-// TestTheAgentNeeds30MiB measures the released program where it works hardest: two machines come and go, with a look at
-// the whole host before and after each, hundreds of commands, and thousands of changes of the host in between. make
-// test runs it without the race detector, which would slow down the test's own side; make test-million-files runs it
-// with a million files.
+// TestTheAgentNeeds30MiB measures the released program where it works hardest. Two machines come and go. The agent
+// examines the whole host before and after each. In between it runs hundreds of commands and sees thousands of changes
+// of the host's object. make test runs it without the race detector, which would slow down the test's own side; make
+// test-million-files runs it with a million files.
 func TestTheAgentNeeds30MiB(t *testing.T) {
 	testhost.RunWith(t, buildAgent, func(t *testing.T) {
 		h := newOwnedHost(t)
@@ -85,7 +85,8 @@ func TestTheAgentNeeds30MiB(t *testing.T) {
 	})
 }
 
-// plantFiles makes directories of a hundred files each, and returns how many files: CAPSTAN_TEST_FILES, or 20,000.
+// plantFiles creates directories of a hundred files each, and returns the number of files: CAPSTAN_TEST_FILES, or
+// 20,000.
 func plantFiles(t *testing.T, root string) int {
 	t.Helper()
 	files, err := strconv.Atoi(cmp.Or(os.Getenv("CAPSTAN_TEST_FILES"), "20000"))
@@ -98,7 +99,7 @@ func plantFiles(t *testing.T, root string) int {
 	return files
 }
 
-// plantLongPaths makes 9,000 files whose paths have nearly the greatest length that the kernel takes.
+// plantLongPaths creates 9,000 files whose paths have nearly the greatest length that the kernel accepts.
 func plantLongPaths(t *testing.T, root string) {
 	t.Helper()
 	for range 15 {
@@ -121,7 +122,7 @@ func plantDirectory(t *testing.T, dir string, files int) {
 	}
 }
 
-// processorTime returns how long a process has kept processors busy, by itself and in the kernel.
+// processorTime returns the processor time that a process has used, user and system.
 func processorTime(t *testing.T, cmd *exec.Cmd) time.Duration {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))

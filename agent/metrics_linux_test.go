@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// metricsAddress is where agents of tests serve metrics, in the network of the throw-away host.
+// metricsAddress is where agents in tests serve metrics, in the network of the throw-away host.
 const metricsAddress = "127.0.0.1:9464"
 
 // scrape returns the metrics of an agent that was started with metricsAddress.
@@ -30,7 +30,7 @@ func scrape(t *testing.T) string {
 	return string(text)
 }
 
-// TestMetrics: an agent counts a machine that comes and goes, one that fails, and its own token.
+// TestMetrics: an agent counts a machine that comes and goes, a machine that fails, and renewals of its own token.
 func TestMetrics(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

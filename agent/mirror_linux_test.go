@@ -24,10 +24,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// mirroredVersion is a version that the host has no bundle of.
+// mirroredVersion is a version of which the host has no bundle.
 const mirroredVersion = "v1.37.2"
 
-// mirror is a web server with one bundle, and what it was sent.
+// mirror is a web server with one bundle. It records the requests that it receives.
 type mirror struct {
 	url string
 
@@ -82,7 +82,7 @@ func (c *cutOff) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// take returns the headers of the requests since it was called last.
+// take returns the headers of the requests since the last call.
 func (m *mirror) take() []http.Header {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *mirror) set(change func(m *mirror)) {
 	change(m)
 }
 
-// bundleOf returns a bundle for owned hosts; its program says what.
+// bundleOf returns a bundle for owned hosts whose program prints what.
 func bundleOf(t *testing.T, what string) []byte {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
@@ -114,8 +114,8 @@ func bundleOf(t *testing.T, what string) []byte {
 	return out.Bytes()
 }
 
-// enrollAt makes the host one of a plane that knows only the digest of a bundle. asked returns how often it was asked
-// with a key.
+// enrollAt enrolls the host with a plane that knows only the digest of a bundle. asked returns how often the plane was
+// asked with a key.
 func (h *host) enrollAt(t *testing.T, digest string) (asked func() int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -145,8 +145,9 @@ func (h *host) enrollAt(t *testing.T, digest string) (asked func() int) {
 	}
 }
 
-// TestABundleFromAMirror: an agent downloads the bundle of its policy's mirror over connections that break, refuses one
-// that is not the plane's, and tells the mirror nothing about itself. Preflight on the same host knows the policy.
+// TestABundleFromAMirror: an agent downloads the bundle from its policy's mirror over connections that break. It
+// refuses a bundle that is not the plane's, and tells the mirror nothing about itself. Preflight on the same host uses
+// the same policy.
 func TestABundleFromAMirror(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newOwnedHost(t)
@@ -224,7 +225,7 @@ func TestABundleFromAMirror(t *testing.T) {
 	})
 }
 
-// preflight runs capstan-agent preflight on the host, and compares what it says about the programs of a node.
+// preflight runs capstan-agent preflight on the host, and checks what it reports about the programs of a node.
 func (h *host) preflight(t *testing.T, verdict, found string) {
 	t.Helper()
 	cmd := exec.Command(testhost.Binary)

@@ -16,10 +16,10 @@ import (
 )
 
 // renewPause is the longest time between two checks whether the token is due for renewal: somebody may have put another
-// one into the configuration.
+// token into the configuration.
 const renewPause = time.Minute
 
-// epochs passes the host's epoch from the watch, which shows it, to renew, which gets a token for it.
+// epochs passes the host's epoch from the watch to renew, which gets a token for it.
 type epochs struct {
 	mu    sync.Mutex
 	shown bool // whether the watch has shown an epoch
@@ -119,7 +119,7 @@ func (a *agent) renewNow(ctx context.Context, secret string, epoch int64) (unbou
 	return unbound, nil
 }
 
-// tokenEpoch returns the epoch that the token in use is bound to, or nil if there is none.
+// tokenEpoch returns the epoch that the token in use is bound to, or nil if it is not bound.
 func (a *agent) tokenEpoch() *int64 {
 	digits, ok := strings.CutPrefix(a.tokens.Secret(), a.config.Host+v1beta2.EpochSecretInfix)
 	epoch, err := strconv.ParseInt(digits, 10, 64)

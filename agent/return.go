@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// comeBack gets a new token whenever the server refuses all that the host has, until ctx ends. That happens after the
+// comeBack gets a new token whenever the server refuses all tokens of the host, until ctx ends. That happens after the
 // host was off or asleep for longer than the tokens are valid. The plane decides whether this is still the same host.
 func (a *agent) comeBack(ctx context.Context) {
 	if a.config.Enrolment == "" {

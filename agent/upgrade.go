@@ -52,8 +52,8 @@ func (u *upgrading) pass() {
 	}
 }
 
-// may reports whether the agent may be replaced now because it is not in the middle of anything. Stopping it would
-// always be safe, but would make its work take longer.
+// may reports whether the agent may be replaced now: the policy allows it, the agent has reported, and it has no work.
+// Stopping it would always be safe, but would make its work take longer.
 func (u *upgrading) may(r v1beta2.AgentReport) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

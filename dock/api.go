@@ -45,8 +45,8 @@ type Host struct {
 	// PID is the process id of the host's PID 1 on the machine, 0 if it doesn't run.
 	PID      int       `json:"pid,omitempty"`
 	Since    time.Time `json:"since"`              // of the state
-	Restarts int       `json:"restarts,omitempty"` // after it exited by itself, since the dock was started
-	Error    string    `json:"error,omitempty"`    // of the last start, or why it ended
+	Restarts int       `json:"restarts,omitempty"` // after the host exited by itself, since the dock was started
+	Error    string    `json:"error,omitempty"`    // of the last start, or why the host stopped
 	Root     string    `json:"root"`               // its root directory on the machine
 	// IDs is the number of its user and group ids, 0 if it doesn't run.
 	IDs int `json:"ids,omitempty"`
@@ -61,7 +61,7 @@ type Balancer struct {
 	Address  string   `json:"address"` // IPv4 in the dock; kept until the balancer is deleted
 	Port     int      `json:"port"`    // always BalancerPort
 	Backends []string `json:"backends"`
-	Down     []string `json:"down,omitempty"` // those backends that did not accept the last time
+	Down     []string `json:"down,omitempty"` // backends that did not accept the last connection
 	// Relay is the balancer's address on the machine: "127.0.0.1:PORT". The port stays until the balancer is deleted.
 	Relay string `json:"relay"`
 	Error string `json:"error,omitempty"` // why it does not work at the moment
@@ -91,7 +91,7 @@ type Publication struct {
 }
 
 // PerSource is the number of concurrent connections that a published address accepts from one source address. Further
-// ones are closed at once, so that nobody can use them all.
+// ones are closed at once, so that one client can't use all of the dock's connections.
 const PerSource = 512
 
 // Unit is a process that the dock keeps running in its own namespaces, such as the management plane.
@@ -119,7 +119,7 @@ type UnitStatus struct {
 // Status describes everything in a dock.
 type Status struct {
 	PID       int          `json:"pid"`      // of the dock's first process inside, as the machine sees it
-	Instance  string       `json:"instance"` // another one after each start
+	Instance  string       `json:"instance"` // differs after each start
 	Rootless  bool         `json:"rootless"` // it has a user namespace
 	Started   time.Time    `json:"started"`
 	BinDir    string       `json:"binDir"`

@@ -80,7 +80,7 @@ func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
 			}
 		})
 	}
-	if os.Geteuid() == 0 { // an ordinary user has only one id to give
+	if os.Geteuid() == 0 { // an ordinary user has only one id
 		must(t, h, `touch /var/lib/a && chown 1000:1000 /var/lib/a && test "$(stat -c %u /var/lib/a)" = 1000`)
 	}
 }

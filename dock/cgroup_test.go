@@ -47,7 +47,7 @@ func groupsOf(t *testing.T, h dock.Host) map[string]string {
 	return place.Own
 }
 
-// startsPods makes a service of the host start a process in a group of its own, as the CRI server does.
+// startsPods makes a service of the host start a process in its own group, as the CRI server does.
 const startsPods = `cat > /root/pods.sh <<'END'
 for d in /opt/capstan/cgroup/*; do
 	mkdir $d/pods $d/pods/one && sh -c 'echo $$ > '$d/pods/one/cgroup.procs && rmdir $d/pods/one || exit 1

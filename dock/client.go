@@ -159,13 +159,13 @@ func (c *Client) ListUnits(ctx context.Context) ([]UnitStatus, error) {
 	return s.Units, err
 }
 
-// tell is ask for calls without an answer.
+// tell is like ask, for calls without an answer.
 func tell(ctx context.Context, c *Client, method, path string, body any) error {
 	_, err := ask[struct{}](ctx, c, method, path, body)
 	return err
 }
 
-// errBrokeOff is the error of a call to a dock that was killed before it answered.
+// errBrokeOff is the error of a call to a dock that died before it answered.
 var errBrokeOff = fmt.Errorf("%w any more: it exited before it answered", ErrNotRunning)
 
 // brokeOff reports whether the other end of the socket vanished. Pure.

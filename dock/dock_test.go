@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
-	if built := os.Getenv("CAPSTAN_DOCK"); err == nil && built != "" { // for a user without Go
+	if built := os.Getenv("CAPSTAN_DOCK"); err == nil && built != "" { // so that a user without Go can run the tests
 		var data []byte
 		if data, err = os.ReadFile(built); err == nil {
 			err = os.WriteFile(filepath.Join(dir, "capstan-dock"), data, 0o755)
@@ -184,7 +184,7 @@ func in(t testing.TB, h dock.Host, script string) (out string, code int) {
 	return string(data), cmd.ProcessState.ExitCode()
 }
 
-// must is in for commands that must succeed.
+// must is like in, for commands that must succeed.
 func must(t testing.TB, h dock.Host, script string) string {
 	t.Helper()
 	out, code := in(t, h, script)

@@ -17,7 +17,7 @@ func TestTheDockGetsNoEnvironmentOfTheShell(t *testing.T) {
 	t.Setenv("LD_PRELOAD_OF_A_SHELL", "hunter2")
 	dir := t.TempDir()
 	program := filepath.Join(dir, "capstan-dock")
-	// It reports no problems with the machine, and exits when told to run.
+	// The script reports no problems with the machine, and exits when told to run.
 	script := "#!/bin/sh\nenv >> " + dir + "/$1\n[ $1 = check ] && echo '[]'\n[ $1 = check ]\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func TestFilesReachAHostThatRuns(t *testing.T) {
 		"new 600 0 0\nagent.yaml\n" {
 		t.Errorf("the host sees %q", got)
 	}
-	// This also holds for a host that a dock started without knowing of files.
+	// This is also true for a host that a dock started without knowing about files.
 	if err := c.Shutdown(short(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func withImages(t *testing.T) string {
 	}
 	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "capstan-images"),
 		"github.com/capstan-dev/capstan/cmd/capstan-images")
-	if built := os.Getenv("CAPSTAN_IMAGES"); built != "" { // for a user without Go
+	if built := os.Getenv("CAPSTAN_IMAGES"); built != "" { // so that a user without Go can run the tests
 		cmd = exec.Command("cp", built, filepath.Join(dir, "capstan-images"))
 	}
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -215,8 +215,8 @@ func second(t *testing.T, archive io.Reader) io.Reader {
 	return &out
 }
 
-// TestHostsSeeImagesAndChangeNothing checks that every host sees the layers in the form for overlayfs, and can neither
-// write there nor remove what another host holds.
+// TestHostsSeeImagesAndChangeNothing checks that every host sees the layers in overlayfs' form, and can neither write
+// there nor remove an image that another host uses.
 func TestHostsSeeImagesAndChangeNothing(t *testing.T) {
 	home := t.TempDir()
 	c := startWithImages(t, home, withImages(t))
@@ -248,7 +248,7 @@ func TestHostsSeeImagesAndChangeNothing(t *testing.T) {
 		t.Errorf("the overlay has %q", out)
 	}
 
-	must(t, one, "umount /var/o/m && rm -r /var/o") // the work directory denies its owner access
+	must(t, one, "umount /var/o/m && rm -r /var/o") // the overlay's work directory denies its owner access
 
 	layers := "/opt/capstan/layers"
 	for name, script := range map[string]string{

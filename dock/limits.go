@@ -21,12 +21,12 @@ type Limits struct {
 	Processors int
 	// Memory is the memory currently available without swapping, in bytes.
 	Memory uint64
-	// FreeDisk is what this user can still write to the disk of the home directory, in bytes.
+	// FreeDisk is how many bytes this user can still write to the disk of the home directory.
 	FreeDisk uint64
 	// OpenFiles is the hard limit of open files for one process.
 	OpenFiles uint64
-	// InotifyInstances is this user's limit of inotify instances, InotifyUsed the number in use. A control plane takes 18,
-	// a worker 5.
+	// InotifyInstances is this user's limit of inotify instances. InotifyUsed is the number in use. A control plane takes
+	// 18, a worker 5.
 	InotifyInstances, InotifyUsed int
 }
 
@@ -59,7 +59,7 @@ func ReadLimits(home string) (Limits, error) {
 	return l, nil
 }
 
-// InotifyInstances returns this user's limit of inotify instances: that of the machine, or a lower one of a container's
+// InotifyInstances returns this user's limit of inotify instances: the machine's, or a lower limit of a container's
 // user namespace.
 func InotifyInstances() (int, error) {
 	least := -1

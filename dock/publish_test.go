@@ -18,7 +18,7 @@ import (
 )
 
 // TestPublish checks that a server in the dock is reachable at an address of the machine, sees who connects, and is
-// reachable there again after the dock restarts. An address that is not available is tried until it is.
+// reachable there again after the dock restarts. The dock retries an unavailable address until it is available.
 func TestPublish(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3 on this machine to serve with")

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/environ"
 )
 
-// Options describe a dock: where it is, and its programs.
+// Options describe a dock: its location and its programs.
 type Options struct {
 	// Home is Capstan's home directory, an absolute path. The dock uses HOME/dock.
 	Home string
@@ -122,7 +122,7 @@ func Accept(ctx context.Context, o Options) error {
 	return err
 }
 
-// accept refuses a running dock with other binaries: its hosts would keep those, beside a plane with ours.
+// accept refuses a running dock with other binaries: its hosts would keep those, while the plane uses ours.
 func (o Options) accept(client *Client, s Status) (*Client, error) {
 	if sameDir(s.BinDir, o.BinDir) {
 		return client, nil
@@ -143,7 +143,7 @@ func sameDir(a, b string) bool {
 
 var errLocked = errors.New("another dock holds the lock")
 
-// startOne starts a dock, waits until one answers, this or another, and returns its status.
+// startOne starts a dock, waits until this or another dock answers, and returns its status.
 func startOne(ctx context.Context, o Options, client *Client) (Status, error) {
 	path := filepath.Join(Dir(o.Home), "dock.log")
 	log, begin, err := openLog(path)

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// asNobody runs a test of this binary again as user nobody with subordinate ids. Only in that mount namespace do the
-// files of /etc assign these ids.
+// asNobody reruns a test of this binary as user nobody with subordinate ids. The files of /etc assign these ids only in
+// that test's mount namespace.
 const asNobody = `set -e
 mount --bind "$1" /etc/subuid
 mount --bind "$1" /etc/subgid

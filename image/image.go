@@ -29,7 +29,7 @@ type Image struct {
 	ID string `json:"id"`
 	// Digest is the digest of its manifest.
 	Digest string `json:"digest"`
-	// Names (NAME:TAG) and Digests (NAME@DIGEST) are those by which the asker knows the image.
+	// Names (NAME:TAG) and Digests (NAME@DIGEST) are the references by which the asker knows the image.
 	Names   []string `json:"names,omitempty"`
 	Digests []string `json:"digests,omitempty"`
 	// Size is the size of the unpacked layers in bytes. A layer that images share counts for each of them.
@@ -45,7 +45,7 @@ type Image struct {
 	Config json.RawMessage `json:"config,omitempty"`
 	// Pinned reports that the machine's user has a name for the image. A host that frees the disk keeps it.
 	Pinned bool `json:"pinned,omitempty"`
-	// Hosts is the number of hosts that hold the image; only the machine's user gets it.
+	// Hosts is the number of hosts that hold the image; only the machine's user receives it.
 	Hosts int `json:"hosts,omitempty"`
 }
 
@@ -79,12 +79,12 @@ func (a *Auth) Empty() bool { return a == nil || *a == Auth{} }
 type FS struct {
 	// Path is the store's directory on the host.
 	Path   string `json:"path"`
-	Bytes  uint64 `json:"bytes"`  // that images take, layers and blobs
-	Inodes uint64 `json:"inodes"` // about as many
+	Bytes  uint64 `json:"bytes"`  // used by images: layers and blobs
+	Inodes uint64 `json:"inodes"` // approximate number of inodes
 	Free   uint64 `json:"free"`   // bytes left on the disk
 }
 
-// Event is one line of a streamed answer: any number of lines with Text, then one with Images or Error.
+// Event is one line of a streamed answer. An answer has any number of lines with Text, then one with Images or Error.
 type Event struct {
 	Text   string  `json:"text,omitempty"`
 	Images []Image `json:"images,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestControlPlanes makes three control planes with stacked etcd, and removes one.
+// TestControlPlanes creates three control plane hosts with stacked etcd, and removes one.
 func TestControlPlanes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes whole nodes")
@@ -41,7 +41,7 @@ func TestControlPlanes(t *testing.T) {
 			t.Errorf("%s still runs after kubeadm reset", name)
 		}
 	}
-	// If the member were not removed, the other two would go on but not survive another failure.
+	// If the member were not removed, the other two would continue but not survive another failure.
 	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "kubectl", "--kubeconfig",
 		"/etc/kubernetes/admin.conf", "get", "--raw", "/readyz"); out != "ok" {
 		t.Errorf("the API server says %q", out)

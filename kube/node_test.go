@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package kube_test runs unmodified kubeadm on hosts made of namespaces, and checks the cluster from all sides.
+// Package kube_test runs unmodified kubeadm on hosts made of namespaces, and checks all aspects of the cluster.
 package kube_test
 
 import (
@@ -60,8 +60,8 @@ func podsReady(h *host, n int, args ...string) error {
 	return nil
 }
 
-// initConfig is kubeadm's configuration for hollow pods, with settings that make a controller manager act soon, instead
-// of waiting for its leader election.
+// initConfig is kubeadm's configuration for hollow pods. Its settings make a controller manager act soon, instead of
+// waiting for its leader election.
 const initConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -117,7 +117,7 @@ func join(t *testing.T, h, first *host, args ...string) {
 	waitFor(t, nodeLimit, "node "+h.name, func() error { return nodeReady(first, h.name) })
 }
 
-// TestBundle calls the binary by both kinds of names.
+// TestBundle calls the binary by its own name and by those of applets.
 func TestBundle(t *testing.T) {
 	bundles, version := bundle(t)
 	binary := filepath.Join(bundles, version, "capstan-kube")
@@ -174,7 +174,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestNodes makes a cluster of two hollow nodes with unmodified kubeadm, and checks it from all sides.
+// TestNodes creates a cluster of two hollow nodes with unmodified kubeadm, and checks all aspects of it.
 func TestNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes whole nodes")

@@ -12,7 +12,7 @@ import (
 )
 
 // nameServer installs CoreDNS as kubeadm does, without a registry, and asks each of its pods for a name. Without
-// kube-proxy, CoreDNS needs to be told where the API server is.
+// kube-proxy, the test must configure CoreDNS with the API server's address.
 func nameServer(t *testing.T, h *host) {
 	h.kubeadm("init", "phase", "addon", "coredns", "--config", "/root/init.yaml")
 	h.must("kubectl", "-n", "kube-system", "set", "env", "deployment/coredns",

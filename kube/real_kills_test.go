@@ -276,7 +276,7 @@ func census(h *host) (map[string]int, error) {
 	for line := range strings.Lines(lines) {
 		words := strings.Fields(line)
 		switch words[0] {
-		case "link": // Names are of pods; kinds are not.
+		case "link": // names belong to pods; kinds don't
 			found["link "+words[len(words)-1]]++
 		case "packet":
 			found[strings.TrimSpace(line)]++

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// burner is a pod that uses one processor if it gets it.
+// burner is a pod that uses a whole processor if it gets one.
 const burner = `
 apiVersion: v1
 kind: Pod
@@ -20,8 +20,8 @@ spec:
   containers: [{name: main, image: "registry.example/pod:1", args: [burn]}]
 `
 
-// top installs the metrics API and checks what "kubectl top" says about a pod on Node two that burns processor time, an
-// idle one beside it, and the Nodes.
+// top installs the metrics API and checks what "kubectl top" reports about a pod on Node two that burns processor time,
+// an idle pod beside it, and the Nodes.
 func top(t *testing.T, h *host, idle string) {
 	t.Helper()
 	h.write("/root/burner.yaml", burner)
@@ -29,7 +29,7 @@ func top(t *testing.T, h *host, idle string) {
 	h.must("/bin/sh", "-c", "$(readlink /usr/local/bin/kubectl) metrics-api manifest | "+
 		"kubectl apply --server-side --validate=false -f -")
 	rolledOut(h, "kube-system", "deployment/metrics-api")
-	// Namespaces can't be deleted while it is down, so it shall not go down with a worker.
+	// Namespaces can't be deleted while the metrics API is down, so it must not go down with a worker.
 	if on := h.must("kubectl", "get", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=metrics-api", "-o",
 		"jsonpath={.items[*].spec.nodeName}"); on != "one" {
 		t.Errorf("the metrics API is on Node %q, want the control plane's", on)
@@ -49,7 +49,7 @@ func top(t *testing.T, h *host, idle string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The Node with the burner includes it, and a Node doesn't show what the whole machine uses.
+	// The usage of the burner's Node includes the burner. A Node doesn't show what the whole machine uses.
 	if nodes["two"].cpu < 50 || nodes["one"].cpu == 0 || nodes["one"].memory == 0 {
 		t.Errorf("the Nodes use %+v", nodes)
 	}

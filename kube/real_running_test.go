@@ -49,7 +49,7 @@ func running(t *testing.T, h *host) {
 	t.Run("nothing is left of pods", func(t *testing.T) { deleted(t, h) })
 }
 
-// rebooted power-cycles the host: its containers must run again, once each.
+// rebooted power-cycles the host: each of its containers must run again, once.
 func rebooted(t *testing.T, h *host) {
 	before := realProcesses(t, h)
 	h.reboot()
@@ -212,7 +212,7 @@ func realProcesses(t *testing.T, h *host) map[string]process {
 func noneIsHollow(t *testing.T, h *host, atLeast int) {
 	t.Helper()
 	var all map[string]process
-	// A kubelet that was started again takes a container for not Ready until the first probe has succeeded.
+	// A restarted kubelet considers a container not Ready until its first probe has succeeded.
 	waitFor(t, podLimit, "containers to be Ready", func() error {
 		if all = realProcesses(t, h); len(all) < atLeast {
 			return fmt.Errorf("%d containers are Ready, want %d at least: %v", len(all), atLeast, all)
@@ -306,7 +306,7 @@ func ephemeral(t *testing.T, h *host) {
 	}
 }
 
-// adopted kills CRI server and kubelet, and checks that the containers stay the same and usable.
+// adopted kills the CRI server and the kubelet, and checks that the containers stay the same and usable.
 func adopted(t *testing.T, h *host) {
 	before := realProcesses(t, h)
 	h.kill(t, "cri")

@@ -25,8 +25,8 @@ kubernetesVersion: %s
 networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.112.0.0/16}
 `
 
-// TestServicesByName makes a cluster of two Nodes with kubeadm's defaults, and fetches a web server through Services by
-// name. kube-proxy and CoreDNS come from the bundle and run in real pods.
+// TestServicesByName creates a cluster of two Nodes with kubeadm's defaults, and fetches pages from a web server
+// through Services by name. kube-proxy and CoreDNS come from the bundle and run in real pods.
 func TestServicesByName(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes two nodes")
@@ -62,7 +62,7 @@ func TestServicesByName(t *testing.T) {
 	slices.Sort(all)
 	step("web servers and clients are there")
 
-	// Rules follow the Endpoints, and names follow the Services, within moments.
+	// Within moments, the rules match the Endpoints, and the names match the Services.
 	for node, client := range clients {
 		hear(t, one, client, "http://web.default.svc.cluster.local/hostname", all)
 		hear(t, one, client, "http://web/hostname", all)
@@ -129,7 +129,7 @@ func fetch(h *host, pod, url string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// oneOf reports an error where the answer is none of these.
+// oneOf returns a check that fails if the answer is none of these.
 func oneOf(want []string) func(got string, err error) error {
 	return func(got string, err error) error {
 		if got = strings.TrimSpace(got); err == nil && !slices.Contains(want, got) {

@@ -29,7 +29,7 @@ func serveImages(t *testing.T, h *host) {
 		t.Fatal(err)
 	}
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(layer, "pod"), "./testdata/pod")
-	if tools := os.Getenv("CAPSTAN_HOST_TOOLS"); tools != "" { // for a user without Go
+	if tools := os.Getenv("CAPSTAN_HOST_TOOLS"); tools != "" { // so that a user without Go can run the tests
 		build = exec.Command("cp", filepath.Join(tools, "pod"), layer)
 	}
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
@@ -73,7 +73,8 @@ func serveImages(t *testing.T, h *host) {
 	t.Cleanup(func() { server.Close() })
 }
 
-// realConfig makes a Node without taints, so that it accepts all pods. They are real by default, and so is their range.
+// realConfig creates a Node without taints, so that it accepts all pods. Pods are real by default, and their range is
+// the default one.
 const realConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -92,7 +93,7 @@ controllerManager:
 `
 
 // TestRealNode runs pods from an image on a real Node and checks what the API promises about volumes, probes, hooks and
-// ends.
+// terminations.
 func TestRealNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a whole node")

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// world is a network namespace with a bridge that connects hosts. Nothing of it is visible outside.
+// world is a network namespace with a bridge that connects hosts. It is not visible outside.
 type world struct {
 	t       *testing.T
 	bundles string
@@ -46,7 +46,7 @@ const (
 	workerProcessor = 5  // % of one
 )
 
-// newWorld makes the namespaces, with a user namespace if the test doesn't run as root.
+// newWorld creates the namespaces, with a user namespace if the test doesn't run as root.
 func newWorld(t *testing.T, bundles string) *world {
 	t.Helper()
 	for _, tool := range []string{"ip", "unshare", "nsenter", "pivot_root"} {
@@ -324,8 +324,8 @@ func (h *host) processes() map[int]string {
 	return names
 }
 
-// process returns the id of the host's only process with a name, or 0. A child of it that has not begun to run a
-// program of its own has the same name, and does not count.
+// process returns the id of the host's only process with a name, or 0. A child of that process that has not executed
+// its own program yet has the same name, and does not count.
 func (h *host) process(name string) int {
 	h.w.t.Helper()
 	var found []int

@@ -189,7 +189,7 @@ func TestMoveRebuildsTheStatus(t *testing.T) {
 }
 
 // TestAnotherMachinesProviderIDReleasesNothing covers an attack: anybody who may create a CapstanMachine can give it
-// the provider id of another one, and delete it again.
+// another machine's provider id, and delete it again.
 func TestAnotherMachinesProviderIDReleasesNothing(t *testing.T) {
 	w := oneWorker(t)
 	w.settle()

@@ -39,7 +39,7 @@ func crowd(t *testing.T, n int) *world {
 func TestABurstTowardsHostsIsSlowedDown(t *testing.T) { // SG-04
 	const machines, burst = 12, 4
 	for name, c := range map[string]struct {
-		ofHosts  bool // the reconciler of hosts does it
+		ofHosts  bool // the reconciler of hosts performs it
 		deleting bool
 		done     func(*world, *infrav1.CapstanHost) bool
 	}{

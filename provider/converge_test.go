@@ -104,9 +104,9 @@ var ways = []struct {
 
 // TestEveryCallFailsOnce makes one of the provider's calls fail in each life: the answer is lost after the effect,
 // there is no effect, the provider is killed after the effect, or the API server answers with a conflict, 429 or a
-// timeout. Each time everything must converge, and no host may be claimed twice on the way (IM-49, IM-63, IC-48). With
-// CAPSTAN_TEST_EVERY set, every write and every fourth read fails in turn; otherwise a share of them, which differs for
-// each way to fail.
+// timeout. Each time everything must converge, and no host may be claimed twice in the process (IM-49, IM-63, IC-48).
+// With CAPSTAN_TEST_EVERY set, every write and every fourth read fails in turn; otherwise a share of them, which
+// differs for each way to fail.
 func TestEveryCallFailsOnce(t *testing.T) {
 	for name, supplier := range map[string]string{"supplied hosts": infrav1.SupplierDock, "owned hosts": ""} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func (c *computer) step() {
 	}
 }
 
-// renew gets a token of the epoch that the agent saw last. It needs both directions of the network.
+// renew gets a token of the epoch that the agent saw last. It needs the network in both directions.
 func (c *computer) renew() {
 	epoch := c.view.Spec.Epoch
 	if !c.deaf && !c.mute && c.w.exists(infrav1.EpochSecret(c.name, epoch), &corev1.Secret{}) {

@@ -24,7 +24,7 @@ import (
 const schedules = 40
 
 // fence is a world of computers in which everything can fail: the network in one or both directions, agents, the
-// provider, and the plane, which is restored from a backup. People delete machines, give up hosts, accept them as
+// provider, and the plane, which is restored from a backup. People delete machines, give up hosts, accept hosts as
 // clean, and register computers again.
 type fence struct {
 	*world

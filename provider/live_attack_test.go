@@ -63,7 +63,7 @@ func (l *live) attack(host string) (refused func()) {
 			l.Errorf("an agent could %s: %v", name, err)
 		}
 	}
-	// An agent can't change the spec by a write to the status.
+	// An agent can't change the spec by writing to the status.
 	changed, labels := own.DeepCopy(), own.Labels
 	changed.Spec.Claim = nil
 	changed.Labels = map[string]string{"disk": "ssd"}

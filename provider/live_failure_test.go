@@ -16,7 +16,7 @@ import (
 )
 
 // TestLiveRefusedRight removes the right to Secrets from the controller's role. The machine must report this with one
-// write, and continue on its own when the right is back.
+// write, and continue on its own once the right is back.
 func TestLiveRefusedRight(t *testing.T) {
 	l := startLive(t, 1)
 	l.cluster()

@@ -15,8 +15,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestLiveLostThings checks that the controller recreates a host's objects that others destroy, and that additions by
-// others don't prevent its writes.
+// TestLiveLostThings checks that the controller recreates objects of a host that others destroy, and that what others
+// add does not prevent the controller's writes.
 func TestLiveLostThings(t *testing.T) {
 	l := startLive(t, 0)
 	owned := &infrav1.CapstanHost{

@@ -77,7 +77,7 @@ func startLive(t *testing.T, n int) *live {
 	l.must(err)
 	mgr, err := ctrl.NewManager(access, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: byObject},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // each test has a manager of its own
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // each test has its own manager
 	})
 	l.must(err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -162,7 +162,7 @@ func (l *live) until(what string, ok func() bool) {
 	}
 }
 
-// counter counts the writes that pass through it.
+// counter is an HTTP transport that counts the writes that pass through it.
 type counter struct {
 	l    *live
 	next http.RoundTripper
@@ -356,8 +356,8 @@ func TestLiveCrowd(t *testing.T) {
 	l.ready(waiting...)
 }
 
-// watchRevisions watches every revision of machines and clusters. The returned function stops the watch, and fails the
-// test if a revision was provisioned but lacked what belongs to that (IM-53, IC-50, IC-51).
+// watchRevisions watches every revision of machines and clusters. The returned function stops the watch. It fails the
+// test if a revision was provisioned but lacked fields that must come with that (IM-53, IC-50, IC-51).
 func (l *live) watchRevisions() (check func()) {
 	l.Helper()
 	machines, err := l.admin.Watch(l.Context(), &infrav1.CapstanMachineList{}, client.InNamespace(ns))

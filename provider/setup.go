@@ -37,8 +37,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/workload"
 )
 
-// What the provider expects from its surroundings. Local hosts and balancers are implemented elsewhere; without them
-// the provider works with owned hosts and external endpoints.
+// Interfaces that the provider expects others to implement. Local hosts and balancers are implemented elsewhere;
+// without them the provider works with owned hosts and external endpoints.
 type (
 	// Balancer supplies control plane endpoints.
 	Balancer = backend.Balancer
@@ -51,8 +51,8 @@ type (
 // Defaults of Options.
 const (
 	DefaultConcurrency = 10
-	// DefaultMachineConcurrency is higher because a pass that claims a host spends most of its time waiting for the API
-	// server, and machines arrive in large numbers.
+	// DefaultMachineConcurrency is higher than DefaultConcurrency because machines arrive in large numbers, and a pass
+	// that claims a host spends most of its time waiting for the API server.
 	DefaultMachineConcurrency = 64
 	DefaultSupplyNamespace    = "default"
 )

@@ -102,8 +102,8 @@ type world struct {
 
 	filter string
 	moved  bool // objects came from another world, so addresses arrive after the rest
-	// proof is the provider's option. oldAgents don't support it, and where something was exchanged, agents don't compare
-	// with the baseline of the claim.
+	// proof is the provider's option. oldAgents don't support it. If baselines were exchanged, agents don't compare with
+	// the baseline of the claim.
 	proof                infrav1.CleaningProof
 	oldAgents, exchanged bool
 }

@@ -1,8 +1,8 @@
 // Package apply does what cloud-config asks for: files, users, time servers, disks and mounts.
 //
-// Each operation can be repeated after a crash at any point. The package records what it changes so that cleaning
-// finds it: files through package originals, everything else as notes in the journal under the Key constants. Errors
-// that may be shown are faults; they never quote the data.
+// Each operation can be repeated after a crash at any point. The package records what it changes so that cleaning finds
+// it: files through package undo, everything else as notes in the journal under the Key constants. Errors whose text
+// may be shown are faults; they never quote the data.
 package apply
 
 import (
@@ -26,7 +26,7 @@ const (
 	KeyDisk, KeyFilesystem = "disk", "filesystem"
 )
 
-// keyAppend is the size of a file before data was appended to it.
+// keyAppend is the key of notes with the size of a file before data was appended to it.
 const keyAppend = "append"
 
 // Host is the host to change.
@@ -38,7 +38,7 @@ type Host struct {
 	Log *command.Log
 	// Undo keeps the originals of files.
 	Undo *undo.Keeper
-	// Notes record everything else; a journal.
+	// Notes record everything else; a journal implements them.
 	Notes undo.Notes
 }
 
@@ -48,8 +48,7 @@ func (h *Host) run(ctx context.Context, args ...string) error {
 	return command.Command{Args: args, Output: h.Log}.Run(ctx)
 }
 
-// chown changes the owner. Where the host has only one user, as in a user namespace with one id, all files belong to
-// root.
+// chown changes the owner. If the host has only one user, as in a user namespace with one id, all files belong to root.
 func (h *Host) chown(path string, uid, gid int) error {
 	err := os.Lchown(path, uid, gid)
 	if h.Local && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM)) {

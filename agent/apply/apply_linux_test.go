@@ -193,7 +193,7 @@ func TestMounts(t *testing.T) {
 	})
 }
 
-// The kernel lists a mount under the path without links, under which cleaning must find it.
+// The kernel lists a mount under its path without links. Cleaning must find it under that path.
 func TestAMountThroughALinkIsNoted(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newHost(t)

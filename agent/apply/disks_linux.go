@@ -87,7 +87,7 @@ func partitions(d cloudconfig.Disk, size int64, id string) string {
 	return b.String()
 }
 
-// partitionType returns a type in sfdisk's notation; GPT has other names for the codes of MBR.
+// partitionType returns a type in sfdisk's notation; GPT uses other names for the MBR codes.
 func partitionType(table, code string) string {
 	code = strings.ToLower(code)
 	if table != "gpt" {
@@ -163,8 +163,8 @@ func decide(f cloudconfig.Filesystem, found content) (bool, error) {
 	return false, fault.New(nil, "the device has other contents; wipe it, or set overwrite")
 }
 
-// choose returns the device for the file system, and what is on it. "auto" means the partition that already has the
-// file system, else the first empty one, else the first one.
+// choose returns the device for the file system, and what is on it. "auto" selects the partition that already has the
+// file system, else the first empty partition, else the first partition.
 func choose(ctx context.Context, f cloudconfig.Filesystem) (string, content, error) {
 	candidates := []string{f.Device}
 	switch number, err := strconv.Atoi(f.Partition); {

@@ -88,7 +88,7 @@ func filesystemID(f cloudconfig.Filesystem) (id string, options []string) {
 }
 
 // noteContent notes what is on a device after it changed. If a device has neither links nor a noted identifier,
-// cleaning can't tell whether it is the one, and leaves it to a person.
+// cleaning can't tell whether it is the noted device, and leaves it to a person.
 func (h *Host) noteContent(ctx context.Context, device string) error {
 	found, err := probe(ctx, device)
 	if err != nil || found.id == "" {
@@ -133,7 +133,7 @@ func hardware(device string) identity {
 }
 
 // Made returns the current paths of the devices that were partitioned or formatted, in the order in which that
-// happened. unknown lists devices that hold data but may not be the noted ones. Notes of older agents contain only
+// happened. unknown lists devices that hold data but might not be the noted ones. Notes of older agents contain only
 // names, which Made trusts.
 func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err error) {
 	known := map[string][]identity{}
@@ -162,8 +162,8 @@ func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err e
 }
 
 // locate returns the current paths of the device that was noted under this name. There are several if the name moved to
-// another device while the step was repeated. sure is false if the device that has the name now contains data and may
-// be another one.
+// another device between two runs of the step. sure is false if the device that has the name now contains data and may
+// be another device.
 func locate(ctx context.Context, device string, known []identity) (found []string, sure bool) {
 	var ids []string
 	lost := false

@@ -24,8 +24,8 @@ func check(t *testing.T, errs ...error) {
 	}
 }
 
-// hostWithDisks returns a host with the disks sdy (partition sdy1) and sdz (sdz1), which have hardware links, and bare,
-// which has none. All are image files in the directory dev.
+// hostWithDisks returns a host with the disks sdy (partition sdy1), sdz (sdz1) and bare. Only sdy and sdz have hardware
+// links. All are image files in the directory dev.
 func hostWithDisks(t *testing.T) (h *Host, dev string) {
 	t.Helper()
 	testhost.Needs(t, "mkfs.ext4", "blkid")
@@ -134,7 +134,7 @@ func (m mortal) Note(key, value string) error {
 }
 
 // The content of a device without links is known even if the agent dies before it has seen it. A repeated step does not
-// claim content that it finds as its own.
+// take content that it finds for its own.
 func TestContentIsNotedBeforeItIsMade(t *testing.T) {
 	for _, kind := range []string{"ext4", "swap"} {
 		t.Run(kind, func(t *testing.T) {

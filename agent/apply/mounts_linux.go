@@ -72,7 +72,7 @@ func (h *Host) mount(ctx context.Context, m cloudconfig.Mount) error {
 	if err := h.run(ctx, "mount", "-t", m.Type, "-o", m.Options, m.Source, point); err != nil {
 		return fault.New(err, "mounting it")
 	}
-	if !mounted(point) { // with option nofail, mount does not report a missing device
+	if !mounted(point) { // with the option nofail, mount does not report a missing device
 		return fault.New(nil, "it is not mounted; does its device exist?")
 	}
 	return nil

@@ -18,7 +18,7 @@ type timeClient struct {
 	settings  func(*cloudconfig.NTP) string
 }
 
-// timeClients are in order of preference: whoever installed chrony wants it to be used.
+// timeClients are in order of preference: an administrator who installed chrony wants it to be used.
 var timeClients = []timeClient{
 	{"/etc/chrony/conf.d", "/etc/chrony/conf.d/capstan.conf", false, []string{"chrony", "chronyd"}, chrony},
 	{"/etc/chrony.conf", "/etc/chrony.conf", true, []string{"chronyd", "chrony"}, chrony},

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// Users creates users with their groups, passwords, sudo rules and keys. A user that already exists is not created
-// again, but gets the rest.
+// Users creates users with their groups, passwords, sudo rules and keys. It does not create an existing user again, but
+// sets the rest.
 func (h *Host) Users(ctx context.Context, users []cloudconfig.User) error {
 	for i, u := range users {
 		if err := h.user(ctx, u); err != nil {
@@ -83,8 +83,8 @@ func (h *Host) groups(ctx context.Context, u cloudconfig.User) error {
 	return nil
 }
 
-// useradd returns the command that creates a user. The method home creates the home directory, because useradd fails
-// where it can't change the owner.
+// useradd returns the command that creates a user without a home directory. The method home creates that, because
+// useradd fails if it can't change the owner.
 func useradd(u cloudconfig.User) []string {
 	args := []string{"useradd", "--no-create-home", "--no-log-init"}
 	add := func(option, value string) {

@@ -4,9 +4,9 @@
 // network and packet filter. The other lines are the files of the system, in the order of a walk, so that two walks
 // can be compared line by line without holding either in memory.
 //
-// A comparison does not cover the contents of files outside [digestTrees] (their owner, mode, size and times count, and
-// nobody can set an inode's change time), ordinary files in [volatileTrees], firmware, and anything that a program
-// running as root hides from the kernel's own answers.
+// A comparison does not cover the contents of files outside [digestTrees], ordinary files in [volatileTrees], firmware,
+// or anything that a program running as root hides from the kernel's own answers. Outside digestTrees the owner, mode,
+// size and times of a file count; nobody can set an inode's change time.
 package baseline
 
 import (
@@ -41,10 +41,10 @@ type Host struct {
 	Root string
 	// Own are the agent's own directories, which are skipped.
 	Own []string
-	// Known reports whether a file equals a kept copy of its original; only its times may differ. May be nil.
+	// Known reports whether a file equals the kept copy of its original; only the times may differ. May be nil.
 	Known func(path string) bool
-	// Shared says that read-only mounts belong to the machine that a local host is part of: they change independently
-	// of the host, which can't change them.
+	// Shared says that read-only mounts belong to the machine around a local host: they change independently of the host,
+	// which can't change them.
 	Shared bool
 	// Packages accepts changed files that match the host's package database, if the database has changed since.
 	Packages bool

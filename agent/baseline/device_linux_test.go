@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestABootMakesDevicesAnew: systemd makes /run/systemd/inaccessible/{blk,chr} at each boot, so a host that restarts
-// while it is claimed has the same devices with other times. Any other device is found.
+// TestABootMakesDevicesAnew: systemd creates /run/systemd/inaccessible/{blk,chr} at each boot. A host that restarts
+// while it is claimed has the same devices with other times, and these do not count. Any other device is reported.
 func TestABootMakesDevicesAnew(t *testing.T) {
 	const block, character = unix.S_IFBLK, unix.S_IFCHR
 	zero, disk := int64(unix.Mkdev(0, 0)), int64(unix.Mkdev(8, 0))

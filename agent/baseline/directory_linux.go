@@ -15,29 +15,30 @@ import (
 )
 
 const (
-	// mostNames bounds how many names of one directory are held. A larger one is read several times.
+	// mostNames bounds how many names of one directory are held in memory. A larger directory is read several times.
 	mostNames = 1 << 15
-	// mostItems bounds how many files of one directory are looked at before the walk goes on.
+	// mostItems bounds how many files of one directory are examined before the walk goes on.
 	mostItems = 1 << 10
-	// longestPath bounds the path of a directory, in bytes. The kernel takes longer ones than unix.PathMax in parts.
+	// longestPath bounds the path of a directory, in bytes. Paths longer than unix.PathMax are passed to the kernel in
+	// parts.
 	longestPath = 16 << 10
 )
 
-// directory is one that is read, a part at a time. It has no path of its own, because thousands of them are held.
+// directory is a directory that is read, a part at a time. It does not store its path, because thousands are in memory.
 type directory struct {
 	parent *directory // nil: the root directory of the host
 	name   string
-	length int // of the path
+	length int // of the path, in bytes
 
-	taken  bool          // of walker.mu
-	ready  chan struct{} // closed when a reader has read the first part
+	taken  bool          // guarded by walker.mu
+	ready  chan struct{} // closed once a reader has read the first part
 	items  []item        // the last part
-	err    error         // of the directory itself
-	failed error         // of a file in it, or the end of the context
+	err    error         // from reading the directory itself
+	failed error         // from examining a file in it, or ctx's error
 
-	most  int    // how many names are held
-	names []name // that are left of the last look at the directory, in order
-	last  string // the last of them, if there are more
+	most  int    // how many names to hold in memory
+	names []name // left from the last read, in order
+	last  string // the next read continues after this name
 	rest  bool   // there are more
 }
 
@@ -46,10 +47,10 @@ type item struct {
 	entry         // without its path
 	name   string // in the directory
 	counts bool
-	within *directory // nil: no directory, or one to skip
+	within *directory // nil: not a directory, or one to skip
 }
 
-// name is that of a file, with its type as the directory has it: unix.DT_UNKNOWN or another.
+// name is the name of a file, with its type as the directory lists it: unix.DT_UNKNOWN or another.
 type name struct {
 	text string
 	kind byte
@@ -76,7 +77,7 @@ func (d *directory) path() string {
 	return "/" + strings.Join(names, "/")
 }
 
-// more reports whether there is a part that was not read yet.
+// more reports whether there is a part that has not been read yet.
 func (d *directory) more() bool { return len(d.names) > 0 || d.rest }
 
 // reader reads directories, one at a time.
@@ -86,7 +87,7 @@ type reader struct {
 	entries [32 << 10]byte // as the kernel lists them
 }
 
-// read looks at the next files of the directory.
+// read examines the next files of the directory.
 func (r *reader) read(ctx context.Context, d *directory) {
 	d.items = nil
 	path := d.path()
@@ -176,7 +177,7 @@ func (d *directory) tolerated() error {
 
 // list finds the first names after the last one, in order.
 func (r *reader) list(ctx context.Context, d *directory, fd int, loose bool) {
-	bound := "" // larger names are for another time
+	bound := "" // larger names are read later
 	d.rest = false
 	for {
 		if d.failed = ctx.Err(); d.failed != nil {
@@ -213,8 +214,8 @@ func (r *reader) list(ctx context.Context, d *directory, fd int, loose bool) {
 	d.last = d.cut()
 }
 
-// dirent splits the first of the kernel's entries of a directory off: 8 bytes for the inode, 8 for the position, 2 for
-// the length of the entry, 1 for the type of the file, and the name, which ends with a zero.
+// dirent splits off the first of a directory's entries as the kernel lists them: 8 bytes for the inode, 8 for the
+// position, 2 for the length of the entry, 1 for the type of the file, and the name, which ends with a zero byte.
 func dirent(entries []byte) (name []byte, kind byte, left []byte) {
 	const lengthAt, kindAt, nameAt = 16, 18, 19
 	length := binary.NativeEndian.Uint16(entries[lengthAt:])
@@ -222,7 +223,7 @@ func dirent(entries []byte) (name []byte, kind byte, left []byte) {
 	return name, entries[kindAt], entries[length:]
 }
 
-// cut sorts the names, keeps the first ones, and returns the last that is kept.
+// cut sorts the names, keeps the first ones, and returns the last one kept.
 func (d *directory) cut() string {
 	slices.SortFunc(d.names, func(a, b name) int { return strings.Compare(a.text, b.text) })
 	if len(d.names) > d.most {
@@ -235,7 +236,8 @@ func (d *directory) cut() string {
 	return d.names[len(d.names)-1].text
 }
 
-// mayCount reports whether a file in a directory where only privileged files count may be one, or a directory.
+// mayCount reports whether a file may be privileged or a directory. It is for directories in which only privileged
+// files count.
 func mayCount(directory int, n name) bool {
 	switch n.kind {
 	case unix.DT_DIR, unix.DT_BLK, unix.DT_CHR:
@@ -246,9 +248,9 @@ func mayCount(directory int, n name) bool {
 	var stat unix.Statx_t
 	if err := unix.Statx(directory, n.text, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
 		unix.STATX_TYPE|unix.STATX_MODE, &stat); err != nil {
-		return !errors.Is(err, fs.ErrNotExist) // an error is found again, and told
+		return !errors.Is(err, fs.ErrNotExist) // read finds the error again and returns it
 	}
-	// A program may have rights of its own by its capabilities.
+	// A program may have rights of its own through file capabilities.
 	return stat.Mode&(unix.S_ISUID|unix.S_ISGID|0o111) != 0 || stat.Mode&unix.S_IFMT != unix.S_IFREG
 }
 

@@ -6,20 +6,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// emptyTrees are where programs of the system make directories on every Node, for what may once be in them. Empty ones
-// that are new do nothing there: whoever reads them finds what was there before, nothing. Elsewhere an empty directory
-// may turn something on, and is named.
+// emptyTrees are where programs of the system create directories on every Node, for later use. A new empty directory
+// does nothing there: programs that read it find nothing, as before. Elsewhere an empty directory may turn something
+// on, and is reported.
 var emptyTrees = []string{
-	"/run/systemd/transient",           // systemd's own, for units without files; it stays when the last of them is gone
+	"/run/systemd/transient",           // systemd's, for units without files; stays when the last is gone
 	"/lib/modules", "/usr/lib/modules", // a hostPath volume of kube-proxy
-	"/usr/libexec/kubernetes", // the kubelet's and the controller manager's, for plug-ins of volumes
+	"/usr/libexec/kubernetes", // volume plug-ins of the kubelet and the controller manager
 }
 
-// withoutEmpty returns changes, in the order of a walk, without new directories in emptyTrees that hold nothing. One
-// that holds a file, a link, or a directory that others than root may write to, is named as any other. Pure.
+// withoutEmpty returns changes, in the order of a walk, without new empty directories in emptyTrees. It keeps a
+// directory that holds a file, a link, or a directory that users other than root may write to. Pure.
 func withoutEmpty(changes []change) []change {
 	if len(changes) >= mostFound {
-		return changes // what is in the last one may not be among them
+		return changes // changes may end before the contents of the last directory
 	}
 	named := make([]bool, len(changes))
 	for n, c := range changes {
@@ -42,7 +42,7 @@ func withoutEmpty(changes []change) []change {
 	return kept
 }
 
-// emptiable reports whether a change is a directory that may be new if nothing is in it.
+// emptiable reports whether a change is a directory that doesn't count as a difference while it is empty.
 func emptiable(c change) bool {
 	return c.before == nil && c.now != nil && under(c.path, emptyTrees) &&
 		c.now.mode == unix.S_IFDIR|0o755 && c.now.uid == 0 && c.now.gid == 0

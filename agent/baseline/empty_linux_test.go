@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 )
 
-// TestEmptyDirectories: which of the changes are named, in the order of a walk.
+// TestEmptyDirectories: which changes are reported, in the order of a walk.
 func TestEmptyDirectories(t *testing.T) {
 	entryOf := func(path string, mode, uid uint32) *entry { return &entry{path: path, mode: mode, uid: uid} }
 	dir := func(path string) change { return change{path: path, now: entryOf(path, unix.S_IFDIR|0o755, 0)} }
@@ -81,7 +81,7 @@ func TestEmptyDirectories(t *testing.T) {
 	}
 }
 
-// TestADirectoryOfSystemdMayBeNew: on a host, an empty one isn't named, and a unit in it is.
+// TestADirectoryOfSystemdMayBeNew: on a host, an empty one isn't reported, but a unit in it is.
 func TestADirectoryOfSystemdMayBeNew(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		const dir = "/run/systemd/transient"

@@ -18,7 +18,7 @@ import (
 // entry is a file as a baseline records it.
 type entry struct {
 	path string
-	// mode to ctime are the metadata; digest covers the contents, where they count. The size of a device is its number.
+	// mode to ctime are the metadata; digest covers the contents, if they count. For a device, size is its number.
 	mode           uint32
 	uid, gid       uint32
 	size           int64
@@ -58,7 +58,8 @@ func (e entry) privileged() bool {
 	return e.device() || regular && (e.mode&(unix.S_ISUID|unix.S_ISGID) != 0 || e.rights != "")
 }
 
-// examine returns the entry, without a path, of the file that has a name in an open directory at path, and is in trees.
+// examine returns the entry of the file called name in an open directory, without a path. path is the directory's path,
+// and in says which trees the file is in.
 func examine(directory int, path, name string, in trees) (entry, error) {
 	var stat unix.Statx_t
 	if err := unix.Statx(directory, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS,
@@ -90,8 +91,8 @@ func examine(directory int, path, name string, in trees) (entry, error) {
 
 func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
 
-// capabilities returns the capabilities that the program at path gets when it starts, in hex. The program has a name in
-// an open directory, too, which counts where the path is too long for the kernel.
+// capabilities returns the capabilities that a program gets when it starts, in hex. If path is too long for the kernel,
+// the program is found by its name in an open directory.
 func capabilities(directory int, name, path string) string {
 	if len(path) >= unix.PathMax {
 		path = "/proc/self/fd/" + strconv.Itoa(directory) + "/" + name
@@ -113,8 +114,8 @@ func digest(path string) (string, error) {
 	return sum, nil
 }
 
-// digestAt returns the digest of the file that has a name in an open directory. It never follows a link and never
-// blocks, because a file may have been replaced by a pipe.
+// digestAt returns the digest of the file called name in an open directory. It never follows a link. It never blocks
+// either, because a file may have been replaced by a pipe.
 func digestAt(directory int, name string) (string, error) {
 	fd, err := unix.Openat(directory, name,
 		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
@@ -130,7 +131,7 @@ func digestAt(directory int, name string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// linkAt returns the digest of where a link leads.
+// linkAt returns the digest of a link's target.
 func linkAt(directory int, name string) (string, error) {
 	var to [unix.PathMax]byte
 	n, err := unix.Readlinkat(directory, name, to[:])
@@ -141,8 +142,7 @@ func linkAt(directory int, name string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// describe lists changes, those of privileged files first. It omits the ordinary contents of a directory that is new or
-// gone.
+// describe lists changes, privileged files first. It omits the ordinary contents of a directory that is new or gone.
 func describe(changes []change) []string {
 	var first, others []string
 	var within string // the last directory that is new or gone

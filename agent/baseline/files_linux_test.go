@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestFilesThatMayDiffer covers what a host changes by itself, what the agent has restored, and what packages changed.
+// TestFilesThatMayDiffer covers files that a host changes by itself, that the agent has restored, or that packages
+// changed.
 func TestFilesThatMayDiffer(t *testing.T) {
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }

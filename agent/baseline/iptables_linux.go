@@ -25,7 +25,7 @@ const (
 	hookCount  = 5
 	// headLength is the size of struct ipt_get_entries up to the entries, which are aligned to 8 bytes.
 	headLength = nameLength + 8
-	// mostRules bounds the size of a table to read, in bytes.
+	// mostRules bounds the size of a table that is read, in bytes.
 	mostRules = 64 << 20
 	// accept is the verdict of a chain that lets everything pass.
 	accept = -2 // -NF_ACCEPT - 1
@@ -35,7 +35,7 @@ const (
 type legacy struct {
 	name, tables         string
 	family, level        int
-	offsets, counters    int // offsets within an entry: of its offsets (target, next), and of its counters
+	offsets, counters    int // offsets, in an entry, of its fields (target, next) and of its counters
 	entry, targetVerdict int // length of an entry without matches and target; offset of the verdict in its target
 }
 
@@ -74,7 +74,7 @@ func legacyRules() (map[string]int, error) {
 	return all, nil
 }
 
-// does returns the rules of a table without counters; nil if the table has none and drops nothing.
+// does returns the rules of a table without counters; nil if the table has no rules and drops nothing.
 func (l legacy) does(table string) ([]byte, error) {
 	fd, err := unix.Socket(l.family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
@@ -120,7 +120,7 @@ func (l legacy) plain(data []byte, entries, chains int) ([]byte, error) {
 		if next < l.entry || at+next > len(data) || target < l.entry || target+l.targetVerdict > next {
 			return nil, errors.New("an entry is damaged")
 		}
-		// Clear the counters, and the bytes before them, which mean nothing outside the kernel.
+		// Clear the counters and the bytes before them. The latter mean nothing outside the kernel.
 		clear(data[at+l.offsets+4 : at+l.counters+16])
 		name := data[at+target+2 : at+target+l.targetVerdict]
 		last := strings.HasPrefix(string(name), "ERROR")

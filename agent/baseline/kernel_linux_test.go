@@ -64,14 +64,14 @@ func remount(t *testing.T) {
 	}
 }
 
-// TestSysctlsOfARestingMachineDontDiffer: values that the kernel counts are ignored.
+// TestSysctlsOfARestingMachineDontDiffer: values that the kernel itself counts are ignored.
 func TestSysctlsOfARestingMachineDontDiffer(t *testing.T) {
 	h := Host{Root: "/"}
 	before, err := h.sysctls()
 	if err != nil || len(before) < 100 {
 		t.Fatalf("%d settings, %v", len(before), err)
 	}
-	for range 5 { // looking opens files and fills caches, which the kernel counts
+	for range 5 { // looking opens files and fills caches, and the kernel counts these
 		now, err := h.sysctls()
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestLegacyRulesAreFound(t *testing.T) {
 			}
 		}
 		h := whole()
-		for _, l := range legacies { // listing a table creates it, and is not a difference
+		for _, l := range legacies { // listing a table creates it, which is not a difference
 			if _, err := l.does("filter"); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) {
 				t.Skipf("the kernel has no table filter of %s", l.name)
 			} else if err != nil {

@@ -21,7 +21,7 @@ func (e entry) appendTo(b []byte) []byte {
 	return append(b, '\n')
 }
 
-// appendQuoted is strconv.AppendQuote, which takes its time with the characters that most paths consist of.
+// appendQuoted does the same as strconv.AppendQuote, which is slow for the characters that most paths consist of.
 func appendQuoted(b []byte, path string) []byte {
 	for n := range len(path) {
 		if c := path[n]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plantDeep makes directories within each other, so that their path gets a length that no single call of the kernel
-// takes, and a program that runs as its owner in the last of them. It returns the program's path below root.
+// plantDeep creates nested directories whose path is too long for a single system call, and a setuid program in the
+// innermost one. It returns the program's path below root.
 func plantDeep(t *testing.T, root, within string, length int) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(root, within), 0o755); err != nil {
@@ -45,8 +45,8 @@ func plantDeep(t *testing.T, root, within string, length int) string {
 	return path + "/sh"
 }
 
-// TestLongPaths: a program can't hide below a path that is too long for the kernel, nor can one that is too long for us
-// pass as clean.
+// TestLongPaths: a program can't hide below a path that is too long for the kernel. A path that is too long for us is
+// an error and does not pass as clean.
 func TestLongPaths(t *testing.T) {
 	for _, within := range []string{"/var/tmp", "/opt"} {
 		for _, length := range []int{unix.PathMax - 200, unix.PathMax, 2*unix.PathMax + 100, longestPath - 200} {
@@ -74,7 +74,7 @@ func TestLongPaths(t *testing.T) {
 	}
 }
 
-// TestDirents: the kernel's entries are split as the kernel joined them.
+// TestDirents: dirent splits entries as the kernel joined them.
 func TestDirents(t *testing.T) {
 	root := t.TempDir()
 	want := map[string]byte{".": unix.DT_DIR, "..": unix.DT_DIR}

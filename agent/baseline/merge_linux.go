@@ -32,15 +32,15 @@ func (h Host) compareFiles(ctx context.Context, lines *bufio.Scanner) ([]change,
 type merge struct {
 	h       Host
 	lines   *bufio.Scanner
-	more    bool   // there is a line
-	entry   *entry // of the line; nil: nobody has needed it yet
-	now     []byte // the line of the walk's last entry
+	more    bool   // whether there is a line
+	entry   *entry // the parsed line; nil if nobody has needed it yet
+	now     []byte // the walk's last entry as a line
 	changes []change
 }
 
 func (m *merge) next() { m.more, m.entry = m.lines.Scan(), nil }
 
-// before returns the entry of the line; nil if there are no more lines.
+// before returns the entry of the current line; nil if there are no more lines.
 func (m *merge) before() (*entry, error) {
 	if !m.more {
 		return nil, m.lines.Err()
@@ -55,8 +55,8 @@ func (m *merge) before() (*entry, error) {
 	return m.entry, nil
 }
 
-// see compares the next entry of the walk. Nearly all files are as they were, and so are their lines, which are not
-// parsed then.
+// see compares the next entry of the walk. Nearly all files are unchanged; then their lines are equal and need no
+// parsing.
 func (m *merge) see(now entry) error {
 	m.now = now.appendTo(m.now[:0])
 	if m.more && bytes.Equal(m.lines.Bytes(), m.now[:len(m.now)-1]) {

@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkAMillionFiles takes the baseline of a tree of a million files, and compares the tree with it. The tree is at
-// CAPSTAN_TEST_TREE, or made first. Processor time is that of both looks, of the program and of the kernel.
+// CAPSTAN_TEST_TREE, or created first. Processor time is the user and system time of both walks.
 func BenchmarkAMillionFiles(b *testing.B) {
 	h := Host{Root: os.Getenv("CAPSTAN_TEST_TREE")}
 	if h.Root == "" {
@@ -45,7 +45,7 @@ func BenchmarkAMillionFiles(b *testing.B) {
 	b.ReportMetric(seconds(before.Stime, after.Stime)/float64(b.N), "s-kernel/op")
 }
 
-// plantMillion makes ten thousand directories of a hundred files each.
+// plantMillion creates ten thousand directories of a hundred files each.
 func plantMillion(b *testing.B, root string) {
 	for d := range 10_000 {
 		dir := filepath.Join(root, fmt.Sprintf("package-%02d", d/100), fmt.Sprintf("directory-%02d", d%100))

@@ -32,7 +32,7 @@ func (h Host) packages() (string, error) {
 }
 
 // withoutPackages drops the changes that the package database explains: files with the recorded checksum, and
-// directories and links that belong to a package. Privileged files stay, because a package's script can create
+// directories and links that belong to a package. It keeps privileged files, because a package's script can create
 // anything.
 func (h Host) withoutPackages(ctx context.Context, changes []change) ([]change, error) {
 	wanted := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/environ"
 )
 
-// rpmFiles are the paths of rpm's package database, in its three formats.
+// rpmFiles are the paths of rpm's package database in its three formats.
 var rpmFiles = []string{
 	"/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/usr/lib/sysimage/rpm/Packages.db",
 	"/var/lib/rpm/Packages.db", "/var/lib/rpm/Packages",

@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// state is what runs on a host and how the host is connected. Each key names one thing; the number counts how often it
-// occurs.
+// state is what runs on a host and how the host is connected. In each map, a key names one thing, and the number is how
+// often it occurs.
 type state struct {
 	Processes, Sockets, Mounts, Links, Addresses, Routes, Rules, Legacy, Modules map[string]int
 	// Sysctls are kernel settings, by their path below /proc/sys.
@@ -55,7 +55,7 @@ func (h Host) look() (s state, err error) {
 	return s, err
 }
 
-// since lists what was added since before. What has disappeared can't harm the next user.
+// since lists what was added after before was recorded. What has disappeared can't harm the next user.
 func (s state) since(before state) []string {
 	var found []string
 	for _, kind := range []struct {
@@ -123,7 +123,8 @@ func processes() (map[string]int, error) {
 	return all, nil
 }
 
-// process describes the process of a directory in /proc; false if it is a kernel thread, a zombie, or gone.
+// process describes the process of a directory in /proc. It returns false if the process is a kernel thread, a zombie,
+// or gone.
 func process(dir string) (string, bool) {
 	exe, err := os.Readlink(dir + "/exe")
 	if err != nil {
@@ -143,7 +144,7 @@ func process(dir string) (string, bool) {
 	return fmt.Sprintf("%s of uid %d (%s)", exe, stat.Uid, strconv.QuoteToASCII(text[:min(len(text), 200)])), true
 }
 
-// sockets returns where the host listens: on TCP, and on UDP below the ports for clients.
+// sockets returns the sockets on which the host listens: TCP ports, and UDP ports below those for clients.
 func sockets() (map[string]int, error) {
 	low := clientPorts()
 	all := map[string]int{}
@@ -215,7 +216,7 @@ func (h Host) modules() (map[string]int, error) {
 	for _, list := range []string{"modules.dep", "modules.builtin"} {
 		f, err := os.Open(filepath.Join(dir, list))
 		if err != nil {
-			continue // the host shares the kernel of another one
+			continue // the host shares the kernel of another host
 		}
 		lines := bufio.NewScanner(f)
 		lines.Buffer(make([]byte, 0, 1<<16), longestLine)

@@ -53,8 +53,8 @@ func (h Host) sysctls() (map[string]string, error) {
 	return all, err
 }
 
-// readSysctl reads a setting; false if it can't be read, or if this host can't write it: a container shares those of
-// its machine.
+// readSysctl reads a setting. It returns false if the setting can't be read, or if this host can't write it: a
+// container shares such settings with its machine.
 func readSysctl(path string) (string, bool) {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Perm()&0o200 == 0 || unix.Access(path, unix.W_OK) != nil {
@@ -69,8 +69,8 @@ func readSysctl(path string) (string, bool) {
 	return strings.TrimRight(string(data), "\n"), err == nil && len(data) <= sysctlLimit
 }
 
-// settings lists the settings that have changed. It omits those of new interfaces and modules, which are listed
-// themselves.
+// settings lists the settings that have changed. It omits settings of new interfaces and modules, because these are
+// listed themselves.
 func (s state) settings(before state) []string {
 	var found []string
 	for name, value := range s.Sysctls {

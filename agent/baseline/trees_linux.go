@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// digestTrees are the directories and files that are compared by contents and not by times: they decide who may log in,
-// what runs at boot and on a schedule, and what every program loads.
+// digestTrees are the directories and files whose contents are compared instead of their times. They decide who may log
+// in, what runs at boot and on a schedule, and what every program loads.
 var digestTrees = []string{
 	"/etc", "/root/.ssh", "/var/spool/cron", "/var/spool/at", "/var/lib/systemd/linger", "/usr/local/lib/systemd",
 	"/usr/lib/systemd", "/lib/systemd", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
@@ -25,8 +25,8 @@ var systemTrees = []string{
 	"/var/spool/at", "/var/lib/systemd/linger", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
 }
 
-// bootTrees are in memory, and each boot fills them anew: the times of a device in them say only when that was. systemd
-// makes the devices of /run/systemd/inaccessible.
+// bootTrees are in memory, and each boot fills them anew: the times of a device in them show only when the host booted.
+// systemd creates the devices in /run/systemd/inaccessible.
 var bootTrees = []string{"/run"}
 
 // unsteady are files of digestTrees that the system itself rewrites.
@@ -38,14 +38,15 @@ var unsteady = []string{
 // deviceTrees hold the kernel's own devices, which come and go.
 var deviceTrees = []string{"/dev"}
 
-// notWalked are file systems that contain no files of the host: the kernel's own, and those of other computers.
+// notWalked are types of file systems that contain no files of the host: the kernel's own, and those of other
+// computers.
 var notWalked = []string{
 	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "bpf", "tracefs", "debugfs", "securityfs", "pstore",
 	"efivarfs", "hugetlbfs", "autofs", "configfs", "fusectl", "binfmt_misc", "rpc_pipefs", "nfs", "nfs4", "cifs", "ceph",
 	"9p", "nsfs", "selinuxfs",
 }
 
-// trees says which lists of trees a file is in.
+// trees says which of the lists of trees contain a file.
 type trees struct{ digest, volatile, system, unsteady, devices bool }
 
 // treesOf returns the trees that a path is in.
@@ -56,7 +57,8 @@ func treesOf(path string) trees {
 	}
 }
 
-// rooted are the directories that hold the root of a tree. Files of other directories are in the trees of these.
+// rooted are the directories that hold the root of a tree. In any other directory, files are in the same trees as the
+// directory itself.
 var rooted = func() map[string]bool {
 	holds := map[string]bool{}
 	for _, tree := range slices.Concat(digestTrees, volatileTrees, systemTrees, unsteady, deviceTrees) {
@@ -82,7 +84,7 @@ func (e entry) counts(in trees) bool {
 	return e.privileged() && !(in.devices && e.mode&unix.S_IFMT != unix.S_IFREG)
 }
 
-// skips are the names of the directories and files to skip, by the directory that they are in.
+// skips are the names of the directories and files to skip, keyed by the directory that contains them.
 type skips map[string][]string
 
 func (s skips) add(path string) {

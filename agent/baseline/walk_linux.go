@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// readers is how many directories are read at once: a disk with queues answers many questions in the time of one.
+	// readers is how many directories are read at once: a disk with queues serves many requests in the time of one.
 	readers = 6
-	// ahead bounds how many entries are held that the walk has not reached.
+	// ahead bounds how many entries are in memory that the walk has not reached yet.
 	ahead = 8 << 10
 )
 
@@ -51,12 +51,12 @@ func (h Host) walk(ctx context.Context, see func(entry) error) error {
 
 // walker reads directories ahead of a walk.
 type walker struct {
-	reader // of the walk itself
+	reader // the walk's own reader
 
 	mu      sync.Mutex
 	wake    sync.Cond
-	pending []*directory // that nobody has read yet, the next one last
-	held    int          // entries that were read ahead
+	pending []*directory // directories that nobody has read yet, the next one last
+	held    int          // number of entries that were read ahead
 	ended   bool
 }
 
@@ -105,7 +105,7 @@ func (w *walker) visit(ctx context.Context, d *directory, see func(entry) error)
 	}
 }
 
-// take reports whether the caller is to read a directory.
+// take reports whether the caller must read a directory, because nobody has taken it yet.
 func (w *walker) take(d *directory) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *walker) take(d *directory) bool {
 	return !taken
 }
 
-// push has the directories in d read.
+// push queues the directories in d for reading.
 func (w *walker) push(d *directory) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +126,7 @@ func (w *walker) push(d *directory) {
 	w.wake.Broadcast()
 }
 
-// release says that the walk has reached entries.
+// release records that the walk has reached this many entries.
 func (w *walker) release(entries int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *walker) readAhead(ctx context.Context, r *reader) {
 	}
 }
 
-// next returns the pending directory that the walk reaches first, and nil when the walk has ended.
+// next waits for and returns the pending directory that the walk reaches first. It returns nil once the walk has ended.
 func (w *walker) next() *directory {
 	w.mu.Lock()
 	defer w.mu.Unlock()

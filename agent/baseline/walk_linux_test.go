@@ -37,7 +37,7 @@ func TestWalkSeesWhatCounts(t *testing.T) {
 	}
 }
 
-// plant makes files of all kinds, in trees that count and in others.
+// plant creates files of all kinds, in trees that count and in others.
 func plant(t *testing.T, root string, r *rand.Rand) {
 	t.Helper()
 	names := []string{"a", "a.b", "a-b", "a b", "A", "ä", "\xff", "b", "own"}
@@ -95,7 +95,7 @@ func plainWalk(t *testing.T, h Host) (want []entry) {
 	return want
 }
 
-// TestALargeDirectory: one with more names than are held is read a part at a time, in order.
+// TestALargeDirectory: a directory with more names than fit in memory at once is read a part at a time, in order.
 func TestALargeDirectory(t *testing.T) {
 	for _, files := range []int{0, 1, 49, 50, 51, 99, 100, 101, 320} {
 		full := t.TempDir()
@@ -130,7 +130,7 @@ func TestALargeDirectory(t *testing.T) {
 	}
 }
 
-// TestAWalkEnds: with its context, and when what it calls fails.
+// TestAWalkEnds: a walk stops when its context ends, and when the function that it calls fails.
 func TestAWalkEnds(t *testing.T) {
 	h := Host{Root: t.TempDir()}
 	plant(t, h.Root, rand.New(rand.NewPCG(1, 1)))

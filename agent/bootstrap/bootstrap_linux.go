@@ -1,8 +1,8 @@
-// Package bootstrap runs the bootstrap data of a claim, step by step, so that it converges no matter what is killed in
-// between.
+// Package bootstrap runs the bootstrap data of a claim, step by step, so that it converges even if anything is killed
+// in between.
 //
-// The journal records when each step starts and finishes. After a crash, finished steps are skipped and the interrupted
-// one is repeated; the comment on each kind of step says what makes that safe. Commands follow cloud-init's rules: they
+// The journal records when each step starts and finishes. After a crash, Run skips finished steps and repeats the
+// interrupted one; the comment on each kind of step says why that is safe. Commands follow cloud-init's rules: they
 // share one shell environment, and a failing command does not stop the next one. The exception is the kubeadm command,
 // which writes Cluster API's sentinel: if it fails, so does the bootstrap.
 package bootstrap
@@ -32,7 +32,8 @@ const LogPath = "/var/log/capstan/bootstrap.log"
 // LogLimit bounds each of the log's two files, in bytes.
 const LogLimit = 4 << 20
 
-// UndoDir is the directory, inside the journal's, that keeps the originals of files. Deployed hosts use this name.
+// UndoDir is the directory, inside the journal's directory, that keeps the originals of files. Deployed hosts use this
+// name.
 const UndoDir = "originals"
 
 // KeyEnabled is the key of the notes about services that were enabled before the bootstrap.
@@ -98,7 +99,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 	return b.Journal.Succeed(b.remarks())
 }
 
-// journalError says that the journal could not be written, so nothing more may be done.
+// journalError says that the journal could not be written, so the bootstrap must not go on.
 type journalError struct{ error }
 
 func (e *journalError) Unwrap() error { return e.error }
@@ -109,7 +110,7 @@ func (b *Bootstrap) run(ctx context.Context, current *string) error {
 		return err
 	}
 	if !b.Journal.Began() {
-		// A sentinel left by an earlier machine would be taken for ours.
+		// We would take a sentinel left by an earlier machine for ours.
 		_ = os.Remove(cloudconfig.Sentinel)
 	}
 	for _, s := range b.steps(config) {
@@ -238,7 +239,7 @@ func selectFiles(files []cloudconfig.File, deferred bool) []cloudconfig.File {
 func (b *Bootstrap) restoreFiles(host *apply.Host, files []cloudconfig.File) step {
 	return step{name: "write_files again", always: true, run: func(context.Context, string) (int, error) {
 		if b.kubeadmRan() {
-			return 0, nil // from now on the snapshot holds what kubeadm needs
+			return 0, nil // from then on the snapshot holds what kubeadm needs
 		}
 		var gone []cloudconfig.File
 		for _, f := range files {

@@ -42,7 +42,7 @@ func TestIsKubeadm(t *testing.T) {
 	}
 }
 
-// Commands pass on what a single shell would keep, with every shell that may be /bin/sh.
+// Commands pass on the state that a single shell would keep. This works with every shell that may be /bin/sh.
 func TestCommandsShareTheirEnvironment(t *testing.T) {
 	for _, shell := range []string{"/bin/sh", "/bin/bash", "/bin/dash"} {
 		if _, err := os.Stat(shell); err != nil {

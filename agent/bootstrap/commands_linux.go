@@ -103,7 +103,7 @@ func (b *Bootstrap) runCommand(ctx context.Context, name string, c cloudconfig.C
 	return exit.Status, nil
 }
 
-// withoutKubeadm says what to do about a host that has no kubeadm: neither a bundle nor a package brought it. Pure.
+// withoutKubeadm says what to do about a host that got kubeadm from neither a bundle nor a package. Pure.
 func (b *Bootstrap) withoutKubeadm() string {
 	if b.Local || b.Version == "" {
 		return "this host has no kubeadm: install it"
@@ -141,7 +141,7 @@ set -a
 
 func (b *Bootstrap) snapshotDir() string { return filepath.Join(b.Journal.Dir(), "snapshot") }
 
-// kubeadmRan reports whether kubeadm may have started: the snapshot is taken right before.
+// kubeadmRan reports whether kubeadm may have started: the snapshot is taken right before that.
 func (b *Bootstrap) kubeadmRan() bool {
 	_, err := os.Stat(b.snapshotDir())
 	return err == nil

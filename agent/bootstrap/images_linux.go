@@ -20,16 +20,16 @@ import (
 const (
 	// imageLimit bounds loading one image of a bundle.
 	imageLimit = 15 * time.Minute
-	// imagesAtATime bounds how many images are loaded at a time. Each takes a process of ctr.
+	// imagesAtATime bounds how many images are loaded at a time. Each needs its own ctr process.
 	imagesAtATime = 4
 )
 
 var (
 	// controlPlaneImage matches the names of the images that only control planes run.
 	controlPlaneImage = regexp.MustCompile(`/(kube-apiserver|kube-controller-manager|kube-scheduler|etcd):`)
-	// controlPlaneField matches the field of a configuration for "kubeadm join" that makes a control plane.
+	// controlPlaneField matches the field in the configuration of "kubeadm join" that makes a host a control plane.
 	controlPlaneField = regexp.MustCompile(`\bcontrolPlane["']?\s*:`)
-	// controlPlaneCommand matches commands that make a control plane.
+	// controlPlaneCommand matches commands that make a host a control plane.
 	controlPlaneCommand = regexp.MustCompile(`kubeadm['"]?\s+['"]?init\b|--control-plane\b`)
 )
 
@@ -70,8 +70,8 @@ func (b *Bootstrap) loadImages(ctx context.Context, config *cloudconfig.Config) 
 		})
 }
 
-// inParallel calls do for all items, at most n at a time. The first error ends the context of the others, and is
-// returned.
+// inParallel calls do for all items, at most n at a time. The first error cancels the context of the others; inParallel
+// returns it.
 func inParallel[T any](ctx context.Context, n int, items []T, do func(context.Context, T) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -100,8 +100,8 @@ func inParallel[T any](ctx context.Context, n int, items []T, do func(context.Co
 	return context.Cause(ctx)
 }
 
-// onlyWorker reports whether the data makes a worker, for certain: it joins a cluster, and nothing in it says that the
-// host becomes a control plane.
+// onlyWorker reports whether the data certainly makes the host a worker: it joins a cluster, and nothing in it says
+// that the host becomes a control plane.
 func onlyWorker(c *cloudconfig.Config) bool {
 	commands := slices.Concat(c.BootCommands, c.Commands)
 	return slices.ContainsFunc(commands, isKubeadm) &&

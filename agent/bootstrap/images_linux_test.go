@@ -17,7 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// fakeCtr lists one image, and notes which archives it is to import. That of the image "broken" it can't.
+// fakeCtr lists one image and notes which archives it is asked to import. It fails to import that of the image
+// "broken".
 const fakeCtr = `#!/bin/sh
 case "$4" in
 list) echo registry.k8s.io/pause:3.10 ;;
@@ -31,7 +32,7 @@ func TestOnlyWhatAHostNeedsIsLoaded(t *testing.T) {
 	all := []string{
 		"registry.k8s.io/coredns/coredns:v1", "registry.k8s.io/etcd:3", "registry.k8s.io/kube-apiserver:v1",
 		"registry.k8s.io/kube-controller-manager:v1", "registry.k8s.io/kube-proxy:v1",
-		"registry.k8s.io/kube-scheduler:v1", "registry.k8s.io/pause:3.10", // pause is there
+		"registry.k8s.io/kube-scheduler:v1", "registry.k8s.io/pause:3.10", // pause is loaded already
 	}
 	everything := "coredns etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler"
 	join := func(text string) []cloudconfig.File {
@@ -155,7 +156,7 @@ func TestInParallel(t *testing.T) {
 		case 0:
 			return failure
 		case 1:
-			<-ctx.Done() // the failure of the other one ends it
+			<-ctx.Done() // the failure of the other one cancels it
 			return ctx.Err()
 		}
 		t.Errorf("item %d began after a failure", n)

@@ -13,16 +13,15 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// hostsPath is the file of names that are looked up before DNS is asked.
+// hostsPath is the file in which names are looked up before DNS is queried.
 const hostsPath = "/etc/hosts"
 
 // hostsLimit bounds that file, in bytes.
 const hostsLimit = 1 << 20
 
-// nameNode adds the Node's name to the names that the host knows itself, until the host is cleaned. kubeadm looks the
-// name up once, and the kubelet each time that it reports: where no DNS server answers, that takes ten seconds each
-// time, and the Node is late to register and to become Ready. Without the line it only takes longer, so what can't be
-// written is no error.
+// nameNode adds the Node's name to /etc/hosts until the host is cleaned. kubeadm looks the name up once, and the
+// kubelet each time it reports. If no DNS server answers, each lookup takes ten seconds, and the Node is late to
+// register and to become Ready. Without the line everything only takes longer, so failing to write it is not an error.
 func (b *Bootstrap) nameNode() {
 	name, _ := b.Metadata["local_hostname"].(string)
 	address, _ := b.Metadata["local_ipv4"].(string)
@@ -38,13 +37,13 @@ func (b *Bootstrap) addName(address, name string) error {
 	return changeNames(func(text string) (string, error) { return withName(text, address, name) })
 }
 
-// ForgetName removes the names of Nodes from those that the host knows itself. Other lines stay as they are: the
-// administrator may have changed them meanwhile.
+// ForgetName removes the names of Nodes from /etc/hosts. Other lines stay as they are: the administrator may have
+// changed them meanwhile.
 func ForgetName() error {
 	return changeNames(func(text string) (string, error) { return withoutNames(text), nil })
 }
 
-// changeNames replaces the text of /etc/hosts, if there is another one.
+// changeNames replaces the text of /etc/hosts with the result of change, if that differs.
 func changeNames(change func(text string) (string, error)) error {
 	info, err := os.Lstat(hostsPath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +89,7 @@ func withName(text, address, name string) (string, error) {
 	return text + line + "\n", nil
 }
 
-// withoutNames returns the text from before withName. Pure.
+// withoutNames returns the text as it was before withName. Pure.
 func withoutNames(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {

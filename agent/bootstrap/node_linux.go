@@ -14,7 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// KeyBundle is the key of the note that the container runtime came from a bundle, so cleaning removes it completely.
+// KeyBundle is the key of the note that the container runtime came from a bundle, so that cleaning removes it
+// completely.
 const KeyBundle = "node-bundle"
 
 // nodeFiles are the files, besides its programs, that a bundle for owned hosts needs: services, and the configuration

@@ -74,7 +74,7 @@ func (b *Bootstrap) setHostname() error {
 	return nil
 }
 
-// nameInHosts returns /etc/hosts with the host's own name, replacing an earlier one, in the way Debian does.
+// nameInHosts returns /etc/hosts with the host's own name in place of an earlier one, as Debian does.
 func nameInHosts(text, name string) string {
 	const mark = "# the host's own name"
 	var b strings.Builder
@@ -92,7 +92,7 @@ func nameInHosts(text, name string) string {
 }
 
 // startRuntime starts the container runtime and enables the kubelet, which kubeadm starts. A host that is not local may
-// have another runtime, or install one through its bootstrap data, so only on a local host is it an error if containerd
+// have another runtime, or install one through its bootstrap data. So it is an error only on a local host if containerd
 // does not start.
 func (b *Bootstrap) startRuntime(ctx context.Context) error {
 	if err := b.noteEnabled(ctx); err != nil {
@@ -126,7 +126,7 @@ func (b *Bootstrap) startRuntime(ctx context.Context) error {
 
 // noteEnabled notes, once per claim, which of the services were enabled before, so that cleaning restores that.
 func (b *Bootstrap) noteEnabled(ctx context.Context) error {
-	const all = "" // notes that all units were checked
+	const all = "" // key of the note that all units were checked
 	if slices.Contains(b.Journal.Notes(KeyEnabled), all) {
 		return nil
 	}

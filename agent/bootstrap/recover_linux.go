@@ -22,7 +22,7 @@ const (
 	resetLimit = 3 * time.Minute
 	// leaveLimit bounds leaving etcd; after a reboot, etcd must start first.
 	leaveLimit = time.Minute
-	// startLimit is how often a repeatedly interrupted command is started: it may itself be what kills the agent.
+	// startLimit is how often a repeatedly interrupted command is started: the command itself may kill the agent.
 	startLimit = 4
 )
 
@@ -53,7 +53,7 @@ func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, b
 	return false, nil
 }
 
-// withdraw undoes what "kubeadm join" did in the cluster. "kubeadm reset" only cleans the host, but a new join is
+// withdraw undoes what "kubeadm join" did in the cluster. "kubeadm reset" cleans only the host. But a new join is
 // refused while etcd knows the host as a member with data, or while the cluster has a Ready node with its name. Errors
 // are only logged, because the new join may work anyway.
 func (b *Bootstrap) withdraw(ctx context.Context) {

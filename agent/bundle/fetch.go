@@ -20,7 +20,7 @@ import (
 const (
 	// fetchLimit bounds the download of a bundle, including all retries. A plane with many hosts may serve it slowly.
 	fetchLimit = 12 * time.Hour
-	// idleLimit is how long a download may go on without a byte of it, including all retries.
+	// idleLimit is how long a download may continue without receiving a byte, including all retries.
 	idleLimit = time.Hour
 	// stallLimit is how long a connection may be silent before it is replaced.
 	stallLimit = 2 * time.Minute
@@ -39,7 +39,7 @@ type download struct {
 	// url is the file, and http the client.
 	url  string
 	http *http.Client
-	// refused returns the fault for a status code that trying again doesn't mend, and nil for others.
+	// refused returns the fault for a status code that retrying does not help against, and nil for others.
 	refused func(code int) error
 }
 
@@ -144,7 +144,7 @@ func (d *download) ask(ctx context.Context, path string) (response *http.Respons
 		response.Header.Get("Content-Range") == fmt.Sprintf("bytes */%d", have):
 		err = errComplete
 	case code == http.StatusPartialContent, code == http.StatusRequestedRangeNotSatisfiable:
-		// The server has another file by now, or does not know what it sends.
+		// The server has another file by now, or does not identify the file that it sends.
 		err = errors.Join(errors.New("fetching the bundle: starting over"), os.Remove(path))
 	case code == http.StatusNotFound || code == http.StatusGone:
 		err = errNone
@@ -158,7 +158,7 @@ func (d *download) ask(ctx context.Context, path string) (response *http.Respons
 	return nil, 0, err
 }
 
-// watched puts off an alarm with everything that it reads.
+// watched postpones an alarm each time it reads something.
 type watched struct {
 	reader io.Reader
 	alarm  *time.Timer

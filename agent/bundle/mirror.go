@@ -27,9 +27,9 @@ const (
 type Mirror struct {
 	// URL is the directory of the bundles.
 	URL string
-	// Digests are the SHA-256 digests of the bundles that may be used; none: the plane's.
+	// Digests are the SHA-256 digests of the bundles that may be used; if empty, only the plane's digest counts.
 	Digests []string
-	// HTTP is the client; nil means one that presents nothing and follows a few redirects.
+	// HTTP is the client; nil means a client that sends no credentials and follows a few redirects.
 	HTTP *http.Client
 }
 
@@ -68,7 +68,7 @@ func (m *Mirror) fetch(ctx context.Context, plane *Plane, version, arch, path st
 			return fault.New(nil, "%s has the digest %s, and that is not one of %s; put the right bundle on the mirror",
 				d.url, digest, strings.Join(digests, ", "))
 		}
-		begun = 0 // the beginning may have been another file's: download all of it once more
+		begun = 0 // the beginning may be of another file: download everything once more
 	}
 }
 
@@ -111,7 +111,7 @@ func mirrorClient() *http.Client {
 	}
 }
 
-// followFew follows a limited number of redirects to the web, and none from https to http.
+// followFew follows a limited number of redirects to http and https URLs, but none from https to http.
 func followFew(next *http.Request, via []*http.Request) error {
 	next.Header.Del("Referer") // addresses may be confidential
 	switch {

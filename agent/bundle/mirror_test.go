@@ -26,7 +26,7 @@ func sum(data []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// knowing returns a plane that has only a digest.
+// knowing returns a plane that has the digest of a bundle, but no bundle.
 func knowing(t *testing.T, digest string) *Plane {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +170,7 @@ func TestADownloadFromAMirrorGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A mirror that is reached by TLS can't send the host to one that is not.
+// A mirror that the host reaches by TLS can't redirect it to a server without TLS.
 func TestAMirrorStaysWithTLS(t *testing.T) {
 	server := httptest.NewTLSServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound))
 	t.Cleanup(server.Close)

@@ -38,7 +38,7 @@ func (s Source) Probe(ctx context.Context, version, arch string) error {
 	return err
 }
 
-// probe asks the mirror for the beginning of a bundle, and the plane for its digest if nobody else knows it.
+// probe asks the mirror for the beginning of a bundle, and the plane for the digest if the mirror has no digests.
 func (m *Mirror) probe(ctx context.Context, plane *Plane, version, arch string) error {
 	client := m.HTTP
 	if client == nil {
@@ -46,7 +46,7 @@ func (m *Mirror) probe(ctx context.Context, plane *Plane, version, arch string) 
 		defer client.CloseIdleConnections()
 	}
 	if version == "" {
-		// What a mirror says about its directory doesn't matter, as long as it answers.
+		// It doesn't matter what a mirror says about its directory, as long as it answers.
 		return glance(ctx, client, strings.TrimRight(m.URL, "/")+"/", func(int) error { return nil })
 	}
 	if len(m.Digests) == 0 && plane == nil {
@@ -77,8 +77,8 @@ func (m *Mirror) probe(ctx context.Context, plane *Plane, version, arch string) 
 	})
 }
 
-// glance asks for the first byte of a file, because not every web server tells about a file without sending any of it.
-// It returns what refused says about the status code.
+// glance requests the first byte of a file, because not every web server describes a file without sending some of it.
+// It returns what refused returns for the status code.
 func glance(ctx context.Context, client *http.Client, url string, refused func(code int) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

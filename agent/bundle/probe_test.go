@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// TestProbe: a probe says whether a bundle can be had, and asks for no more than its beginning.
+// TestProbe: a probe reports whether a bundle is available, and requests no more than its beginning.
 func TestProbe(t *testing.T) {
 	data := archived(t, mirrored)
 	file := bundlefile.FileName(mirrored, runtime.GOARCH)

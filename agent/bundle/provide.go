@@ -20,7 +20,8 @@ type Policy string
 
 // The policies.
 const (
-	// FromAnywhere is the default: the host's own kubeadm and kubelet if it has them, else as [FromPlane].
+	// FromAnywhere is the default: it uses the host's own kubeadm and kubelet if there are any, else it works like
+	// [FromPlane].
 	FromAnywhere Policy = ""
 	// FromPlane uses the directory of bundles, and downloads missing ones from the plane.
 	FromPlane Policy = "plane"
@@ -41,7 +42,7 @@ type Source struct {
 	Plane *Plane
 }
 
-// Choose returns the source of a claim, without its plane. What the host's own configuration says comes first.
+// Choose returns the source of a claim, without its plane. The host's own configuration takes precedence.
 func Choose(configured string, claimed v1beta2.BundlePolicy) Source {
 	if configured != "" {
 		return Source{Policy: Policy(configured)}
@@ -63,8 +64,8 @@ func (s Source) NeedsPlane() bool {
 	return false
 }
 
-// Provide makes sure that the bundle of a version is unpacked in dir, if the source asks for it. If the bundle can't be
-// had, the error is a fault.
+// Provide makes sure that the bundle of a version is unpacked in dir, if the source requires it. If the bundle is not
+// available, the error is a fault.
 func Provide(ctx context.Context, dir, version string, source Source) error {
 	policy := source.Policy
 	if version == "" || policy == FromPackages || has(dir, version) || policy == FromAnywhere && packaged(dir) {

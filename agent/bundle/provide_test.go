@@ -39,8 +39,8 @@ func archived(t *testing.T, version string) []byte {
 	return out.Bytes()
 }
 
-// served serves a bundle at the plane's path, if data is not nil. If cut is not 0, it cuts each response off after that
-// many bytes.
+// served serves a bundle at the plane's path, if data is not nil. If cut is not 0, the server cuts off each response
+// after that many bytes.
 func served(t *testing.T, version string, data []byte, cut int) (plane *Plane, ranges *[]string) {
 	t.Helper()
 	ranges = &[]string{}
@@ -153,7 +153,8 @@ func TestADownloadGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// An agent that was killed between the download of a bundle and its use downloads it only if it is not the plane's.
+// An agent that is killed between downloading and using a bundle downloads it again only if it is not the plane's
+// bundle.
 func TestACompleteDownloadIsUsed(t *testing.T) {
 	const version = "v1.36.3"
 	data := archived(t, version)
@@ -161,7 +162,7 @@ func TestACompleteDownloadIsUsed(t *testing.T) {
 	damaged[len(damaged)/2] ^= 1
 	for name, c := range map[string]struct {
 		part   []byte
-		digest string // that the plane has; empty: it has none
+		digest string // of the plane's bundle; empty: it has none
 		sent   int    // bytes of the bundle
 	}{
 		"of the plane's bundle":                 {data, sum(data), 0},

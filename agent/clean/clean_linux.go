@@ -1,6 +1,6 @@
-// Package clean takes everything from a host that a machine left on it, and proves it.
+// Package clean removes everything that a machine left on a host, and proves that nothing is left.
 //
-// Cleaning may be repeated: after a crash, and when somebody has removed by hand what could not be removed. The proof
+// Cleaning may be repeated: after a crash, and after somebody has removed by hand what cleaning could not. The proof
 // looks at the host and not at what cleaning did: processes, mounts, files, network interfaces, listening sockets and
 // packet filter rules.
 package clean
@@ -34,14 +34,15 @@ const LogPath = "/var/log/capstan/clean.log"
 // limit bounds one cleaning.
 const limit = 10 * time.Minute
 
-// folders are deleted with all that they hold.
+// folders are the directories that cleaning deletes with all their contents.
 var folders = []string{
 	"/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/capstan/cri",
 	"/etc/cni/net.d", "/var/lib/cni", "/run/flannel", "/var/lib/calico", "/run/calico", "/run/cilium",
 	"/run/kubeadm", "/run/cluster-api", "/run/capstan/command", "/var/log/pods", "/var/log/containers",
 }
 
-// runtimeFolders are those of containerd, deleted if it came with the machine: a host may have containers of its own.
+// runtimeFolders are the directories of containerd. They are deleted only if containerd came with the machine: a host
+// may have containers of its own.
 var runtimeFolders = []string{"/var/lib/containerd", "/run/containerd", "/run/cni"}
 
 // folders returns the directories to delete for this machine.
@@ -52,7 +53,7 @@ func (c *Cleaner) folders() []string {
 	return folders
 }
 
-// mountPrefixes are what the mount points of a machine's mounts start with. The host may have network namespaces and
+// mountPrefixes are the prefixes of the mount points that a machine uses. The host may have network namespaces and
 // containers of its own.
 var mountPrefixes = []string{
 	"/var/lib/kubelet/", "/var/lib/capstan/cri/", "/etc/kubernetes/", "/var/lib/etcd/", "/run/netns/cni-",
@@ -64,15 +65,15 @@ var units = []string{"kubelet", "containerd"}
 
 // Cleaner cleans the host after one claim.
 type Cleaner struct {
-	// Journal is that of the claim.
+	// Journal is the journal of the claim.
 	Journal *journal.Journal
-	// Log gets the output of all commands.
+	// Log receives the output of all commands.
 	Log *command.Log
-	// BundlesDir has the bundles.
+	// BundlesDir is the directory of the bundles.
 	BundlesDir string
-	// Comparison is with what the host was before the claim. Nil: there is none.
+	// Comparison compares the host with its state before the claim; nil means that there is no comparison.
 	Comparison *Comparison
-	// Older is what is left of older claims, which counts as left of this one.
+	// Older lists the leftovers of older claims, which count as leftovers of this one.
 	Older []string
 }
 
@@ -83,7 +84,7 @@ type step struct {
 }
 
 // Run cleans the host and records the result in the journal: what could not be removed, or nothing if the host is
-// proved clean. An error means that there is no result: ctx ended, the host can't be looked at, or the journal can't be
+// proved clean. An error means that there is no result: ctx ended, the host can't be examined, or the journal can't be
 // written.
 func (c *Cleaner) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -103,7 +104,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		{"sysctls", c.sysctls},
 	} {
 		c.Log.Printf("cleaning: %s", s.name)
-		// Whatever fails here and matters is found by the proof.
+		// If a failure here matters, the proof finds its consequences.
 		if err := s.run(ctx); err != nil {
 			c.Log.Printf("%s: %v", s.name, err)
 		}
@@ -117,8 +118,8 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		return err
 	}
 	if len(leftovers) == 0 {
-		// Copies of the host's files and of what the machine kept, its keys among them. All files were put back: the proof
-		// looked at them.
+		// Delete the copies of the host's and the machine's files, including the machine's keys. The proof has checked that
+		// all files were put back.
 		if err := c.Journal.Strip(); err != nil {
 			leftovers = bound([]string{"path " + c.Journal.Dir() + ": " + err.Error()})
 		}
@@ -138,13 +139,13 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	return c.Journal.Clean(leftovers)
 }
 
-// endCommands ends what commands of the bootstrap started.
+// endCommands stops the processes that commands of the bootstrap started.
 func (c *Cleaner) endCommands(ctx context.Context) error {
 	_, err := proc.End(ctx, command.Marked, time.Second, 20*time.Second)
 	return err
 }
 
-// reset lets kubeadm undo what it did; it also takes an etcd member out of its cluster.
+// reset lets kubeadm undo what it did; it also removes an etcd member from its cluster.
 func (c *Cleaner) reset(ctx context.Context) error {
 	if !exists("/etc/kubernetes/kubelet.conf") && !exists("/etc/kubernetes/manifests") {
 		return nil
@@ -164,15 +165,14 @@ func (c *Cleaner) stopServices(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endProcesses ends what is still running of the machine, before its programs are unlinked.
+// endProcesses stops the machine's remaining processes, and then unlinks its programs.
 func (c *Cleaner) endProcesses(ctx context.Context) error {
 	_, err := proc.End(ctx, c.ofMachine, 5*time.Second, 30*time.Second)
 	return errors.Join(err, bundle.Remove(c.BundlesDir, bundle.LinkDir), bundle.Remove(c.BundlesDir, bundle.CNIDir))
 }
 
-// stopSlice stops the slice of pods, which kubelet and runc have systemd make: with it go its scopes, their control
-// groups, and the units that systemd keeps for them in /run/systemd/transient. It keeps those that failed until it is
-// told to forget them.
+// stopSlice stops the slice of pods, which systemd creates for kubelet and runc. That removes its scopes, their control
+// groups, and their units in /run/systemd/transient. systemd keeps failed units until it is told to forget them.
 func (c *Cleaner) stopSlice(ctx context.Context) error {
 	return errors.Join(c.run(ctx, "systemctl", "stop", "kubepods.slice"),
 		c.run(ctx, "systemctl", "reset-failed", "kubepods*.slice", "cri-containerd-*.scope"))
@@ -198,7 +198,7 @@ func (c *Cleaner) ofMachine(p proc.Process) bool {
 	return strings.HasPrefix(exe, c.BundlesDir+"/") || programs[filepath.Base(exe)] || p.InCgroup("/kubepods")
 }
 
-// restoreFiles puts files back as they were before the bootstrap.
+// restoreFiles restores files as they were before the bootstrap.
 func (c *Cleaner) restoreFiles(ctx context.Context) error {
 	err := errors.Join(c.undo().Restore(), bootstrap.ForgetName())
 	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
@@ -211,15 +211,15 @@ func (c *Cleaner) undo() *undo.Keeper {
 	return &undo.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.UndoDir), Notes: c.Journal}
 }
 
-// deleteFolders deletes the directories of a machine. It leaves one under which something is still mounted: what is
-// mounted there may be somebody's data.
+// deleteFolders deletes the directories of a machine. It leaves a directory below which something is still mounted:
+// that may be somebody's data.
 func (c *Cleaner) deleteFolders(context.Context) error {
 	var errs []error
 	for _, folder := range c.folders() {
 		errs = append(errs, deleteFolder(folder))
 	}
 	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
-		_ = os.Remove("/etc/cni") // which the runtime made; it stays if something is in it
+		_ = os.Remove("/etc/cni") // the runtime created it; it stays if it is not empty
 	}
 	return errors.Join(errs...)
 }
@@ -237,7 +237,7 @@ func deleteFolder(folder string) error {
 	if len(mounts) == 0 {
 		return os.RemoveAll(folder)
 	}
-	// A mount point of the host itself, such as a disk for etcd: only its content goes.
+	// A mount point of the host itself, such as a disk for etcd: delete only its contents.
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err

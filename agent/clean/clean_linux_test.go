@@ -104,7 +104,7 @@ func touch(t *testing.T, path string) {
 	}
 }
 
-// routeTo makes a route that a protocol marks.
+// routeTo creates a route that is marked with a protocol.
 func routeTo(t *testing.T, to string, protocol netlink.RouteProtocol) {
 	t.Helper()
 	link, err := netlink.LinkByName("eth0")
@@ -122,7 +122,7 @@ func routeTo(t *testing.T, to string, protocol netlink.RouteProtocol) {
 	}
 }
 
-// ruleFrom makes a routing rule that a protocol marks.
+// ruleFrom creates a routing rule that is marked with a protocol.
 func ruleFrom(t *testing.T, from string, protocol uint8) {
 	t.Helper()
 	_, network, err := net.ParseCIDR(from)
@@ -146,7 +146,7 @@ func hasRoute(t *testing.T, to string) bool {
 	return slices.ContainsFunc(all, func(r netlink.Route) bool { return r.Dst != nil && r.Dst.String() == to })
 }
 
-// Each kind of leftover is found by the proof, and gone after cleaning.
+// The proof finds each kind of leftover, and cleaning removes it.
 func TestTheProofFindsWhatIsLeft(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		testhost.Executable(t, "/usr/local/bin/systemctl", "exit 5\n") // no such units
@@ -230,7 +230,7 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// A copy of a file is needed until the file is as it was: something may be in the way of putting it back.
+// The copy of a file is needed until the file is restored: something may prevent that.
 func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		testhost.Executable(t, "/usr/local/bin/systemctl", "exit 5\n")
@@ -265,7 +265,7 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 		if err := unix.Unmount("/etc/motd", 0); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time is one after a crash before the result was written
+		for range 2 { // the second round is after a crash before the result was written
 			if err := c.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +282,7 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 	})
 }
 
-// The kernel lists no mount with a slash at its end, as the bootstrap data may have it.
+// The kernel lists mounts without a trailing slash, which the bootstrap data may have.
 func TestAMountThatWasNotedWithASlashIsFound(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		c := newCleaner(t)
@@ -302,7 +302,7 @@ func TestAMountThatWasNotedWithASlashIsFound(t *testing.T) {
 	})
 }
 
-// A reboot may give the name of the machine's disk to one of the host's.
+// A reboot may give the name of the machine's disk to one of the host's own disks.
 func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
 	testhost.Needs(t, "mkfs.ext4", "blkid", "wipefs")
 	testhost.Run(t, func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
 	})
 }
 
-// Somebody's data may be mounted below a folder that is to be deleted.
+// Somebody's data may be mounted below a directory that cleaning deletes.
 func TestNothingIsDeletedThroughAMount(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		for _, dir := range []string{"/srv/data", "/etc/cni/net.d/deep/mount"} {

@@ -11,26 +11,26 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Directories returns what cleaning deletes with all that it holds.
+// Directories returns the directories that cleaning deletes with all their contents.
 func Directories() []string { return slices.Clone(folders) }
 
-// Comparison says how to compare the host with what it was before the claim.
+// Comparison says how to compare the host with its state before the claim.
 type Comparison struct {
-	// Host is the host to look at.
+	// Host is the host to examine.
 	Host baseline.Host
-	// Path is where the baseline is.
+	// Path is the path of the baseline.
 	Path string
-	// Digest is that of the baseline, as the management cluster has it.
+	// Digest is the digest of the baseline, as stored in the management cluster.
 	Digest string
-	// Done is called when the host is as it was.
+	// Done is called once the host is as it was.
 	Done func() error
 }
 
-// settle bounds how long to wait for processes and sockets to end that have nothing to do with the machine: a job of
-// the system that runs just then, a program that the cleaning itself has started.
+// settle bounds how long to wait until processes and sockets are gone that don't come from the machine: a job of the
+// system that runs just then, or a program that cleaning itself has started.
 const settle = 15 * time.Second
 
-// compare finds what differs from the baseline. A baseline that is gone, or another one, proves nothing.
+// compare finds what differs from the baseline. A missing or exchanged baseline proves nothing.
 func (c *Cleaner) compare(ctx context.Context) ([]string, error) {
 	if c.Comparison == nil {
 		return nil, nil
@@ -66,7 +66,7 @@ func (c *Cleaner) compare(ctx context.Context) ([]string, error) {
 	}
 }
 
-// sysctls sets the settings of the kernel back that a node changes, if it is known what they were.
+// sysctls resets the kernel settings that a node changes, if their earlier values are known.
 func (c *Cleaner) sysctls(context.Context) error {
 	if c.Comparison == nil {
 		return nil
@@ -78,7 +78,7 @@ func (c *Cleaner) sysctls(context.Context) error {
 	return c.Comparison.Host.RestoreSysctls(c.Comparison.Path)
 }
 
-// restored returns a function that reports whether a file was put back as it was before.
+// restored returns a function that reports whether a file was restored as it was before.
 func (c *Cleaner) restored() (func(string) bool, error) {
 	kept := c.undo().Kept()
 	changed, err := c.undo().Changed()

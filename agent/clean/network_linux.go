@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/internal/podroute"
 )
 
-// interfacePrefixes are how the names begin that network plug-ins give to interfaces. The last two are of Capstan's
+// interfacePrefixes are the prefixes of the interface names that network plug-ins use. The last two come from Capstan's
 // bundle, which has no plug-in: links to pods, and the tunnel to the other Nodes.
 var interfacePrefixes = []string{
 	"cni", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium", "lxc", "kube-ipvs", "kube-bridge",
@@ -25,10 +25,10 @@ var interfacePrefixes = []string{
 	"vethwe", "dummy-kube", "capnet", "pod-", "podnet0",
 }
 
-// chainPrefixes are the names of packet filter chains of Kubernetes and of network plug-ins.
+// chainPrefixes are the prefixes of the packet filter chains of Kubernetes and of network plug-ins.
 var chainPrefixes = []string{"KUBE-", "CNI-", "cali-", "CILIUM_", "FLANNEL-", "WEAVE-", "ANTREA-"}
 
-// ports are those on which the programs of a node listen.
+// ports are the ports on which the programs of a node listen.
 var ports = map[int]string{
 	6443: "kube-apiserver", 2379: "etcd", 2380: "etcd", 2381: "etcd", 10250: "kubelet", 10248: "kubelet", 10255: "kubelet",
 	10257: "kube-controller-manager",
@@ -57,7 +57,7 @@ func (c *Cleaner) network(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// machineInterfaces lists the interfaces that network plug-ins made.
+// machineInterfaces lists the interfaces that network plug-ins created.
 func machineInterfaces() ([]string, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -72,12 +72,12 @@ func machineInterfaces() ([]string, error) {
 	return names, nil
 }
 
-// OfPlugin reports whether an interface has a name that network plug-ins give.
+// OfPlugin reports whether an interface has a name that network plug-ins use.
 func OfPlugin(name string) bool {
 	return slices.ContainsFunc(interfacePrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// restoreTables loads the packet filter again without the rules and chains of Kubernetes.
+// restoreTables reloads the packet filter without the rules and chains of Kubernetes.
 func (c *Cleaner) restoreTables(ctx context.Context, program string) error {
 	rules, ok := c.output(ctx, program+"-save")
 	if !ok {
@@ -114,7 +114,7 @@ func ofMachine(line string) bool {
 	return false
 }
 
-// output returns what a command prints; false if the host does not have it or it fails.
+// output returns what a command prints; false if the host does not have the command or it fails.
 func (c *Cleaner) output(ctx context.Context, args ...string) (string, bool) {
 	if _, err := command.Find(args[0]); err != nil {
 		return "", false
@@ -124,7 +124,7 @@ func (c *Cleaner) output(ctx context.Context, args ...string) (string, bool) {
 	return out.String(), err == nil
 }
 
-// listening returns the ports of a node on which something listens.
+// listening returns those of a node's ports on which something listens.
 func listening() ([]int, error) {
 	var found []int
 	for _, path := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
@@ -151,7 +151,7 @@ func listening() ([]int, error) {
 	return found, nil
 }
 
-// listeningPort returns the port of a line of /proc/net/tcp whose socket listens.
+// listeningPort returns the port of a socket in a line of /proc/net/tcp; false if the socket does not listen.
 func listeningPort(line string) (int, bool) {
 	const listen = "0A"
 	fields := strings.Fields(line)

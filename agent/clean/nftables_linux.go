@@ -15,16 +15,16 @@ import (
 // host itself may have no nft program.
 var machineTables = []string{"kube-proxy", "capstan-net", "capstan-pods", "capstan-routes"}
 
-// runtimeTable is that of the CNI plugin for hostPorts, which a host may have for containers of its own: it is the
-// machine's if the container runtime is.
+// runtimeTable is the table of the CNI plugin for hostPorts. A host may have it for containers of its own: it belongs
+// to the machine only if the container runtime does.
 const runtimeTable = "cni_hostport"
 
-// families are the names that nft has for families of packets.
+// families are nft's names for address families.
 var families = map[nftables.TableFamily]string{
 	nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
 }
 
-// tables returns the tables of the machine.
+// tables returns the machine's tables.
 func (c *Cleaner) tables() ([]*nftables.Table, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *Cleaner) deleteTables() error {
 	return conn.Flush()
 }
 
-// tableName returns the family and the name of a table, as nft takes them.
+// tableName returns the family and the name of a table in nft's notation.
 func tableName(t *nftables.Table) string {
 	family, known := families[t.Family]
 	if !known {

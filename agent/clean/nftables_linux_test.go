@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 )
 
-// TestTablesOfTheMachine: they go without a program of the host, and those of the host stay.
+// TestTablesOfTheMachine: cleaning removes them without any program of the host, and keeps the host's own tables.
 func TestTablesOfTheMachine(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		c := newCleaner(t)

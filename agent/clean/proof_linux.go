@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// mostLeftovers is how many leftovers the journal and the log name; a report has room for fewer.
+	// mostLeftovers bounds how many leftovers the journal and the log list; a report has room for fewer.
 	mostLeftovers = 64
-	// longestLeftover is the length of one, in bytes.
+	// longestLeftover bounds the length of one, in bytes.
 	longestLeftover = 512
 )
 
-// Leftovers looks at the host and names what a machine left on it. Nothing means that the host is clean. An error means
-// that it is not known.
+// Leftovers examines the host and lists what a machine left on it. An empty list means that the host is clean; an error
+// means that this is unknown.
 func (c *Cleaner) Leftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, look := range []func(context.Context) ([]string, error){
@@ -55,8 +55,8 @@ func bound(left []string) []string {
 	return left
 }
 
-// notes finds that not all is known of what the machine changed: nothing can prove then that the host is clean, so
-// somebody has to look.
+// notes finds out whether notes about the machine's changes are missing. Then nothing can prove that the host is clean,
+// so somebody has to look.
 func (c *Cleaner) notes(context.Context) ([]string, error) {
 	path := c.Journal.Aside()
 	if path == "" {
@@ -125,7 +125,7 @@ func (c *Cleaner) files(context.Context) ([]string, error) {
 	return left, nil
 }
 
-// underRemoved reports whether a path is in one of the folders, which are named themselves.
+// underRemoved reports whether a path is in one of the directories to delete, which are listed themselves.
 func underRemoved(path string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
 }
@@ -151,7 +151,7 @@ func (c *Cleaner) users(context.Context) ([]string, error) {
 	return left, nil
 }
 
-// devices finds file systems and partition tables that the bootstrap data made.
+// devices finds file systems and partition tables that the bootstrap data created.
 func (c *Cleaner) devices(ctx context.Context) ([]string, error) {
 	made, unknown, err := apply.Made(ctx, c.Journal)
 	if err != nil {

@@ -27,7 +27,7 @@ func (c *Cleaner) unmount(ctx context.Context) error {
 		errs = append(errs, c.run(ctx, "swapoff", device))
 	}
 	pauses := backoff.Backoff{First: 50 * time.Millisecond, Max: time.Second}
-	for range 5 { // processes that were killed hold their mounts a moment longer
+	for range 5 { // killed processes hold their mounts a moment longer
 		mounts, err := c.machineMounts()
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ func (c *Cleaner) machineMounts() ([]*mountinfo.Info, error) {
 	}), nil
 }
 
-// wipeDisks takes away the file systems and partitions that the bootstrap data made, so that the next machine does not
+// wipeDisks removes the file systems and partitions that the bootstrap data created, so that the next machine does not
 // take them for its own.
 func (c *Cleaner) wipeDisks(ctx context.Context) error {
 	devices, _, err := apply.Made(ctx, c.Journal)

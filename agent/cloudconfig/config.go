@@ -107,7 +107,7 @@ type User struct {
 	HashedPassword string
 	// LockPassword disables logging in with a password.
 	LockPassword bool
-	// Sudo are rules of sudoers, without the user's name.
+	// Sudo are sudoers rules, without the user's name.
 	Sudo []string
 	// SSHKeys are lines of authorized_keys.
 	SSHKeys []string

@@ -5,5 +5,5 @@
 // error: a host that silently lacks part of its setup is worse than one that fails with a message.
 //
 // Parsing changes nothing on the host; package apply does. Errors that may be shown to everybody are faults (package
-// fault). They name a line and a key but never quote the data.
+// fault). They mention a line and a key but never quote the data.
 package cloudconfig

@@ -17,7 +17,7 @@ var (
 	numberToken = regexp.MustCompile(`^[0-9]+`)
 )
 
-// expression is the unread rest of an expression.
+// expression is the rest of an expression that has not been read yet.
 type expression struct{ rest string }
 
 // evaluate returns the text of an expression, which consists of a variable or a quoted text, and filters.
@@ -219,7 +219,7 @@ func fallback(value any, args []any) (any, error) {
 	return value, nil
 }
 
-// shown matches text that messages may quote, because it can't be anything but a name.
+// shown matches text that messages may quote, because it can only be a name.
 var shown = regexp.MustCompile(`^[a-z][a-z0-9_.]{0,60}$`)
 
 // toText returns a value as Jinja prints it.

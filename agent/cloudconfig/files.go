@@ -105,8 +105,8 @@ func unpackedSize(data []byte, left int64) (int64, error) {
 }
 
 func unpack(data []byte) (io.Reader, error) {
-	// The line break that YAML leaves at the end is not a second stream. It can't be a stream's own last byte, which
-	// would mean an uncompressed size of at least 160 MiB.
+	// The line break that YAML leaves at the end is not a second stream. It can't be a stream's own last byte: that would
+	// mean an uncompressed size of at least 160 MiB.
 	z, err := gzip.NewReader(bytes.NewReader(bytes.TrimRight(data, "\r\n")))
 	if err != nil {
 		return nil, errNoGzip

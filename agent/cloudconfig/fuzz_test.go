@@ -11,7 +11,7 @@ import (
 )
 
 // FuzzRender: a template always renders to the same text, never to more than bootstrap data may contain; a text without
-// marks renders to itself. Every error has a text that may be shown.
+// marks renders to itself. The text of every error may be shown.
 func FuzzRender(f *testing.F) {
 	f.Add("a {{ ds.meta_data.zone | upper }} b")
 	f.Add("{% raw %}{{ x }}{% endraw %}{# c #}{{- 'a' | replace('a', 'aa') | replace('', 'b') -}}")
@@ -37,7 +37,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// FuzzFile: the content is what was compressed or encoded, and the size that counts is the size that is written.
+// FuzzFile: the content is what was compressed or encoded, and the size that is counted is the size that is written.
 func FuzzFile(f *testing.F) {
 	f.Add("content", "")
 	f.Add("Y29udGVudA==\n", "b64")

@@ -28,7 +28,7 @@ func zeros(t *testing.T, size int) string {
 		t.Fatal(err)
 	}
 	mebibyte := make([]byte, 1<<20)
-	var ends []int // of the first block, of the second, which refers back to zeros as all later ones do, and the last
+	var ends []int // of the first block, the second (it and all later ones refer back to zeros), and the last
 	for range 2 {
 		if _, err := z.Write(mebibyte); err != nil || z.Flush() != nil {
 			t.Fatal("packing failed")
@@ -50,7 +50,7 @@ func zeros(t *testing.T, size int) string {
 	return "{path: /a, encoding: gz+b64, content: " + base64.StdEncoding.EncodeToString(packed) + "}"
 }
 
-// hostile is data that tries to use excessive resources, by what it tries.
+// hostile is data that tries to use excessive resources, keyed by what it tries.
 var hostile = map[string]struct {
 	data func(t *testing.T) string
 	want string // in the error; empty if there is none
@@ -139,7 +139,7 @@ func TestHostileDataIsCheap(t *testing.T) {
 	}
 }
 
-// readHostile parses the data like the agent, and prints how much memory that needed.
+// readHostile parses the data like the agent does, and prints how much memory that needed.
 func readHostile(t *testing.T, name string) {
 	t.Helper()
 	c := hostile[name]

@@ -2,5 +2,5 @@
 
 package cloudconfig
 
-// raceFactor is 1: there is no race detector.
+// raceFactor is 1: there is no race detector in this build.
 const raceFactor = 1

@@ -173,8 +173,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A gzip file may have several consecutive members, which together are the content. The line breaks that YAML leaves at
-// the end are not a member.
+// A gzip file may have several consecutive members, which together are the content. Line breaks that YAML leaves at the
+// end are not a member.
 func TestEachMemberIsUnpacked(t *testing.T) {
 	for name, end := range map[string]string{"nothing after it": "", "line breaks after it": "\r\n\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -209,8 +209,8 @@ func TestUnpackingIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzParse: parsing any data returns without a panic, every error has a text that may be shown, and the same data
-// always yields the same result.
+// FuzzParse: parsing any data returns without a panic, the text of every error may be shown, and the same data always
+// yields the same result.
 func FuzzParse(f *testing.F) {
 	f.Add("write_files:\n- {path: /a, content: aGk=, encoding: b64}\nruncmd:\n- [a, b]\n- c\n")
 	f.Add("users:\n- {name: bob, sudo: x}\nntp: {servers: [a]}\nmounts:\n- [a, /b]\n")

@@ -206,8 +206,8 @@ func (r *reader) user(n *yaml.Node) User {
 	return u
 }
 
-// days reads inactive: a number of days. The kubeadm bootstrap provider writes true or false; true means as soon as the
-// password expires.
+// days reads inactive: a number of days. The kubeadm bootstrap provider writes true or false; true disables the account
+// as soon as the password expires.
 func (r *reader) days(n *yaml.Node) string {
 	value := r.text(n, "inactive")
 	if _, err := strconv.ParseUint(value, 10, 16); err == nil {

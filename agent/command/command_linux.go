@@ -1,7 +1,7 @@
 // Package command runs the commands of bootstrap data and the tools that the agent needs.
 //
-// A command dies with the agent. Everything that it started carries a mark in its environment, by which the next agent
-// finds what an interrupted command left running, so no command ever runs twice at the same time.
+// A command dies with the agent. Everything that it started carries a mark in its environment. By this mark the next
+// agent finds what an interrupted command left running, so that no command ever runs twice at the same time.
 package command
 
 import (
@@ -133,8 +133,8 @@ func (c Command) environment() []string {
 }
 
 // output connects the command's output and returns a channel that is closed once all output is copied. It uses a pipe
-// rather than the log file, because only then can the log's size be limited; and its own pipe rather than that of
-// exec.Cmd, because Run must wait for the command and not for the pipe to close.
+// rather than the log file, because only then can it limit the log's size. It uses its own pipe rather than that of
+// exec.Cmd, because Run must wait until the command exits, not until the pipe closes.
 func (c Command) output(cmd *exec.Cmd) (<-chan struct{}, error) {
 	copied := make(chan struct{})
 	if c.Output == nil {

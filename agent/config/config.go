@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Defaults of what the file leaves out.
+// Defaults of settings that the file leaves out.
 const (
 	DefaultPath       = "/etc/capstan/agent.yaml"
 	DefaultBundlesDir = "/opt/capstan/bundles"
@@ -33,35 +33,38 @@ type Config struct {
 	// Server is the URL of the management cluster's API server, https. Required.
 	Server string `yaml:"server"`
 	// CAData are the certificates (PEM, or base64 of PEM as in a kubeconfig) that sign the server's certificate. Required:
-	// the agent runs what the server hands out as root, so it never trusts a server by chance.
+	// the agent runs as root what the server sends, so it must authenticate the server.
 	CAData string `yaml:"caData"`
 	// Namespace and Host name the CapstanHost. Required.
 	Namespace string `yaml:"namespace"`
 	Host      string `yaml:"host"`
-	// Enrolment is the URL of the plane's enrolment server, where the agent comes back when its token has expired, and
-	// gets bundles. Empty: a person enrolls the host again, and brings them.
+	// Enrolment is the URL of the plane's enrolment server, from which the agent gets bundles, and a new token when its
+	// token has expired. If it is empty, a person must enroll the host again and provide the bundles.
 	Enrolment string `yaml:"enrolment,omitempty"`
-	// Token is a bearer token of the host's ServiceAccount. It may be short-lived: the agent gets its own with it at once.
+	// Token is a bearer token of the host's ServiceAccount. It may be short-lived: the agent uses it to get its own token
+	// at once.
 	Token string `yaml:"token"`
-	// BundlesDir has a directory for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
+	// BundlesDir contains a directory for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
 	BundlesDir string `yaml:"bundlesDir"`
 	// Bundles says where the programs of a node come from: plane, directory (BundlesDir) or packages (the host's own).
-	// Default: as spec.bundles of the CapstanHost says, or else the host's own if it has kubeadm and kubelet, else plane.
+	// Default: the value of spec.bundles of the CapstanHost, else the host's own programs if it has kubeadm and kubelet,
+	// else plane.
 	Bundles string `yaml:"bundles,omitempty"`
 	// StateDir is where the agent keeps its token and journal. Default /var/lib/capstan.
 	StateDir string `yaml:"stateDir"`
-	// Local is true on hosts that are namespaces of another machine: they have a host name of their own, but neither disks
-	// nor a clock.
+	// Local is true on hosts that are namespaces of another machine: they have their own host name, but neither disks nor
+	// a clock.
 	Local bool `yaml:"local"`
-	// TokenFile is the name, in StateDir, of the file with the token that the agent got by itself. It is not in the file;
-	// default token.
+	// TokenFile is the name, in StateDir, of the file with the token that the agent got itself. It is not part of the
+	// configuration file; default token.
 	TokenFile string `yaml:"-"`
 }
 
-// name is a DNS label or subdomain, as names of API objects are; it becomes part of URLs.
+// name matches a DNS label or subdomain, like the names of API objects; the name becomes part of URLs.
 var name = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// Read reads and checks the file at path, which only its owner may read, as it holds a credential.
+// Read reads and checks the file at path. It rejects a file that users other than the owner may read, because the file
+// holds a credential.
 func Read(path string) (Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -99,7 +102,7 @@ func Parse(data []byte) (Config, error) {
 	return c, c.Check()
 }
 
-// Check fails if something is missing or can't be.
+// Check returns an error if a setting is missing or invalid.
 func (c *Config) Check() error {
 	switch {
 	case c.Server == "":
@@ -121,7 +124,7 @@ func (c *Config) Check() error {
 	return err
 }
 
-// isServer reports whether a text is the URL of a server that is talked to by TLS.
+// isServer reports whether a text is the URL of a server that uses TLS.
 func isServer(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == "https" && u.Host != "" && u.RawQuery == "" && u.User == nil
@@ -144,8 +147,8 @@ func (c *Config) Roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// TokenPath is where the agent keeps the token that it got by itself.
+// TokenPath returns the path of the file with the token that the agent got itself.
 func (c *Config) TokenPath() string { return filepath.Join(c.StateDir, cmp.Or(c.TokenFile, "token")) }
 
-// JournalDir is where the journals are.
+// JournalDir returns the directory of the journals.
 func (c *Config) JournalDir() string { return filepath.Join(c.StateDir, "journal") }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzParse: a configuration that is accepted leads to one server by TLS and to directories by absolute paths.
+// FuzzParse: a configuration that is accepted names one server that uses TLS, and directories by absolute paths.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("server: https://10.0.0.1:6443\nnamespace: default\nhost: host-01\ncaData: eA==\ntoken: t\n"))
 	f.Add([]byte("server: https://user@h\nnamespace: a\nhost: b\nstateDir: ../x\n"))

@@ -25,7 +25,7 @@ type asker struct {
 	http *http.Client
 }
 
-// newAsker returns an asker that talks only to the plane whose certificate authority has this hash.
+// newAsker returns an asker that connects only to the plane whose certificate authority has this hash.
 func newAsker(server, hash string, certificate tls.Certificate) (*asker, error) {
 	if err := enrolment.CheckPin(hash); err != nil {
 		return nil, err
@@ -86,7 +86,8 @@ func (a *asker) ask(ctx context.Context, path string, r any) (*enrolment.Answer,
 	return answer, nil
 }
 
-// askUntil repeats a request until it succeeds, waiting can't help, or ctx ends. It passes the reasons to report.
+// askUntil repeats a request until it succeeds, waiting can't help, or ctx ends. It passes the reasons for waiting to
+// report.
 func (a *asker) askUntil(
 	ctx context.Context, r enrolment.Request, report func(error),
 ) (answer *enrolment.Answer, err error) {

@@ -28,14 +28,14 @@ type Options struct {
 	// Ticket holds the server, the hash of its certificate authority, the credential, and optionally the host's name.
 	// Required.
 	Ticket enrolment.Ticket
-	// ConfigPath is the path of the agent's configuration; default config.DefaultPath. Directories that it already sets
-	// are kept.
+	// ConfigPath is the path of the agent's configuration; default config.DefaultPath. Run keeps directories that an
+	// existing configuration sets.
 	ConfigPath string
 	// StateDir is the state directory in a new configuration; default config.DefaultStateDir.
 	StateDir string
 	// Bundles says where the programs of a node come from, as in config.Config. Empty: keep the present setting.
 	Bundles string
-	// Wait is how long to retry while the plane can't be reached or asks to wait. Zero: try once.
+	// Wait is how long to retry while the plane can't be reached or tells the host to wait. Zero: try once.
 	Wait time.Duration
 	// Service starts the agent; nil leaves that to somebody else.
 	Service Service
@@ -137,7 +137,7 @@ func (o Options) finish(ctx context.Context, answer *enrolment.Answer) error {
 	return nil
 }
 
-// present returns the existing configuration, whose directories are kept, or else a new one.
+// present returns the existing configuration, whose directories Run keeps, or else a new one.
 func present(o Options) (config.Config, error) {
 	c := config.Config{BundlesDir: config.DefaultBundlesDir, StateDir: config.DefaultStateDir}
 	if o.StateDir != "" {

@@ -25,7 +25,7 @@ import (
 const KeyFile = "enrolment.key"
 
 // ownKey returns the host's key, and creates it if there is none. A key that can't be read is an error, because with
-// another key it would be another host.
+// another key this computer would be another host.
 func ownKey(stateDir string) (crypto.Signer, error) {
 	key, err := readKey(stateDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +80,7 @@ func makeKey(path string) (crypto.Signer, error) {
 func certificate(key crypto.Signer) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "capstan-host"},
-		// The host's clock may be wrong, and nobody checks these times.
+		// The host's clock may be wrong; nobody checks these times.
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

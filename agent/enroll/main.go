@@ -103,7 +103,7 @@ func Main(ctx context.Context, version string, args []string, in io.Reader, out,
 	return 0
 }
 
-// ticket returns what to enroll with: from flags, or from a file, whose values flags override.
+// ticket returns the ticket to enroll with: from flags, or from a file. Flags override the values in the file.
 func ticket(flags enrolment.Ticket, from, tokenFile string, in io.Reader) (t enrolment.Ticket, err error) {
 	switch {
 	case from != "" && tokenFile != "":

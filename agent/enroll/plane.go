@@ -7,8 +7,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/config"
 )
 
-// Plane returns where the host of a configuration gets bundles, or nil if it was not enrolled with a plane that has
-// them. The host proves that it has its key.
+// Plane returns the source of bundles for the host with this configuration, or nil if the host was not enrolled with a
+// plane that has bundles. With its key the host proves its identity.
 func Plane(c config.Config) (*bundle.Plane, error) {
 	if c.Enrolment == "" {
 		return nil, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/config"
 )
 
-// TestPlaneNeedsAKey: only the plane asks for the host's key.
+// TestPlaneNeedsAKey: only a host that uses the plane needs its key.
 func TestPlaneNeedsAKey(t *testing.T) {
 	c := config.Config{Enrolment: "https://192.0.2.1:7444", StateDir: t.TempDir()}
 	if plane, err := Plane(c); plane != nil || err == nil {

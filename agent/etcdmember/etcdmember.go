@@ -1,9 +1,8 @@
 // Package etcdmember removes the etcd member of this host from its cluster.
 //
 // "kubeadm join" adds a member and starts it. If it is interrupted after that and runs again, it finds the member in
-// the cluster and starts it with an empty data directory. etcd must refuse that forever, because the cluster remembers
-// what the member had confirmed. "kubeadm reset" removes the member only if the node is registered, which happens
-// later.
+// the cluster and starts it with an empty data directory. etcd refuses that forever, because the cluster remembers what
+// the member had confirmed. "kubeadm reset" removes the member only if the node is registered, which happens later.
 //
 // The package uses the JSON form of etcd's API, which etcd serves beside gRPC, because that needs only an HTTP client.
 package etcdmember

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// manifest is as kubeadm writes it.
+// manifest is etcd's manifest as kubeadm writes it.
 const manifest = `apiVersion: v1
 kind: Pod
 spec:

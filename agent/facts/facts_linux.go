@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// localBoot is the file with the boot ID of a local host: /run is new with each of its boots, while the kernel's ID
+// localBoot is the file with the boot ID of a local host: each of its boots has a new /run, while the kernel's ID
 // belongs to the machine around it.
 const localBoot = "/run/capstan/boot-id"
 

@@ -29,7 +29,8 @@ var hypervisors = []struct{ firmware, name string }{
 	{"Apple Virtualization", "apple"},
 }
 
-// hardware adds the hardware of the computer below root to a report. It adds no number that identifies the computer.
+// hardware adds the hardware of the computer with this root directory to a report. It adds no number that identifies
+// the computer.
 func hardware(root string, local bool, found *v1beta2.AgentReport) {
 	found.ProcessorModel = report.Name(processorModel(root))
 	found.Addresses = addresses()
@@ -80,7 +81,8 @@ func model(root string) string {
 	return line(root, "/proc/device-tree/model")
 }
 
-// virtualization returns what the computer runs in, by systemd's name; empty if nothing indicates virtualization.
+// virtualization returns systemd's name of the hypervisor that the computer runs on; empty if nothing indicates
+// virtualization.
 func virtualization(root string) string {
 	if name := plain(line(root, "/run/systemd/container")); name != "" {
 		return name
@@ -102,7 +104,7 @@ func virtualization(root string) string {
 	return "none"
 }
 
-// plain returns the name if a report may contain it, else "".
+// plain returns name if a report may contain it, else "".
 func plain(name string) string {
 	if len(name) > report.VirtualizationLimit || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return ""

@@ -50,8 +50,8 @@ func without(secret string, err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), secret, "(token)"))
 }
 
-// besides reports whether an enrolment server is on the host of the API server. The id of an offer vouches for the API
-// server only, so whoever changes the Secret of an offer must not be able to name another host. Pure.
+// besides reports whether an enrolment server is on the host of the API server. The id of an offer vouches only for the
+// API server. So a user who changes the Secret of an offer must not be able to name another host. Pure.
 func besides(enrolment, server string) bool {
 	if enrolment == "" {
 		return true

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestAHostThatGoesBeforeTheWatchBegins: a call showed that the host exists, but the watch shows nothing.
+// TestAHostThatGoesBeforeTheWatchBegins: a call has shown that the host exists, but the watch shows nothing.
 func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
 	m := newMoved(t, 0, 24*time.Hour)
 	for _, said := range []answer{present, absent} {

@@ -128,7 +128,7 @@ func ready(host *v1beta2.CapstanHost, all []carried) error {
 	return nil
 }
 
-// fits checks the target for a host of the same name. It returns why that host keeps the agent from accepting the
+// fits checks the host of the same name in the target. It returns why that host keeps the agent from accepting the
 // offer, or nil if it doesn't. Before the move there is normally no such host.
 func fits(there *v1beta2.CapstanHost, claim string) error {
 	switch {

@@ -91,7 +91,7 @@ func (s Store) Change() error {
 func (s Store) Config(e *Enrolment) config.Config {
 	c := s.base
 	c.Server, c.CAData, c.Token = e.Server, e.CAData, e.Token
-	c.Enrolment = e.Enrolment // the configuration's belongs to the management cluster that the host has left
+	c.Enrolment = e.Enrolment // the configuration's URL belongs to the management cluster that the host has left
 	// A token is sent only to its own management cluster, so each cluster has its own file.
 	sum := sha256.Sum256([]byte(e.Server + "\x00" + e.CAData))
 	c.TokenFile = ownToken + "-" + hex.EncodeToString(sum[:8])

@@ -20,7 +20,7 @@ import (
 type moved struct {
 	*Follower
 	here, there *testapi.Server
-	tokens      map[string]bool // of the source
+	tokens      map[string]bool // that the source accepts
 	token       string          // for the target
 }
 
@@ -68,7 +68,7 @@ func (m *moved) says() v1beta2.HandOverReport {
 	return *m.Report.Get().HandOver
 }
 
-// TestAnOfferNamesTheEnrolmentServer: the agent stores it, but only one on the host that the offer's id vouches for.
+// TestAnOfferNamesTheEnrolmentServer: the agent stores only a server on the host that the offer's id vouches for.
 func TestAnOfferNamesTheEnrolmentServer(t *testing.T) {
 	for enrolment, want := range map[string]bool{
 		"": true, "https://127.0.0.1:7444": true, "https://127.0.0.2:7444": false, "http://127.0.0.1:7444": false,

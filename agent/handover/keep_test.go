@@ -66,7 +66,7 @@ func TestATokenIsKeptFresh(t *testing.T) {
 }
 
 // TestATokenThatCantBeRenewedIsAWait: the source says that the host exists, and there is no watch. The agent waits
-// longer each time, and says for what.
+// longer each time, and logs what it waits for.
 func TestATokenThatCantBeRenewedIsAWait(t *testing.T) {
 	for _, said := range []answer{silent, refuses} {
 		m := newMoved(t, 12*time.Hour, 12*time.Hour)

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// On a full disk nothing that was written is lost, nothing is written partially, and a failed record did not happen.
-// Once there is room again everything continues, even with the journal that was open.
+// On a full disk, no earlier record is lost, no record is written partially, and a failed record has no effect. Once
+// there is room again, everything continues, even with the journal that was open.
 func TestAFullDisk(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		base := t.TempDir()
@@ -68,7 +68,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 }
 
-// openAndClose opens the journal like an agent that starts, and closes it.
+// openAndClose opens the journal like a starting agent, and closes it.
 func openAndClose(base, claim string) error {
 	j, err := Salvage(base, claim)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 const (
 	// sizeLimit bounds the record file, in bytes: tens of thousands of records, far more than any bootstrap makes.
 	sizeLimit = 16 << 20
-	// reserve is how much beyond sizeLimit results may use: that of the bootstrap, and one of cleaning.
+	// reserve is how many bytes beyond sizeLimit the results may use: one of the bootstrap, and one of cleaning.
 	reserve = 1 << 20
 )
 
@@ -63,7 +63,7 @@ type record struct {
 	// Key and Value are the contents of a note.
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`
-	// Message says why it failed.
+	// Message says why the step failed.
 	Message   string   `json:"message,omitempty"`
 	Leftovers []string `json:"leftovers,omitempty"`
 }
@@ -123,7 +123,7 @@ func Open(base, claim string) (*Journal, error) {
 	return j, nil
 }
 
-// directory returns the name of a claim's directory, which is readable and unique to the claim.
+// directory returns the name of a claim's directory. It is readable and unique to the claim.
 func directory(claim string) string {
 	sum := sha256.Sum256([]byte(claim))
 	readable := strings.Map(func(r rune) rune {
@@ -187,7 +187,7 @@ func (j *Journal) add(r record) error {
 	}
 	_, err = j.f.Write(line)
 	if err == nil {
-		err = j.f.Sync() // may be the call that finds the disk full
+		err = j.f.Sync() // this call may be the one that finds the disk full
 	}
 	if err != nil {
 		// The record may have been written in whole or in part. Remove it, so that a failed record does not reappear
@@ -244,7 +244,7 @@ func (j *Journal) Clean(leftovers []string) error {
 		return nil
 	}
 	if j.size > sizeLimit && j.result > 0 {
-		// There is only room for one result, so replace the last one. If a crash leaves none, cleaning is repeated.
+		// There is room for only one result, so replace the last one. If a crash leaves none, cleaning is repeated.
 		if err := j.f.Truncate(j.result); err != nil {
 			return fmt.Errorf("writing the journal: %w", err)
 		}

@@ -31,7 +31,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// write makes a journal with one record of each kind.
+// write creates a journal with one record of each kind.
 func write(t *testing.T, base string) *Journal {
 	j := mustOpen(t, base)
 	must(t,
@@ -116,8 +116,8 @@ func TestADamagedJournalIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// Whichever record is lost, the others count, the host must be cleaned, and the old file is kept for a person to look
-// at.
+// Whichever record is lost, the others count, the host must be cleaned, and the old file is kept for a person to
+// examine.
 func TestADamagedJournalIsSalvaged(t *testing.T) {
 	for index := range 11 { // a damaged last record never happened
 		base := t.TempDir()
@@ -131,7 +131,7 @@ func TestADamagedJournalIsSalvaged(t *testing.T) {
 			!views[0].IsOf(claim) || views[0].Claim() == "" {
 			t.Fatalf("line %d: %v, %v", index, views, err)
 		}
-		for range 2 { // the second time has nothing to do
+		for range 2 { // the second time there is nothing to do
 			s, err := Salvage(base, claim)
 			if err != nil {
 				t.Fatalf("line %d: %v", index, err)

@@ -41,7 +41,7 @@ func Look(base string) ([]*View, error) {
 		v := newView(filepath.Join(base, entry.Name()))
 		f, err := os.Open(filepath.Join(v.dir, file))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // just being created or removed, or never completed
+		case errors.Is(err, fs.ErrNotExist): // it is being created or removed, or was never completed
 		case err != nil:
 			v.damage = fmt.Errorf("%w: %w", ErrDamaged, err)
 		default:

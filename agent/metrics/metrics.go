@@ -16,7 +16,7 @@ const (
 	failed    = "failed"
 )
 
-// Metrics counts since the agent's process started. A nil *Metrics records nothing.
+// Metrics counts events since the agent's process started. A nil *Metrics records nothing.
 type Metrics struct {
 	version, address string
 
@@ -30,7 +30,7 @@ type Metrics struct {
 	cleanings  map[string]*histogram
 }
 
-// New returns the metrics of an agent of a version, which Serve serves at address; nowhere if it is empty.
+// New returns the metrics of an agent with this version. Serve serves them at address, or nowhere if that is empty.
 func New(version, address string) *Metrics {
 	return &Metrics{
 		version:    version,
@@ -41,7 +41,7 @@ func New(version, address string) *Metrics {
 	}
 }
 
-// Report sets where the gauges come from: the agent's current report.
+// Report sets the function that returns the agent's current report, from which the gauges come.
 func (m *Metrics) Report(report func() v1beta2.AgentReport) {
 	if m == nil {
 		return
@@ -114,7 +114,7 @@ func result(ok bool) string {
 // buckets are the upper bounds of all histograms, in seconds.
 var buckets = [...]float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600}
 
-// histogram counts durations by bucket. The last count is of those longer than all bounds.
+// histogram counts durations by bucket. The last count is that of durations longer than all bounds.
 type histogram struct {
 	counts [len(buckets) + 1]uint64
 	sum    float64

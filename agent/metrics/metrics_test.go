@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestText: the text says what was recorded, and Prometheus' own linter finds nothing.
+// TestText: the text shows what was recorded, and Prometheus' own linter finds nothing.
 func TestText(t *testing.T) {
 	m := New("v1.2.3 \"x\"\\\n", "")
 	m.Claimed("capstan://default/h1/1")
@@ -101,7 +101,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestServe: the metrics come as soon as the address is free, only at their path, and stop with the context.
+// TestServe: metrics are served as soon as the address is free, only at their path, and until the context ends.
 func TestServe(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Limits of the server: it answers one scraper or two.
+// Limits of the server, which has one or two scrapers.
 const (
 	requestLimit = 10 * time.Second
 	headerLimit  = 16 << 10 // bytes
 	atOnce       = 4        // answers being written
 )
 
-// Address checks an address to serve metrics at, like 127.0.0.1:9464. Without a host, as in :9464, it returns one that
-// only this computer reaches. An empty address stays empty.
+// Address checks an address at which to serve metrics, like 127.0.0.1:9464. If the host is missing, as in :9464, it
+// returns an address that only this computer reaches. An empty address stays empty.
 func Address(text string) (string, error) {
 	if text == "" {
 		return "", nil

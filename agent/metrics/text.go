@@ -15,7 +15,7 @@ type Family struct {
 	write      func(*strings.Builder, *Metrics, string)
 }
 
-// families are all metrics of an agent, in the order of their names.
+// families are all metrics of an agent, sorted by name.
 var families = []Family{
 	{
 		"capstan_agent_bootstrap_duration_seconds", "histogram", []string{"result"},
@@ -79,7 +79,7 @@ var families = []Family{
 	},
 }
 
-// Families describes all metrics of an agent, in the order of their names.
+// Families describes all metrics of an agent, sorted by name.
 func Families() []Family { return families }
 
 // Text returns all metrics in Prometheus' text format.
@@ -112,7 +112,7 @@ func histograms(b *strings.Builder, name string, of map[string]*histogram) {
 
 func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
-// escape returns a label's value as the format wants it between quotes.
+// escape returns a label's value as the format requires it between quotes.
 func escape(value string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(value, "?"))
 }

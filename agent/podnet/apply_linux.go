@@ -16,13 +16,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// The tunnel: the number of its network, and the port that the protocol has.
+// The tunnel's network identifier, and VXLAN's port.
 const (
 	vni        = 1
 	tunnelPort = 4789
 )
 
-// Segments returns the networks that this computer is in without a router, and the link that has an address.
+// Segments returns the networks that this computer reaches without a router, and the link that has the address.
 func Segments(address netip.Addr) (segments []netip.Prefix, link netlink.Link, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -36,7 +36,7 @@ func Segments(address netip.Addr) (segments []netip.Prefix, link netlink.Link, e
 		for _, a := range addresses {
 			prefix, ok := prefixOf(a.IPNet)
 			if !ok || prefix.Addr() != address {
-				continue // Nodes call each other by these addresses, so only their networks matter
+				continue // Nodes reach each other by these addresses, so only their networks matter
 			}
 			segments, link = append(segments, prefix.Masked()), l
 		}
@@ -56,7 +56,7 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	return netip.PrefixFrom(address.Unmap(), ones), ok
 }
 
-// Apply makes this computer have what is desired: own is the link with the Node's address, pods the range of all pods.
+// Apply configures this computer as desired. own is the link with the Node's address, pods the range of all pods.
 func (d *Desired) Apply(own netlink.Link, pods netip.Prefix) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("forwarding packets of pods: %w", err)
@@ -84,7 +84,7 @@ func (d *Desired) Apply(own netlink.Link, pods netip.Prefix) error {
 	return atomicfile.Write(ConfigPath, text, 0o644)
 }
 
-// tunnel makes or removes the tunnel's link, and returns it with all peers known; nil if it is not needed.
+// tunnel creates or removes the tunnel's link. It returns the link with all its peers, or nil if no tunnel is needed.
 func (d *Desired) tunnel(own netlink.Link) (netlink.Link, error) {
 	there, err := netlink.LinkByName(Tunnel)
 	var missing netlink.LinkNotFoundError
@@ -119,7 +119,7 @@ func (d *Desired) tunnel(own netlink.Link) (netlink.Link, error) {
 			return nil, err
 		}
 	}
-	// The address is what the Node's own packets to far pods come from.
+	// The Node's own packets to far pods have this source address.
 	address := &netlink.Addr{IPNet: single(d.Self.Range.Masked().Addr())}
 	if err := netlink.AddrReplace(there, address); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func single(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// peers tells the kernel where far Nodes are. It asks nobody, so nobody can answer wrong.
+// peers tells the kernel where far Nodes are, so that it need not ask other computers, which might lie.
 func (d *Desired) peers(tunnel netlink.Link) error {
 	index := tunnel.Attrs().Index
 	known := map[string]bool{}
@@ -163,7 +163,7 @@ func (d *Desired) peers(tunnel netlink.Link) error {
 	return errors.Join(errs...)
 }
 
-// routes makes ours exactly those that are desired.
+// routes makes our routes exactly the desired ones.
 func (d *Desired) routes(own, tunnel netlink.Link) error {
 	wanted := map[string]bool{}
 	for _, r := range d.Routes {

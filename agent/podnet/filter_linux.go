@@ -7,14 +7,15 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// masquerade makes the table, at once: what pods of this Node send to no pod leaves with the Node's address.
+// masquerade replaces the table atomically. Packets from this Node's pods to anything but pods leave with the Node's
+// address.
 func masquerade(own, pods netip.Prefix) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
 	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: Table}
-	c.AddTable(table) // so that there is one to delete
+	c.AddTable(table) // so that there is a table to delete
 	c.DelTable(table)
 	c.AddTable(table)
 	chain := c.AddChain(&nftables.Chain{
@@ -29,7 +30,7 @@ func masquerade(own, pods netip.Prefix) error {
 	return c.Flush()
 }
 
-// matches compares an address of the header with a range.
+// matches compares an address in the header with a range.
 func matches(offset uint32, p netip.Prefix, op expr.CmpOp) []expr.Any {
 	mask := make([]byte, 4)
 	for bit := range p.Bits() {

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// askLimit bounds a question between pods. The kernel sends lost packets again.
+	// askLimit bounds a request between pods. The kernel resends lost packets.
 	askLimit = 20 * time.Second
-	// noAnswer is how long a question that nobody should answer waits.
+	// noAnswer is how long to wait for an answer that must not come.
 	noAnswer = 300 * time.Millisecond
-	// port is where pods and others answer.
+	// port is the port on which pods and other computers answer.
 	port = 8080
 )
 
@@ -36,7 +36,7 @@ type realNode struct {
 	podAddress    netip.Addr
 }
 
-// newNode makes a Node in the network of a router's bridge, and a pod as the plug-in ptp connects it.
+// newNode creates a Node in the network of a router's bridge, and a pod that is connected as by the plug-in ptp.
 func newNode(t *testing.T, n Node, router *testnet.Computer, bridge, gateway string) *realNode {
 	t.Helper()
 	first := n.Range.Masked().Addr().Next()
@@ -67,7 +67,7 @@ func newNode(t *testing.T, n Node, router *testnet.Computer, bridge, gateway str
 	return r
 }
 
-// connect routes one address to a link, which gets the MTU that Config gives to pods.
+// connect routes one address to a link, which gets the MTU that Config sets for pods.
 func connect(c *testnet.Computer, link string, to netip.Addr) {
 	c.Do(func() error {
 		l, err := netlink.LinkByName(link)
@@ -94,7 +94,7 @@ func (r *realNode) apply(nodes []Node) {
 	})
 }
 
-// hears asks from a computer, and checks who answers and whom it saw.
+// hears sends a request from a computer, and checks who answers and which source address it saw.
 func hears(t *testing.T, from *testnet.Computer, to netip.Addr, want string) {
 	t.Helper()
 	if got, err := from.Ask(netip.AddrPortFrom(to, port), askLimit); err != nil || got != want {
@@ -110,8 +110,8 @@ func unheard(t *testing.T, from *testnet.Computer, to netip.Addr) {
 	}
 }
 
-// newRouter makes a router between the networks 192.0.2.0/24 and 198.51.100.0/24, each a bridge, and a computer
-// outside. It knows nothing of pods.
+// newRouter creates a router between the networks 192.0.2.0/24 and 198.51.100.0/24, each a bridge, and a computer
+// outside. The router has no routes to pods.
 func newRouter(t *testing.T) *testnet.Computer {
 	t.Helper()
 	router, far := testnet.New(t), testnet.New(t)
@@ -163,12 +163,12 @@ func TestPacketsOfPods(t *testing.T) {
 		}
 		hears(t, from.pod, outside, fmt.Sprintf("outside saw %s", from.Address))
 	}
-	// A Node's own packets come from its address where they go: in the tunnel, or in the network of both.
+	// The source of a Node's own packets is its address on the link they take: the tunnel, or the network of both Nodes.
 	hears(t, one.computer, far.podAddress, "the pod of far saw 10.244.0.0")
 	hears(t, one.computer, two.podAddress, "the pod of two saw 192.0.2.11")
 	full(t, one, far)
 
-	one.apply(nodes[:2]) // the far Node is gone, and its route and the tunnel with it
+	one.apply(nodes[:2]) // the far Node is gone, and so are its route and the tunnel
 	one.computer.Do(func() error {
 		var missing netlink.LinkNotFoundError
 		if _, err := netlink.LinkByName(Tunnel); !errors.As(err, &missing) {
@@ -200,7 +200,7 @@ func TestPacketsOfPods(t *testing.T) {
 	hears(t, far.pod, outside, "outside saw 198.51.100.8")
 }
 
-// full sends the largest packet that a pod's link takes, which nothing on the way may break up.
+// full sends the largest packet that a pod's link accepts. No hop may fragment it.
 func full(t *testing.T, from, to *realNode) {
 	t.Helper()
 	var packets net.PacketConn

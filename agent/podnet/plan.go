@@ -1,6 +1,6 @@
-// Package podnet connects the pods of owned hosts: it is what capstan-net runs on each Node. A Node's pods have
-// addresses of the Node's own range, and a link each, without a bridge. Nodes of the same network segment reach each
-// other's ranges by routes, others by VXLAN. What pods send to outside of the cluster has the Node's address.
+// Package podnet connects the pods of owned hosts; capstan-net runs it on each Node. A Node's pods have addresses from
+// the Node's own range and a link each, without a bridge. Nodes of the same network segment reach each other's ranges
+// by routes, other Nodes by VXLAN. Packets from pods to outside the cluster have the Node's address.
 //
 // It is for IPv4. It enforces no NetworkPolicies.
 package podnet
@@ -14,25 +14,25 @@ import (
 	"strings"
 )
 
-// Names of what a Node has.
+// Names of what podnet creates on a Node.
 const (
 	// Tunnel is the link to Nodes of other segments.
 	Tunnel = "capnet0"
 	// Table is the nftables table, of family ip.
 	Table = "capstan-net"
-	// ConfigPath is the configuration by which the container runtime connects a pod.
+	// ConfigPath is the path of the configuration with which the container runtime connects a pod.
 	ConfigPath = "/etc/cni/net.d/10-capstan.conflist"
 )
 
-// headers is by how many bytes packets grow in the tunnel.
+// headers is the number of bytes by which packets grow in the tunnel.
 const headers = 50
 
-// Node is a Node as others have to know it.
+// Node is what other Nodes must know about a Node.
 type Node struct {
 	Name string
-	// Address is the Node's own, IPv4.
+	// Address is the Node's own address, IPv4.
 	Address netip.Addr
-	// Range is that of its pods.
+	// Range is the address range of its pods.
 	Range netip.Prefix
 }
 
@@ -40,11 +40,11 @@ type Node struct {
 type Route struct {
 	To  netip.Prefix
 	Via netip.Addr
-	// Tunneled: through the tunnel, where the Node has Via as well.
+	// Tunneled says that the route goes through the tunnel, where the Node has the address Via, too.
 	Tunneled bool
 }
 
-// Desired is what a Node must have.
+// Desired is the network configuration that a Node must have.
 type Desired struct {
 	Self   Node
 	Routes []Route
@@ -55,9 +55,9 @@ func (d *Desired) Tunneled() bool {
 	return slices.ContainsFunc(d.Routes, func(r Route) bool { return r.Tunneled })
 }
 
-// Plan returns what the Node of a name must have, and false if it has no range or address yet. segments are the
-// networks that it is in without a router. A Node whose range overlaps with that of another one before it, by name, is
-// left out: nobody can say whose packets are whose. Pure.
+// Plan returns what the Node called name must have, or false if the Node has no range or address yet. segments are the
+// networks that it reaches without a router. Plan omits a Node whose range overlaps with this Node's, or with that of a
+// Node earlier by name, because their packets can't be told apart. Pure.
 func Plan(name string, segments []netip.Prefix, nodes []Node) (*Desired, bool) {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
@@ -81,13 +81,14 @@ func Plan(name string, segments []netip.Prefix, nodes []Node) (*Desired, bool) {
 
 func (n Node) usable() bool { return n.Address.Is4() && n.Range.IsValid() && n.Range.Addr().Is4() }
 
-// MAC is that of a Node in the tunnel: it follows from its address, so nobody has to ask. Pure.
+// MAC returns a Node's hardware address in the tunnel. It follows from the Node's IP address, so no Node has to ask for
+// it. Pure.
 func MAC(node netip.Addr) net.HardwareAddr {
 	b := node.As4()
 	return net.HardwareAddr{0x02, 0xca, b[0], b[1], b[2], b[3]}
 }
 
-// Config returns the configuration of the container runtime for a Node whose own link has an MTU. Pure.
+// Config returns the configuration of the container runtime for a Node whose own link has this MTU. Pure.
 func (d *Desired) Config(mtu int) ([]byte, error) {
 	type object = map[string]any
 	text, err := json.MarshalIndent(object{

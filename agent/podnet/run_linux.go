@@ -15,24 +15,25 @@ import (
 )
 
 const (
-	// repair is how often all is looked at although no Node has changed: somebody else may have changed this computer.
+	// repair is how often everything is checked although no Node has changed: something else may have changed this
+	// computer.
 	repair = 30 * time.Second
-	// settle is how long changes of Nodes are gathered.
+	// settle is how long changes of Nodes are collected before they are applied.
 	settle = 200 * time.Millisecond
 )
 
-// Options say who we are.
+// Options configure Run.
 type Options struct {
-	// Name is that of the Node. Required.
+	// Name is the name of the Node. Required.
 	Name string
 	// Pods is the range of all pods of the cluster. Required.
 	Pods netip.Prefix
-	// Log hears what happens. Required.
+	// Log receives what happens. Required.
 	Log *slog.Logger
 }
 
-// Run keeps this computer's network as its cluster's Nodes need it, until ctx ends. What is made stays: pods go on
-// while this program is upgraded.
+// Run keeps this computer's network as its cluster's Nodes need it, until ctx ends. It leaves the network in place, so
+// that pods keep working while this program is upgraded.
 func Run(ctx context.Context, client kubernetes.Interface, o Options) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	nodes := factory.Core().V1().Nodes()
@@ -84,7 +85,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// once looks at all Nodes and does what is to be done. It returns what there is then, for the log.
+// once applies what the current Nodes require. It returns the resulting state for the log.
 func (o Options) once(list []*corev1.Node) (string, error) {
 	var all []Node
 	for _, n := range list {
@@ -102,7 +103,7 @@ func (o Options) once(list []*corev1.Node) (string, error) {
 	return fmt.Sprintf("%s, %d other Nodes, tunnel %t", d.Self.Range, len(d.Routes), d.Tunneled()), d.Apply(own, o.Pods)
 }
 
-// known returns what matters of a Node. Pure.
+// known returns the properties of a Node that matter here. Pure.
 func known(n *corev1.Node) Node {
 	out := Node{Name: n.Name}
 	for _, a := range n.Status.Addresses {

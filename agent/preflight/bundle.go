@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// Where the programs of a node come from, as the agent's configuration has it. Empty: it doesn't say.
+// Sources of a node's programs, as named in the agent's configuration. Empty: not configured.
 const (
 	fromPlane     = "plane"
 	fromDirectory = "directory"
@@ -26,31 +26,31 @@ const (
 // fromMirror is a source that only the CapstanHost can name.
 const fromMirror = "mirror"
 
-// bundlesDir has the bundles, unpacked or as archives.
+// bundlesDir contains the bundles, unpacked or as archives.
 const bundlesDir = "/opt/capstan/bundles"
 
-// packagedRuntimes are the services of containerd that packages bring, and that a bundle's doesn't go with.
+// packagedRuntimes are the containerd services that packages install. A bundle's service can't be used beside them.
 var packagedRuntimes = []string{"/usr/lib/systemd/system/containerd.service", "/lib/systemd/system/containerd.service"}
 
 // source says where the programs of a node will come from.
 type source struct {
-	// from is what was asked for; empty: the host's own programs if it has both, else the plane's bundle.
+	// from is the source that was asked for; empty: the host's own programs if it has both, else the plane's bundle.
 	from string
-	// bundles are those on the host; brings is true if one of them has a container runtime as well.
+	// bundles are the bundles on the host; brings is true if one of them includes a container runtime.
 	bundles []string
 	brings  bool
 	// lacks are the programs that the host itself doesn't have.
 	lacks []string
-	// plane is true if the host has enrolled at a plane that may have bundles.
+	// plane is true if the host has enrolled with a plane that may have bundles.
 	plane bool
-	// policy is what the CapstanHost says, if that counts.
+	// policy is the CapstanHost's policy, if that applies.
 	policy v1beta2.BundlePolicy
 }
 
-// source looks at the agent's configuration, the bundles and the programs of the host.
+// source determines the source from the agent's configuration, the bundles and the host's programs.
 func (s *System) source(role Role) source {
 	var config struct{ Bundles, Enrolment string }
-	_ = yaml.Unmarshal([]byte(s.text("/etc/capstan/agent.yaml")), &config) // the agent says what is wrong with it
+	_ = yaml.Unmarshal([]byte(s.text("/etc/capstan/agent.yaml")), &config) // the agent reports what is wrong with it
 	from := source{from: role.Bundles, plane: config.Enrolment != ""}
 	if from.from == "" {
 		from.from = config.Bundles
@@ -62,7 +62,7 @@ func (s *System) source(role Role) source {
 	for _, name := range s.entries(bundlesDir) {
 		archive := strings.HasSuffix(name, bundlefile.FileName("", s.Architecture))
 		switch {
-		case strings.HasPrefix(name, "."), // a download that isn't complete
+		case strings.HasPrefix(name, "."), // an incomplete download
 			strings.HasSuffix(name, ".tar.gz") && !archive: // for other hosts
 		case archive, s.exists(filepath.Join(bundlesDir, name, bundlefile.ManifestName)):
 			from.brings = true
@@ -154,7 +154,7 @@ func of(version string) string {
 	return " of Kubernetes " + version
 }
 
-// probed asks where bundles are downloaded from whether it has the one that is needed.
+// probed asks the server from which bundles are downloaded whether it has the one that is needed.
 func probed(role Role, policy v1beta2.BundlePolicy, where string) Finding {
 	err := role.enrolment.Probe(policy, role.Kubernetes)
 	text := fault.Text(err, "")
@@ -180,7 +180,8 @@ func (s *System) verified(bundles []string) Finding {
 	return ok("bundles of " + strings.Join(bundles, ", "))
 }
 
-// verify compares an archive, or the directory of an unpacked one, with its manifest. Bundles of local hosts have none.
+// verify compares an archive, or the directory of an unpacked one, with its manifest. Bundles for local hosts have no
+// manifest.
 func verify(path string) error {
 	if !strings.HasSuffix(path, ".tar.gz") {
 		_, err := bundlefile.CheckDirectory(path)
@@ -211,7 +212,7 @@ func plane(_ *System, role Role) Finding {
 	return ok(role.enrolment.Host + " at " + role.enrolment.Server)
 }
 
-// validBundles reports whether there is such a source.
+// validBundles reports whether this source exists.
 func validBundles(from string) bool {
 	return slices.Contains([]string{"", fromPlane, fromDirectory, fromPackages}, from)
 }

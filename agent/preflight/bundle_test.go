@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// bare are the files that a computer lacks which shall get everything by a bundle.
+// bare are the files that a computer lacks if it gets everything from a bundle.
 var bare = map[string]string{
 	"/usr/bin/kubeadm": gone, "/usr/bin/kubelet": gone, "/run/containerd/containerd.sock": gone,
 }
@@ -55,7 +55,8 @@ func unpacked(t *testing.T, version string) map[string]string {
 	return files
 }
 
-// TestWhereProgramsComeFrom: what a bundle brings is not asked for, and what it can't be installed beside is named.
+// TestWhereProgramsComeFrom: preflight doesn't ask for what a bundle brings, and reports what it can't be installed
+// beside.
 func TestWhereProgramsComeFrom(t *testing.T) {
 	const archive = "/opt/capstan/bundles/v1.36.3-linux-amd64.tar.gz"
 	const unit = "/usr/lib/systemd/system/containerd.service"
@@ -139,8 +140,8 @@ func TestWhereProgramsComeFrom(t *testing.T) {
 	}
 }
 
-// TestPolicyOfTheHost: what the CapstanHost says decides, unless the host's own configuration or the caller says
-// something, and whoever has the bundle is asked for it.
+// TestPolicyOfTheHost: the CapstanHost's policy decides, unless the host's own configuration or the caller sets one.
+// Preflight asks the source of that policy for the bundle.
 func TestPolicyOfTheHost(t *testing.T) {
 	const mirror = "https://mirror.example/capstan"
 	const archive = "/opt/capstan/bundles/v1.36.3-linux-amd64.tar.gz"
@@ -262,7 +263,8 @@ func TestPolicyOfTheHost(t *testing.T) {
 	}
 }
 
-// TestAPlaneThatDoesNotAnswer: a host that can't ask its plane says so, and who may not read the credential, too.
+// TestAPlaneThatDoesNotAnswer: preflight reports if it can't ask the plane, or if the caller may not read the
+// credential.
 func TestAPlaneThatDoesNotAnswer(t *testing.T) {
 	for text, c := range map[string]struct {
 		err  error

@@ -36,7 +36,7 @@ func enrolment() (*Enrolment, error) {
 		return nil, err
 	}
 	if current != nil {
-		c = store.Config(current) // it has moved since the file was written
+		c = store.Config(current) // the host has moved since the file was written
 	}
 	tokens, err := token.Open(c.TokenPath(), func() (string, error) { return c.Token, nil })
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // gone, as the content of a file, removes the file.
 const gone = "\x00gone"
 
-// healthy are the files of a computer that lacks nothing.
+// healthy are the files of a computer that has everything it needs.
 var healthy = map[string]string{
 	"/etc/os-release":               "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
 	"/etc/machine-id":               "0123456789abcdef0123456789abcdef\n",

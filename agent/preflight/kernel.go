@@ -74,7 +74,7 @@ func cgroups(s *System, _ Role) Finding {
 }
 
 // modules checks the kernel's modules. Programs load most modules when they need them, so an unloaded one is only a
-// warning. Nothing loads br_netfilter, so that counts as missing.
+// warning. But nothing loads br_netfilter, so it counts as missing if it is not loaded.
 func modules(s *System, _ Role) Finding {
 	var names, load, absent []string
 	verdict := Warning

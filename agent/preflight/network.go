@@ -43,7 +43,7 @@ const (
 
 func (r Role) has(p port) bool { return !p.controlPlane || !r.Worker }
 
-// route checks for a default route, whose address becomes the node's.
+// route checks for a default route. Its source address becomes the node's address.
 func route(s *System, _ Role) Finding {
 	for n, line := range slices.Collect(strings.Lines(s.text("/proc/net/route"))) {
 		if f := strings.Fields(line); n > 0 && len(f) > 7 && f[1] == "00000000" && f[7] == "00000000" {
@@ -106,7 +106,7 @@ func (s *System) listeners() map[int]string {
 	return all
 }
 
-// holder returns who has a socket open, as "PROGRAM PID"; empty if that can't be found out.
+// holder returns the process that has a socket open, as "PROGRAM PID"; empty if that can't be determined.
 func (s *System) holder(inode string) string {
 	for _, pid := range s.entries("/proc") {
 		if _, err := strconv.Atoi(pid); err != nil {

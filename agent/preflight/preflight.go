@@ -34,15 +34,15 @@ type Finding struct {
 type Role struct {
 	// Worker is set if the node will not run a control plane.
 	Worker bool
-	// Bundles says where the programs of a node come from, as the agent's configuration: plane, directory or packages.
-	// Empty: what that says, else what the host has.
+	// Bundles says where the programs of a node come from: plane, directory or packages, as in the agent's configuration.
+	// Empty: as configured, else whatever the host has.
 	Bundles string
 	// Kubernetes is the version that a cluster will have, such as v1.36.3. Empty: that of the host's claim, if any.
 	Kubernetes string
 
 	// enrolment is what System.Enrolment returned; nil if the computer has not enrolled.
 	enrolment *Enrolment
-	// unreached is why it could not be asked.
+	// unreached is why System.Enrolment failed; nil if it did not.
 	unreached error
 }
 

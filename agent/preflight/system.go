@@ -31,8 +31,8 @@ type System struct {
 	Free func(path string) (uint64, error)
 	// Chains returns the nftables chains that see packets first.
 	Chains func() ([]Chain, error)
-	// Enrolment asks the management cluster about this computer as a host. It returns nil if the computer has not
-	// enrolled. May be nil.
+	// Enrolment asks the management cluster about this computer. It returns nil if the computer has not enrolled.
+	// Enrolment itself may be nil.
 	Enrolment func() (*Enrolment, error)
 }
 
@@ -40,12 +40,12 @@ type System struct {
 type Enrolment struct {
 	// Host is the CapstanHost, as NAMESPACE/NAME; Server is the URL of the API server.
 	Host, Server string
-	// Bundles says where the programs of a node come from: for the claim, if there is one, or else for the next one, if
-	// the CapstanHost says so.
+	// Bundles says where the programs of a node come from: for the present claim, or without one, for the next claim if
+	// the CapstanHost sets this.
 	Bundles v1beta2.BundlePolicy
 	// Kubernetes is the version of the claim; empty: there is none.
 	Kubernetes string
-	// Probe asks the plane or mirror of a policy for the bundle of a version; with an empty version, for anything.
+	// Probe asks the plane or mirror of a policy for the bundle of a version; with an empty version, whether it answers.
 	Probe func(policy v1beta2.BundlePolicy, version string) error
 }
 
@@ -105,7 +105,7 @@ func (s *System) program(name string) bool {
 	})
 }
 
-// like reports whether the distribution has one of the names, or says that it is like one that has.
+// like reports whether the distribution has one of the names, or declares itself to be like one that does.
 func (s *System) like(names ...string) bool {
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		text := s.text(path)

@@ -28,7 +28,7 @@ const (
 	mostVersions    = 32
 )
 
-// Cut shortens s to limit bytes, which are at most as many characters.
+// Cut shortens s to limit bytes, and therefore to at most limit characters.
 func Cut(s string, limit int) string { return s[:min(len(s), limit)] }
 
 // Name returns the characters of a model name that a report may contain: letters, digits and a few others, with single

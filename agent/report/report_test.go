@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// api accepts reports after it has failed as often as told.
+// api accepts reports after a set number of failures.
 type api struct {
 	mu       sync.Mutex
 	failures int

@@ -112,13 +112,13 @@ func (c *Client) applyReport(ctx context.Context, report *v1beta2.AgentReport) e
 	return nil
 }
 
-// BootstrapData is the contents of the host's bootstrap Secret.
+// BootstrapData holds the contents of the host's bootstrap Secret.
 type BootstrapData struct {
 	// Value is the bootstrap data itself.
 	Value []byte
 	// Format is the format; always cloud-config.
 	Format string
-	// Instance is what the data may refer to as ds.meta_data.
+	// Instance holds the values that the data may refer to as ds.meta_data.
 	Instance v1beta2.InstanceData
 	// Metadata holds all metadata values by key, including those of Instance.
 	Metadata map[string]any

@@ -33,9 +33,9 @@ type leaseSpec struct {
 
 const coordination = "/apis/coordination.k8s.io/v1"
 
-// Beat renews the host's Lease. Whoever created the host also created the Lease, because the right to create Leases
-// can't be limited to one name. Observers go by the time of the change on their own clock, not by renewTime, because
-// the clocks of hosts differ.
+// Beat renews the host's Lease. The creator of the host also creates the Lease, because the right to create Leases
+// can't be limited to one name. Observers use the time of the change by their own clock, not renewTime, because the
+// clocks of hosts differ.
 func (c *Client) Beat(ctx context.Context, now time.Time) error {
 	path := c.namespaced(coordination, "leases", c.host)
 	var l lease

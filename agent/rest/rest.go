@@ -51,7 +51,7 @@ type Client struct {
 	agent                   string
 }
 
-// New returns a client for the host named in c. version is the agent's, for the User-Agent header.
+// New returns a client for the host named in c. version is the agent's version, for the User-Agent header.
 func New(c config.Config, tokens Tokens, version string) (*Client, error) {
 	roots, err := c.Roots()
 	if err != nil {
@@ -59,7 +59,7 @@ func New(c config.Config, tokens Tokens, version string) (*Client, error) {
 	}
 	dialer := &net.Dialer{
 		Timeout: 10 * time.Second,
-		// A watch can be silent for minutes: only the kernel notices that its server is gone.
+		// A watch can be silent for minutes; only the kernel notices that its server is gone.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4},
 	}
 	transport := &http.Transport{

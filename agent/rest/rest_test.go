@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// fixed is a token that may be replaced once.
+// fixed is a token that can be replaced once.
 type fixed struct {
 	mu    sync.Mutex
 	list  []string

@@ -16,8 +16,8 @@ import (
 // sizeLimit bounds the total size of a snapshot's files, in bytes.
 const sizeLimit = 64 << 20
 
-// Take copies directories into dir, unless dir exists. It skips directories that don't exist. If it is interrupted by a
-// crash, dir does not exist.
+// Take copies directories into dir, unless dir exists. It skips directories that don't exist. If a crash interrupts it,
+// dir does not exist.
 func Take(dir string, directories ...string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
@@ -54,7 +54,7 @@ func Restore(dir string) error {
 	return nil
 }
 
-// copyTree copies directories, files and links with their owners and modes, without leaving the file system of from.
+// copyTree copies directories, files and links with their owners and modes. It does not leave the file system of from.
 func copyTree(from, to string, left *int64) error {
 	root, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {

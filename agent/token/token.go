@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Keeper holds the token in use. There may be two candidates: the one in the configuration, written by whoever enrolled
-// the host, and the one that the agent got itself and keeps on disk. Keeper uses the newer one that is still valid and
-// that the server accepts.
+// Keeper holds the token in use. There may be two candidates: the token in the configuration, written by whoever
+// enrolled the host, and the token that the agent got itself and keeps on disk. Keeper uses the newer one that is still
+// valid and that the server accepts.
 type Keeper struct {
 	path       string
 	configured func() (string, error)
@@ -37,7 +37,7 @@ type token struct {
 	secret          string    // the Secret that it is bound to; empty: none or unknown
 }
 
-// Open reads the tokens. configured returns the one in the configuration (may be empty); path is the file with the
+// Open reads the tokens. configured returns the token in the configuration (may be empty); path is the file with the
 // agent's own token.
 func Open(path string, configured func() (string, error)) (*Keeper, error) {
 	k := &Keeper{path: path, configured: configured, now: time.Now, rejected: map[string]bool{},
@@ -80,7 +80,7 @@ func (k *Keeper) Reject(text string) {
 // Refused returns a channel that receives a value after the server has refused the last remaining token.
 func (k *Keeper) Refused() <-chan struct{} { return k.refused }
 
-// Last returns the token in use, and whether the server has refused it, in which case there is no other one.
+// Last returns the token in use, and whether the server has refused it. If so, there is no other token.
 func (k *Keeper) Last() (text string, refused bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -25,7 +25,7 @@ const (
 	dirKey  = "made-dir"
 )
 
-// Notes records what was kept; a journal.
+// Notes records what was kept; a journal implements it.
 type Notes interface {
 	Note(key, value string) error
 	Notes(key string) []string
@@ -107,8 +107,8 @@ func (k *Keeper) MakeDir(path string) error {
 	return nil
 }
 
-// Restore restores everything, starting with the last change: files get their old contents, new files are deleted, and
-// so are new directories that are empty now. It does as much as possible and returns what failed.
+// Restore restores everything, starting with the last change. It restores the old contents of files, and deletes new
+// files, and new directories that are empty now. It does as much as possible and returns what failed.
 func (k *Keeper) Restore() error {
 	known, err := k.list()
 	if err != nil {

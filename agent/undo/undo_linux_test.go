@@ -96,7 +96,7 @@ func TestALinkIsNotTakenForAFile(t *testing.T) {
 	}
 }
 
-// Whatever a tenant puts in the place of a file, cleaning neither blocks on it nor follows it elsewhere.
+// Whatever a tenant puts in a file's place, cleaning neither blocks on it nor follows it elsewhere.
 func TestAFileThatBecameSomethingElse(t *testing.T) {
 	for name, replace := range map[string]func(path, elsewhere string) error{
 		"a pipe":   func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },

@@ -1,7 +1,7 @@
 // Package upgrade replaces the agent with the one that its plane offers (docs/adr/0037).
 //
-// The program is replaced last. Until then the service manager still starts the old agent, and the new one runs as its
-// child, on trial:
+// The program file is replaced last. Until then the service manager still starts the old agent, and the new one runs as
+// its child, on trial:
 //
 //	Next  ask for the version, download the program, compare its checksum, and let it report its version
 //	Try   run it in the old one's place until it has reported to the management cluster, then install it

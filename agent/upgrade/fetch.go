@@ -35,7 +35,7 @@ type plane struct {
 	http *http.Client
 }
 
-// newPlane returns the plane of a configuration, which its certificate authority authenticates.
+// newPlane returns the plane of a configuration, authenticated by the configuration's certificate authority.
 func newPlane(c config.Config) (*plane, error) {
 	roots, err := c.Roots()
 	if err != nil {
@@ -50,7 +50,7 @@ func newPlane(c config.Config) (*plane, error) {
 	}}, nil
 }
 
-// get calls use with the body of a response; use must limit how much it reads.
+// get requests a path and calls use with the body of the response; use must limit how much it reads.
 func (p *plane) get(ctx context.Context, path string, use func(io.Reader) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	// nextSuffix and previousSuffix are appended to the program's path to name the new and the previous program.
 	nextSuffix     = ".next"
 	previousSuffix = ".previous"
-	// sayLimit bounds how long a program may take to print its version.
+	// sayLimit is how long a program may take to print its version.
 	sayLimit = 20 * time.Second
 )
 
@@ -40,7 +40,7 @@ type Upgrader struct {
 
 // Candidate is a downloaded program whose checksum the plane has confirmed.
 type Candidate struct {
-	// Path is where it is now, Program where it belongs.
+	// Path is where it is now, Program is where it belongs.
 	Path, Program string
 	// Version is the version that it reports.
 	Version  string

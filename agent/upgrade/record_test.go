@@ -29,7 +29,7 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestDue: a broken program is tried twice in a row, then less and less often; another one is tried at once.
+// TestDue: a broken program is tried twice in a row, then less and less often; another program is tried at once.
 func TestDue(t *testing.T) {
 	for name, c := range map[string]struct {
 		record   record

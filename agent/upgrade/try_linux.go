@@ -48,7 +48,7 @@ func Try(ctx context.Context, c *Candidate, args []string, limit time.Duration, 
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), variable+"=3")
 	cmd.ExtraFiles = []*os.File{write}
-	// If this agent is killed, the one on trial must not keep the lock from the next.
+	// If this agent is killed, the agent on trial must not keep the lock from the next one.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {

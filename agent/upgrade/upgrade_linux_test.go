@@ -25,7 +25,7 @@ import (
 
 // offered simulates a plane that offers an agent, and a host with agent v1.0.0.
 type offered struct {
-	version, agent, checksum string // checksum: default that of agent
+	version, agent, checksum string // checksum defaults to that of agent
 	fetched                  int
 	host                     Upgrader
 	busy                     bool
@@ -63,7 +63,7 @@ func offer(t *testing.T, version, agent string) *offered {
 	return o
 }
 
-// script is an agent that prints a version and then does something.
+// script returns an agent that prints a version and then does something.
 func script(version, then string) string {
 	return "#!/bin/sh\n[ \"$1\" = --version ] && { echo capstan-agent " + version + "; exit; }\n" + then + "\n"
 }
@@ -126,7 +126,7 @@ func TestAPlaneThatIsAnother(t *testing.T) {
 	}
 }
 
-// TestTry: only an agent that has reported becomes the program. Of any other, nothing keeps running.
+// TestTry: only an agent that has reported becomes the program. No process of any other agent keeps running.
 func TestTry(t *testing.T) {
 	for name, c := range map[string]struct {
 		then  string

@@ -21,7 +21,7 @@ const baselineFile = "baseline.gz"
 const (
 	// keyTaken is the key of the digest of the baseline taken before the bootstrap.
 	keyTaken = "baseline"
-	// keyCompared is the key of the digest of the baseline that the host was compared with after the claim.
+	// keyCompared is the key of the digest of the baseline with which the host was compared after the claim.
 	keyCompared = "compared"
 )
 
@@ -68,7 +68,7 @@ func (w *Worker) takeBaseline(
 	}
 }
 
-// lookAt returns the host to examine, without the agent's own files and what cleaning deletes or reports anyway.
+// lookAt returns the host to examine. It excludes the agent's own files and what cleaning deletes or reports anyway.
 func (w *Worker) lookAt() baseline.Host {
 	return baseline.Host{
 		Root: "/", Shared: w.config.Local,
@@ -84,7 +84,7 @@ func (w *Worker) comparison(claim v1beta2.HostClaim, j *journal.Journal) *clean.
 	return w.compareWith(claim.Baseline, j)
 }
 
-// compareWith returns how to compare the host with the baseline of a digest, or nil if there is none.
+// compareWith returns how to compare the host with the baseline that has this digest; nil if digest is empty.
 func (w *Worker) compareWith(digest string, j *journal.Journal) *clean.Comparison {
 	if digest == "" {
 		return nil

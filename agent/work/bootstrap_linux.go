@@ -22,7 +22,7 @@ import (
 // unless the management cluster restarts just then.
 const dataLimit = 15 * time.Minute
 
-// Data supplies bootstrap data: the API server.
+// Data supplies bootstrap data; it is the API server.
 type Data interface {
 	// BootstrapData returns the host's current bootstrap data.
 	BootstrapData(ctx context.Context) (*rest.BootstrapData, error)

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// clean cleans the host after a claim, and after older ones that were never cleaned, whose leftovers count as the
+// clean cleans the host after a claim, and after older claims that were never cleaned. Their leftovers count as the
 // claim's.
 func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 	others, err := w.unclean(claim.ProviderID)

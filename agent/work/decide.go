@@ -19,7 +19,7 @@ const (
 	fencing kind = "fence"
 )
 
-// task is what the host asks for.
+// task is what the host's object asks for.
 type task struct {
 	kind kind
 	// claim is the claim's providerID; empty without a claim.

@@ -20,7 +20,7 @@ type held struct {
 	Proof v1beta2.CleaningProof `json:"proof,omitempty"`
 }
 
-// noteHeld records the claim by which a journal's machine is on the host. A host that has moved to another management
+// noteHeld records the claim by which a journal's machine came to the host. A host that has moved to another management
 // cluster has another UID there, and gets another note.
 func noteHeld(j *journal.Journal, host *v1beta2.CapstanHost) error {
 	if host == nil || host.Spec.Claim == nil || host.Spec.Claim.ProviderID != j.Claim() {
@@ -44,7 +44,7 @@ func heldBy(v *journal.View) (notes []held) {
 	return notes
 }
 
-// fate is what happens to what an earlier machine has left on the host.
+// fate is what happens to the remains of an earlier machine on the host.
 type fate string
 
 const (
@@ -88,12 +88,12 @@ func ended(notes []held, host *v1beta2.CapstanHost) bool {
 	return !slices.ContainsFunc(here, func(h held) bool { return h.Epoch >= host.Spec.Epoch })
 }
 
-// next returns the task for the host, according to its API object. What earlier machines have left comes first: a host
-// whose claim ended while its agent was away must neither get another machine nor count as free before it is clean. If
-// it can't be cleaned, a machine that claims it anyway fails.
+// next returns the task for the host, according to its API object. Cleaning up after earlier machines comes first: a
+// host whose claim ended while its agent was away must neither get another machine nor count as free before it is
+// clean. If it can't be cleaned, a machine that claims it anyway fails.
 func (w *Worker) next(host *v1beta2.CapstanHost) (task, error) {
 	t := wanted(host)
-	if t.kind == cleaning { // cleans after all machines
+	if t.kind == cleaning { // it cleans up after all machines
 		return t, nil
 	}
 	views, err := journal.Look(w.config.JournalDir())
@@ -125,7 +125,7 @@ func (w *Worker) next(host *v1beta2.CapstanHost) (task, error) {
 	return t, nil
 }
 
-// showCarried reports what the host carries and, if the host looks free, why nobody has cleaned it.
+// showCarried reports which machine the host carries and, if the host looks free, why nobody has cleaned it.
 func (w *Worker) showCarried(views []*journal.View, host *v1beta2.CapstanHost) {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		r.Carries = carried(views)
@@ -143,7 +143,7 @@ func (w *Worker) showCarried(views []*journal.View, host *v1beta2.CapstanHost) {
 // unknownMachine is reported if the journals can't be read.
 const unknownMachine = "unknown"
 
-// Carries returns the providerID of the machine of which the host still has something, according to the journals in a
+// Carries returns the providerID of the machine that has left something on the host, according to the journals in a
 // directory; empty if there is none.
 func Carries(dir string) string {
 	views, err := journal.Look(dir)

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestFateOf: what an earlier machine has left is cleaned when its claim is known to have ended, and only then.
+// TestFateOf: the remains of an earlier machine are cleaned only if its claim is known to have ended.
 func TestFateOf(t *testing.T) {
 	const id, other = "capstan://default/h1/0a1b2c3d", "capstan://default/h1/99999999"
 	here := func(epoch int64) *v1beta2.CapstanHost {

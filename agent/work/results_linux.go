@@ -81,7 +81,7 @@ func (w *Worker) outcome(claim string) (o journal.Outcome, baseline string) {
 	return journal.Outcome{}, ""
 }
 
-// count records in the metrics how an attempt at a task went.
+// count records the result of an attempt at a task in the metrics.
 func (w *Worker) count(t task, took time.Duration, err error) {
 	switch t.kind {
 	case bootstrapping:

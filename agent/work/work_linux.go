@@ -25,7 +25,7 @@ type Worker struct {
 	latest atomic.Pointer[v1beta2.CapstanHost]
 }
 
-// New returns a Worker that has not seen a host yet. It counts in m, which may be nil.
+// New returns a Worker that has not seen a host yet. It records metrics in m, which may be nil.
 func New(c config.Config, client Data, r *report.Reporter, m *metrics.Metrics, log *slog.Logger) *Worker {
 	return &Worker{
 		config: c, client: client, report: r, counts: m, log: log, hosts: make(chan *v1beta2.CapstanHost, 1),

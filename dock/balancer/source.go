@@ -37,7 +37,7 @@ func (b *Balancer) enter(source netip.Addr) bool {
 	return true
 }
 
-// leave uncounts a connection that entered.
+// leave reverses enter when a connection ends.
 func (b *Balancer) leave(source netip.Addr) {
 	if b.options.PerSource <= 0 {
 		return

@@ -117,7 +117,7 @@ func (d *Dock) limit(controller, dir string, processes int) error {
 
 type setting struct{ file, value string }
 
-// limits returns what to write into the files of a group.
+// limits returns the settings to write into the files of a group.
 func limits(controller string, memory uint64, processes int) []setting {
 	var all []setting
 	bytes := strconv.FormatUint(memory, 10)
@@ -139,7 +139,7 @@ func (d *Dock) Names() string { return strings.Join(controllers, ".") }
 // Host holds the control groups of a host.
 type Host struct{ groups map[string]string }
 
-// Host creates the groups of a host, new ones for each start. owner is the id that root of the host has here.
+// Host creates new groups of a host for each start. owner is the id that root of the host has here.
 func (d *Dock) Host(name string, owner int) (*Host, error) {
 	h := &Host{groups: map[string]string{}}
 	start := fmt.Sprintf("%s.%d", name, d.starts.Add(1))
@@ -168,7 +168,8 @@ func (d *Dock) makeHost(controller, dir string, owner int) error {
 	if err := d.limit(controller, dir, maxProcesses); err != nil {
 		return err
 	}
-	// The host may create groups and, with version 2, move processes between them. All other files stay the dock's.
+	// The host may create groups and, with version 2, move processes between them. All other files still belong to the
+	// dock.
 	owned := []string{"."}
 	if controller == Unified {
 		if err := enable(dir); err != nil {
@@ -194,8 +195,8 @@ func (h *Host) Shared() map[string]string {
 }
 
 // Start makes the process that attr describes start in the host's groups. With version 1, this thread itself enters
-// them: the caller must have locked it and must start nothing else from it. With version 2, the process calls [Enter],
-// and the caller closes the returned file after the start.
+// them: the caller must have locked the thread and must start nothing else from it. With version 2, the process calls
+// [Enter], and the caller closes the returned file after the start.
 func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
 	for controller, dir := range h.groups {
 		group := filepath.Join(dir, allGroup)
@@ -215,13 +216,13 @@ func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
 	return nil, nil
 }
 
-// Enter makes this process, which Start has started in its host's group of version 2, treat that group as the top of
-// the tree, and move to one for the host's own processes. The caller has locked the thread. group is the host's group,
-// as the host sees it.
+// Enter makes this process treat its host's group of version 2, in which Start has started it, as the top of the tree.
+// Then it moves the process to a group for the host's own processes. The caller has locked the thread. group is the
+// host's group, as the host sees it.
 //
-// The order matters. systemd mounts version 2 so that a process moves others only below the top of its own tree: if the
-// tree began at the group for the host's own processes, none could move to a pod's. And a group with processes of its
-// own can't have groups with limits.
+// The order matters. systemd mounts version 2 so that a process can move others only below the top of its own tree. If
+// the tree began at the group for the host's own processes, none could be moved to a pod's group. And a group that has
+// processes itself can't contain groups with limits.
 func Enter(group *os.Root) error {
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("making a namespace of control groups: %w", err)
@@ -339,7 +340,7 @@ func hasAll(dir string) bool {
 	return true
 }
 
-// enable lets the groups below a group of version 2 have limits.
+// enable allows limits for the groups below a group of version 2.
 func enable(dir string) error {
 	return write(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +"))
 }
@@ -364,7 +365,8 @@ func write(dir, file, value string) error {
 	return nil
 }
 
-// hostMemory returns how much memory hosts may use. It is less than all, so that the machine stays responsive.
+// hostMemory returns how much memory hosts may use. That is less than the machine has, so that the machine stays
+// responsive.
 func hostMemory() (uint64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

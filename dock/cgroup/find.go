@@ -1,5 +1,5 @@
-// Package cgroup creates control groups for the hosts of a dock where this process may: as root, and as an ordinary
-// user in a delegated tree.
+// Package cgroup creates control groups for the hosts of a dock if this process is allowed to: as root, or as an
+// ordinary user in a delegated tree.
 //
 // Each host has two levels. The dock owns the limits of the outer level; the host can neither see nor write its files.
 // The host owns the inner level, where it creates the groups of its pods:
@@ -8,8 +8,8 @@
 //	capstan-ID/HOST.1/all       the host's own, which it sees as /opt/capstan/cgroup/CONTROLLER
 //	capstan-ID/HOST.1/all/init  where its processes start
 //
-// Version 1 has one such tree for each controller, version 2 one for all, where the host itself makes the innermost
-// group ([Enter]).
+// Version 1 has one such tree for each controller. Version 2 has one for all; there the host itself creates the
+// innermost group ([Enter]).
 package cgroup
 
 import (
@@ -25,7 +25,7 @@ import (
 // Unified names version 2's single tree where version 1 has a controller's name.
 const Unified = "unified"
 
-// controllers are those that limit hosts and pods.
+// controllers are the controllers that limit hosts and pods.
 var controllers = []string{"cpu", "memory", "pids"}
 
 // Place describes where this process is in the machine's control groups.
@@ -87,7 +87,7 @@ func ownGroups(text string) map[string]string {
 	return own
 }
 
-// below returns the directory of a group at a mount. A container may have only a part of the tree mounted; then the
+// below returns the directory of a group at a mount. A container may have mounted only a part of the tree; then the
 // group's path either begins with that part or omits it.
 func below(m *mountinfo.Info, group string) string {
 	if rest, is := strings.CutPrefix(group, m.Root); is && m.Root != "/" {

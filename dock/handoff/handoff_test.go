@@ -164,7 +164,7 @@ func TestAnAnswerThatComesTooLateIsDropped(t *testing.T) {
 	}
 	l.Close()
 	other.Close()
-	// Serve closes its own after it has answered
+	// Serve closes its own files after it has answered.
 	for limit := time.Now().Add(10 * time.Second); openFiles(t) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("%d files are open, before it were %d", openFiles(t), before)

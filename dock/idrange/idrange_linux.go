@@ -21,8 +21,8 @@ import (
 // Size is the number of ids of a host: as many as a distribution expects, from root to nobody and beyond.
 const Size = 65536
 
-// Hosts get ids from first up to limit: above those that systemd-nspawn uses (0x00080000 to 0x6fffffff) and below 2^31,
-// above which some programs read ids as negative.
+// Hosts get ids from first up to limit. They are above those that systemd-nspawn uses (0x00080000 to 0x6fffffff) and
+// below 2^31, because some programs read larger ids as negative.
 const (
 	first = 0x70000000
 	limit = 0x80000000
@@ -51,7 +51,8 @@ func In(mapping string) bool {
 }
 
 // Same returns a mapping of the ids from 0 to [Size] to the same ids in a user namespace, given its uid_map or gid_map.
-// It returns nil if the namespace lacks some of them. The kernel requires one line for each line of that map.
+// It returns nil if the namespace lacks some of them. The kernel requires one line for each line of the namespace's
+// map.
 func Same(mapping string) []syscall.SysProcIDMap {
 	var all []syscall.SysProcIDMap
 	sum := 0
@@ -179,7 +180,7 @@ func mark(taken map[int]bool, from io.Reader, subordinate bool) error {
 		switch {
 		case subordinate && len(fields) >= 3:
 			begins, count = fields[1:2], fields[2]
-		case !subordinate && len(fields) >= 3: // the user's id and its group's
+		case !subordinate && len(fields) >= 3: // the user's id and its group's id
 			begins = fields[2:min(4, len(fields))]
 		}
 		n, err := strconv.ParseUint(count, 10, 32)

@@ -56,7 +56,7 @@ type Report struct {
 
 // Run is the whole life of PID 1. It returns the exit status.
 func Run() int {
-	debug.SetGCPercent(50) // one such process runs for each host: memory matters more than speed
+	debug.SetGCPercent(50) // each host runs one such process: memory matters more than speed
 	debug.SetMemoryLimit(32 << 20)
 	logger := log.New(os.Stderr, "init: ", log.LstdFlags|log.Lmsgprefix)
 	signals := make(chan os.Signal, 4)
@@ -268,7 +268,7 @@ const rest = 3 * time.Second
 func (h *host) shutdown(reboot bool) int {
 	h.log.Print("shutting down")
 	h.manager.StopAll()
-	// What is left are children that outlived their services, such as the containers of a CRI server.
+	// The remaining processes are children that outlived their services, such as the containers of a CRI server.
 	unix.Kill(-1, unix.SIGTERM)
 	for limit := time.Now().Add(rest); unix.Kill(-1, 0) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(limit) {

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/unit"
 )
 
-// ending is how one attempt ended.
+// ending describes how one attempt ended.
 type ending struct {
 	err    error // it failed before it ran
 	ran    bool

@@ -29,7 +29,7 @@ type Manager struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	gate    sync.Mutex // guards closed, and running against growing after closed; taken last
+	gate    sync.Mutex // guards closed, and keeps running from growing after that; taken last
 	closed  bool
 	running sync.WaitGroup
 

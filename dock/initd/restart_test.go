@@ -49,7 +49,7 @@ func TestAStartIsToldOfItsOwnAttempt(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.marks, "ready"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds it running
+	for range 2 { // the second call finds it running
 		f.ok("start a")
 		if !f.is("a", Active) {
 			t.Error("it is started but not active")

@@ -187,7 +187,7 @@ func (s *service) loop(r *run, u *unit.Unit) {
 		began := time.Now()
 		a := r.attempt // only this goroutine replaces it
 		end := s.once(r, a, u)
-		// Whoever waits for the attempt may ask for the state next, so set it first.
+		// Callers that wait for the attempt may ask for the state next, so set it first.
 		if r.ctx.Err() != nil || !end.restart(u) {
 			s.finish(r, end)
 			a.decide(end.err)

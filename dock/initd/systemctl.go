@@ -254,7 +254,7 @@ func (c *systemctl) mask(ctx context.Context, name string) {
 		c.fail(exitFailed, "%v", err)
 		return
 	}
-	// As with systemd, only a unit without a file of its own in the first directory can be masked.
+	// As with systemd, only a unit that has no file in the first directory can be masked.
 	if err := os.Symlink(os.DevNull, filepath.Join(c.m.dirs[0], name)); err != nil && !errors.Is(err, os.ErrExist) {
 		c.fail(exitFailed, "Failed to mask unit: %v", err)
 	} else if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/state"
 )
 
-// engine holds everything in the dock. The state file holds the wanted state, the maps here the actual one.
+// engine holds everything in the dock. The state file holds the wanted state; the maps here hold the actual state.
 type engine struct {
 	Config
 	engineParts
@@ -143,7 +143,7 @@ func (e *engine) askShutdown() { e.askOnce.Do(func() { close(e.shutdownAsked) })
 
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// checkName keeps names from breaking out of the paths that they become part of.
+// checkName rejects names that would lead out of the paths of which they become part.
 func checkName(kind, name string) error {
 	if !label.MatchString(name) {
 		return invalid("%q is not a name for a %s: it must consist of at most 63 lower case letters, digits and dashes, and "+

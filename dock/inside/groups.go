@@ -20,7 +20,7 @@ import (
 // PID 1 of a host.
 const EnterCommand = "enter-groups"
 
-// newGroups creates the control groups of a host, or returns nil where that fails: a host without limits is better than
+// newGroups creates the control groups of a host, or returns nil if that fails: a host without limits is better than
 // none.
 func (e *engine) newGroups(name string, i *ids) *cgroup.Host {
 	if e.groups == nil {
@@ -58,7 +58,7 @@ func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Chi
 		if opened != nil {
 			defer opened.Close()
 			// A new control group namespace begins at the group of the starting thread, which version 2 does not move. So the
-			// new process creates its own namespace, and leaves the top of it.
+			// new process creates its own namespace, and moves below the top of it.
 			attr.Sys.Cloneflags &^= unix.CLONE_NEWCGROUP
 			command = EnterCommand
 		}
@@ -93,8 +93,8 @@ func EnterGroups() error {
 	return fmt.Errorf("becoming PID 1 of the host: %w", err)
 }
 
-// enter enters the host's group. The host's root is still the working directory, and the machine's root the root: links
-// that the host has made must not lead out.
+// enter enters the host's group. The host's root is still only the working directory, and the root is the machine's:
+// links that the host has created must not lead out.
 func enter() error {
 	root, err := os.OpenRoot(".")
 	if err != nil {

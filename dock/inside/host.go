@@ -39,7 +39,7 @@ type host struct {
 
 	mu       sync.Mutex
 	goal     goal
-	files    []rootfs.File // for loop to write: before the next start, or at once if it runs
+	files    []rootfs.File // to be written by loop: before the next start, or at once if the host runs
 	asked    int           // counts calls of ask
 	tried    int           // the last call that loop has handled
 	err      error         // of that call
@@ -58,7 +58,7 @@ type host struct {
 	ended chan struct{} // closed when loop has returned
 }
 
-// startHost starts to drive a host from the state file.
+// startHost starts the loop of a host from the state file.
 func (e *engine) startHost(name string, want state.Host, files []rootfs.File) *host {
 	h := &host{
 		name: name, address: want.Address.String(), want: want, files: files, state: dock.HostStopped, since: time.Now(),

@@ -23,13 +23,13 @@ type ids struct {
 	reserve *idrange.Range // nil for an ordinary user
 	// The dock's own ids, for an ordinary user with subordinate ids; each maps ids to the same ids.
 	users, groups []syscall.SysProcIDMap
-	// namespace is a user namespace with these ids, for mounting the host's root; nil where the ids are the same outside.
+	// namespace is a user namespace with these ids, for mounting the host's root; nil if the ids are the same outside.
 	namespace *os.File
 }
 
-// newIDs reserves the ids of a host. Where the dock has all ids of the machine, as root outside of containers has, a
-// host gets 65,536 ids of its own. Elsewhere all hosts share the dock's ids: the 65,536 of an ordinary user with
-// subordinate ids, or one.
+// newIDs reserves the ids of a host. If the dock has all ids of the machine, like root outside of containers, a host
+// gets 65,536 ids of its own. Otherwise all hosts share the dock's ids: the 65,536 of an ordinary user with subordinate
+// ids, or one.
 func (e *engine) newIDs() (*ids, error) {
 	all, err := hasAllIDs()
 	if err != nil {
@@ -54,7 +54,7 @@ func (e *engine) newIDs() (*ids, error) {
 func (e *engine) dockIDs() (*ids, error) {
 	i := &ids{size: 1}
 	if !e.Rootless {
-		return i, nil // root in a container: its other ids belong to others there
+		return i, nil // root in a container: other ids belong to others there
 	}
 	for path, own := range map[string]*[]syscall.SysProcIDMap{
 		"/proc/self/uid_map": &i.users, "/proc/self/gid_map": &i.groups,
@@ -86,7 +86,7 @@ func hasAllIDs() (bool, error) {
 	return true, nil
 }
 
-// attributes returns those of a process in new namespaces, including a user namespace with these ids.
+// attributes returns the attributes of a process in new namespaces, including a user namespace with these ids.
 func (i *ids) attributes(flags uintptr) *syscall.SysProcAttr {
 	first := 0
 	if i.reserve != nil {

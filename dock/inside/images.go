@@ -46,7 +46,7 @@ func (e *engine) planImages(hostDir string) []rootfs.Mount {
 }
 
 // openImages listens for a host's requests to the image store; it is called once in the life of the host. The dock
-// itself identifies the host to the store, by its name and an id that no other host of that name has.
+// itself tells the store which host it is, by its name and an id that no other host of that name has.
 func (e *engine) openImages(h *host) error {
 	store, is := e.imageStore()
 	if !is || h.images != nil {
@@ -153,7 +153,7 @@ func refuse(c net.Conn) {
 	}
 }
 
-// unavailable is the answer while the store is not there.
+// unavailable is the answer while the store is not available.
 var unavailable = func() string {
 	const body = `{"code":"Unavailable","message":"the image store is not running","advice":"look at dock/dock.log"}`
 	return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n" +

@@ -35,7 +35,7 @@ func (e *engine) publish(name string, p dock.Publication) (dock.Relay, error) {
 	case exists && have.Address == "":
 		return dock.Relay{}, invalid("%s is a relay of this machine's own: delete it first", name)
 	case exists && have != want:
-		if err := e.deleteRelay(name); err != nil { // it may use the same port
+		if err := e.deleteRelay(name); err != nil { // the old publication may use the same port
 			return dock.Relay{}, err
 		}
 	}

@@ -103,7 +103,7 @@ func Run(c Config) error {
 
 // prepare isolates mounts, and gives the namespaces their own /proc and host name.
 func prepare() error {
-	// Slave, not private: a disk that the machine unmounts must not stay mounted here.
+	// Mounts are slaves, not private: a disk that the machine unmounts must not stay mounted here.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("making the dock's mounts private: %w", err)
 	}

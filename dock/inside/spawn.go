@@ -46,8 +46,8 @@ func (e *engine) spawn(h *host, dir, root string) (*reap.Child, net.Conn, error)
 	}
 	defer theirs.Close()
 	child, err := e.startInit(h, dir, root, &syscall.ProcAttr{
-		// No Dir: the host may lack the permission to reach its root by path, so it starts in the working directory that
-		// share set.
+		// Set no Dir: the host may lack the permission to reach its root by path, so it starts in the working directory that
+		// share has set.
 		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + h.name},
 		Files: []uintptr{null.Fd(), console.Fd(), console.Fd(), theirs.Fd()},
 	})
@@ -59,7 +59,7 @@ func (e *engine) spawn(h *host, dir, root string) (*reap.Child, net.Conn, error)
 }
 
 // startInit starts PID 1 of a host in its own user namespace and all other namespaces. Mounts shared with the machine
-// are made before, outside of that user namespace, so that root in the host can't change them.
+// are created before that, outside of that user namespace, so that root in the host can't change them.
 func (e *engine) startInit(h *host, dir, root string, attr *syscall.ProcAttr) (*reap.Child, error) {
 	ids, err := e.newIDs()
 	if err != nil {

@@ -13,7 +13,7 @@ type Op interface {
 	apply(Kernel) error
 }
 
-// Kernel is what a plan changes: one network namespace. All calls are idempotent.
+// Kernel is the kernel's side of one network namespace, which a plan changes. All calls are idempotent.
 type Kernel interface {
 	// EnsureBridge creates a bridge with this MAC.
 	EnsureBridge(name string, mac net.HardwareAddr) error
@@ -56,8 +56,9 @@ func Text(plan []Op) string {
 	return b.String()
 }
 
-// PlanDock plans the dock's own namespace. Each host has its own cable to the dock, which routes between hosts. So no
-// host sees another's traffic or can answer in its place. The bridge has no ports; it only holds the dock's addresses.
+// PlanDock plans the dock's own namespace. Each host has its own cable to the dock, which routes between hosts. So a
+// host neither sees another's traffic nor can answer in its place. The bridge has no ports; it only holds the dock's
+// addresses.
 func PlanDock() []Op {
 	plan := common()
 	for _, link := range []string{"all", "default"} { // links created later inherit the default
@@ -75,8 +76,8 @@ func PlanDock() []Op {
 	)
 }
 
-// PlanLink plans, in the dock's namespace, the cable to the host with address a whose first process is pid. Only its
-// own address is routed to the host, so the host can send from no other.
+// PlanLink plans the cable, in the dock's namespace, to the host with address a whose first process is pid. Only the
+// host's own address is routed to it, so the host can't send from any other.
 func PlanLink(a netip.Addr, pid int) []Op {
 	return []Op{
 		veth{LinkName(a), HostLink, MAC(a), pid},
@@ -84,12 +85,12 @@ func PlanLink(a netip.Addr, pid int) []Op {
 	}
 }
 
-// PlanRange plans, in the dock's namespace, a route for a further range to the host with address a: the range of its
+// PlanRange plans a route, in the dock's namespace, for a further range to the host with address a: the range of its
 // pods, or one address that it holds for others.
 func PlanRange(a netip.Addr, r netip.Prefix) []Op { return []Op{path{LinkName(a), r, a, Gateway}} }
 
 // PlanUnlink plans the removal of that cable. Apply it only after all processes of the host have ended: a namespace in
-// use keeps its end.
+// use keeps its end of the cable.
 func PlanUnlink(a netip.Addr) []Op { return []Op{deleteLink{LinkName(a)}} }
 
 // PlanHost plans the namespace of the host with address a. Apply it inside that namespace, after PlanLink.

@@ -181,7 +181,7 @@ func claimByARP(a netip.Addr, mac net.HardwareAddr) error {
 }
 
 // A host can send from its own address and from ranges routed to it. With any other address it reaches nobody and
-// attracts nobody's traffic. IPv6 leads nowhere.
+// attracts nobody's traffic. IPv6 packets reach nobody.
 func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 	k := open(t)
 	apply(t, k, PlanDock())
@@ -226,7 +226,7 @@ func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 		a.do("take", foreign)
 		a.do("claim", foreign)
 		for _, to := range []string{victim, Gateway.String(), balancer} {
-			_ = a.try("say", foreign, to, "spoofed") // it talks to itself at an address that it has taken
+			_ = a.try("say", foreign, to, "spoofed") // it reaches itself at an address that it has taken
 		}
 	}
 	a.do("ipv6")

@@ -36,7 +36,7 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// process identifies a process: the kernel reuses ids, but not an id with the same start time.
+// process identifies a process: the kernel reuses ids, but not with the same start time.
 type process struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"` // in clock ticks since boot

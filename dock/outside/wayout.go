@@ -26,7 +26,7 @@ const WayOut = "out.sock"
 const (
 	// wayOutConnections bounds the concurrent connections.
 	wayOutConnections = 512
-	// wayOutDial bounds how long a remote computer may take to accept, and how long it takes to resolve its name.
+	// wayOutDial bounds how long it may take to resolve a remote computer's name and to connect to it.
 	wayOutDial = 10 * time.Second
 	// wayOutAddresses bounds how many addresses of a name are tried.
 	wayOutAddresses = 8
@@ -38,7 +38,7 @@ func keepWayOut(ctx context.Context, c Config) {
 	_ = os.Remove(path) // a leftover of a killed dock
 	l, err := net.Listen("unix", path)
 	if err == nil {
-		err = os.Chmod(path, 0o600) // and nobody else can enter the directory
+		err = os.Chmod(path, 0o600) // in addition, nobody else can enter the directory
 	}
 	if err != nil {
 		c.Log.Printf("the way out of the dock: %v", err)
@@ -67,7 +67,7 @@ type wayOut struct {
 	slots   chan struct{}
 	machine func() ([]net.Addr, error)
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	// open reports whether the proxy may connect to an address; nil means to any other computer's.
+	// open reports whether the proxy may connect to an address; nil allows the addresses of all other computers.
 	open func(netip.Addr) bool
 
 	mu      sync.Mutex
@@ -116,14 +116,14 @@ func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(near, far)
 }
 
-// dial connects to another computer. If that fails, it returns the status code to answer with. A name is resolved once,
-// and only its allowed addresses are connected to, so nobody can exchange them in between.
+// dial connects to another computer. If that fails, it returns the status code to answer with. dial resolves a name
+// once and connects only to its allowed addresses, so that nobody can exchange them in between.
 func (w *wayOut) dial(host, port string) (far net.Conn, code int, err error) {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
 		return nil, http.StatusBadRequest, errors.New("the way out of the dock leads to a port of a computer")
 	}
-	// Not the request's context: the client may have finished sending.
+	// Don't use the request's context: the client may have finished sending.
 	ctx, cancel := context.WithTimeout(context.Background(), wayOutDial)
 	defer cancel()
 	addresses, code, err := w.resolve(ctx, host)

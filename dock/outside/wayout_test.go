@@ -135,8 +135,8 @@ func TestTheWayOutCarries(t *testing.T) {
 	}
 }
 
-// TestTheWayOutByName: a name leads to those of its addresses that belong to other computers, and to nothing else,
-// whatever it is resolved to later.
+// TestTheWayOutByName: the proxy connects only to those of a name's addresses that belong to other computers, whatever
+// the name resolves to later.
 func TestTheWayOutByName(t *testing.T) {
 	far, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,7 +157,7 @@ func TestTheWayOutByName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 127.0.0.1 stands for another computer; nothing listens at 127.0.0.2, which is one, too.
+	// 127.0.0.1 and 127.0.0.2 represent other computers; nothing listens at 127.0.0.2.
 	w := &wayOut{open: func(a netip.Addr) bool { return a.String() != "192.0.2.1" }}
 	for name, c := range map[string]struct {
 		addresses []string

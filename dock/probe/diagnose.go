@@ -20,7 +20,7 @@ type facts struct {
 	seccomp       bool // a filter applies to this process, as in a container
 }
 
-// namespaceLimits are below /proc/sys/user.
+// namespaceLimits are the names of limits below /proc/sys/user.
 var namespaceLimits = []string{"max_user_namespaces", "max_net_namespaces", "max_mnt_namespaces", "max_pid_namespaces",
 	"max_uts_namespaces", "max_ipc_namespaces"}
 

@@ -26,13 +26,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/environ"
 )
 
-// tryLimit bounds the try.
+// tryLimit bounds the attempt.
 const tryLimit = 10 * time.Second
 
 // minOpenFiles is the limit of open files that etcd and the API servers need.
 const minOpenFiles = 4096
 
-// failure is what went wrong in the try.
+// failure is what went wrong in the attempt.
 type failure struct {
 	Stage string        `json:"stage"` // clone, mount, proc, bridge, veth, sysctl, host
 	Errno syscall.Errno `json:"errno"`
@@ -43,7 +43,7 @@ type failure struct {
 type Config struct {
 	Home      string
 	MinFree   uint64   // bytes
-	Instances int      // of inotify that must be free
+	Instances int      // inotify instances that must be free
 	Inside    []string // arguments that make this same program call Inside
 }
 

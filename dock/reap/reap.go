@@ -50,7 +50,7 @@ func New() *Reaper {
 	return r
 }
 
-// Close stops collecting. Nobody collects children that still run, so stop them first.
+// Close stops collecting. Children that still run are then never collected, so stop them first.
 func (r *Reaper) Close() {
 	signal.Stop(r.signals)
 	close(r.quit)

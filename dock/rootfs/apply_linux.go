@@ -22,11 +22,11 @@ func Isolate() error {
 }
 
 // Share makes root a mount point, mounts plan below it, and makes it this thread's working directory. The thread must
-// have its own mount namespace, after Isolate, and the dock's user namespace, outside the host's. If ids, an open user
+// be in its own mount namespace, after Isolate, and in the dock's user namespace, not the host's. If ids, an open user
 // namespace, is given, owners of files below root are mapped to that namespace: what belongs to root on disk belongs to
-// the namespace's root, and so on for its other ids.
+// the namespace's root. The same applies to its other ids.
 func Share(root string, ids *os.File, plan []Mount) error {
-	// Do this before mounting root with other ids: after that, nobody outside the host can create files there.
+	// Do this before mounting root with other ids: afterwards, nobody outside the host can create files there.
 	for _, m := range plan {
 		if err := prepare(root, m); err != nil && !m.Optional {
 			return fmt.Errorf("completing the host's root: %s: %w", m, err)
@@ -93,7 +93,7 @@ func wrap(err error, format string, args ...any) error {
 
 // Apply mounts plan under the working directory and makes that the root of the mount namespace. PID 1 of the host calls
 // it in a mount namespace after Isolate. Apply uses no path to the directory, because the host may lack the permission
-// to follow one. What Share mounted there stays locked.
+// to follow it. Mounts that Share created there stay locked.
 func Apply(plan []Mount) error {
 	// Mounts that come from outside can't become the root, but a copy with everything below can.
 	tree, err := unix.OpenTree(unix.AT_FDCWD, ".", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
@@ -301,7 +301,7 @@ func remount(target string, flags uintptr) error {
 
 // pivot makes the working directory the root of this mount namespace and detaches the old root.
 func pivot() error {
-	// With both at the same path, the old root needs no directory of its own.
+	// With both at the same path, the old root needs no separate directory.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("making the host's root the root: %w", err)
 	}

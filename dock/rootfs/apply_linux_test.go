@@ -34,7 +34,7 @@ func asHost(t *testing.T, root, binDir string) string {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	shared := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // exits with this goroutine, and its mount namespace with it
+		runtime.LockOSThread() // the thread and its mount namespace end with this goroutine
 		shared <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return err

@@ -15,7 +15,8 @@ type Entry struct {
 	Dir  bool
 }
 
-// Machine is what Plan needs to know about the machine: which of the paths shared with hosts exist, and of what kind.
+// Machine is what PlanShared needs to know about the machine: which of the paths shared with hosts exist, and of what
+// kind.
 type Machine struct{ Entries []Entry }
 
 // sharedEtc lists parts of the machine's /etc that its programs need: certificates, links that /usr/bin points to, the

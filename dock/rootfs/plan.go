@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is the way a Mount is made.
+// Kind says how a Mount is made.
 type Kind string
 
 // The kinds of mounts.
@@ -31,7 +31,7 @@ type Mount struct {
 	Writable bool   // even if Source is mounted read-only
 	Optional bool   // it may fail: the host works without it
 
-	// Instead is used if this one fails.
+	// Instead is used if this mount fails.
 	Instead []Mount
 }
 
@@ -65,7 +65,7 @@ func (m Mount) String() string {
 	return s
 }
 
-// controllers make a plain directory look like cgroup v2 to kubeadm's system check. It limits nothing.
+// controllers makes a plain directory look like cgroup v2 to kubeadm's system check. The directory limits nothing.
 const controllers = "cpuset cpu io memory hugetlb pids rdma freezer devices\n"
 
 // PlanShared lists what a host sees of machine m and of our binaries in binDir: /opt/capstan/bin, and its directory
@@ -138,9 +138,8 @@ func planDev() []Mount {
 	)
 }
 
-// planProc mounts a /proc of the host's own PID namespace. Where parts of the dock's /proc are masked, as in a
-// container, the kernel refuses that, and the host gets the dock's /proc. What belongs to the whole machine is
-// read-only.
+// planProc plans a /proc of the host's own PID namespace. If parts of the dock's /proc are masked, as in a container,
+// the kernel refuses that, and the host gets the dock's /proc. Whatever belongs to the whole machine is read-only.
 func planProc(bootID string) []Mount {
 	plan := []Mount{
 		{Kind: FS, Source: "proc", Target: "/proc", Instead: []Mount{{Kind: Bind, Source: "/proc", Target: "/proc"}}},

@@ -185,7 +185,7 @@ func Put(root string, files []File) error {
 
 func put(r *os.Root, f File) error {
 	name := relative(f.Path)
-	// only regular files: reading a pipe would block
+	// Only for regular files: reading a pipe would block.
 	if info, err := r.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(f.Data)) {
 		if have, err := r.ReadFile(name); err == nil && bytes.Equal(have, f.Data) {
 			return r.Chmod(name, f.Mode.Perm())

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/reap"
 )
 
-// Command is what to run.
+// Command describes a command to run.
 type Command struct {
 	Argv   []string // Argv[0] without a slash is looked up in PATH of Env
 	Env    []string // the whole environment; the last of equal names wins
@@ -150,7 +150,7 @@ func (p *Process) KillRest() error {
 // One look at all processes is not enough: it can easily miss a process that forks and exits, or that executes another
 // program.
 const (
-	emptyScans     = 2 // in a row that must find nothing
+	emptyScans     = 2 // scans in a row that must find nothing
 	unsettledScans = 6 // scans in a row after which a process without an environment is not ours
 )
 

@@ -23,7 +23,7 @@ const maxFile = 1 << 20
 var Dirs = []string{"/etc/systemd/system", "/run/systemd/system"}
 
 // Load reads the unit called name (with suffix) and its drop-ins NAME.d/*.conf from dirs. The error wraps ErrNotFound
-// or ErrMasked where it applies.
+// or ErrMasked if one of them applies.
 func Load(name string, dirs []string) (*Unit, error) {
 	if err := ValidName(name); err != nil {
 		return nil, err

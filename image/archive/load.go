@@ -34,7 +34,7 @@ const (
 	maxImages = 1000
 )
 
-// loaded is an image of the archive that is now in the store.
+// loaded is an image from the archive that is now in the store.
 type loaded struct {
 	manifest v1.Hash
 	names    []string
@@ -261,7 +261,7 @@ func merge(all []loaded) []loaded {
 	return merged
 }
 
-// choose returns the manifest that a descriptor leads to. From an index, it chooses the one for this machine.
+// choose returns the manifest that a descriptor leads to. From an index, it chooses the manifest for this machine.
 func (l *loader) choose(d v1.Descriptor, depth int) (v1.Hash, error) {
 	if !d.MediaType.IsIndex() {
 		if !d.MediaType.IsImage() && d.MediaType != "" {
@@ -316,7 +316,7 @@ type dockerImage struct {
 	Layers   []string `json:"Layers"`
 }
 
-// docker makes the manifest that an image of `docker save` lacks.
+// docker creates the manifest that an image of `docker save` lacks.
 func (l *loader) docker(ctx context.Context, d dockerImage) (loaded, error) {
 	config, is := l.find(d.Config)
 	if !is {

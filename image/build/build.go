@@ -1,5 +1,5 @@
-// Package build makes an image of a static program or of a directory, without an engine. The same input produces the
-// same digest on every machine: all files belong to root, have mode 0755 or 0644, and carry the time of the epoch.
+// Package build creates an image from a static program or from a directory, without an engine. The same input produces
+// the same digest on every machine: all files belong to root, have mode 0755 or 0644, and carry the time of the epoch.
 package build
 
 import (
@@ -28,7 +28,7 @@ import (
 // DefaultUser is the user that a program runs as by default.
 const DefaultUser = "65532:65532"
 
-// Options say what an image is made of and what it runs.
+// Options say what an image consists of and what it runs.
 type Options struct {
 	// Name is the image's name. Required.
 	Name string
@@ -44,8 +44,8 @@ type Options struct {
 	Env []string
 	// Dir is the working directory; default /.
 	Dir string
-	// Architecture is that of a directory's programs, in Go's terms; default: this machine's. For a static program it is
-	// read from the file.
+	// Architecture is the architecture of a directory's programs, in Go's terms; default: this machine's. For a static
+	// program, Build reads it from the file.
 	Architecture string
 	// Epoch is the time of all files in the image; default 1970.
 	Epoch time.Time
@@ -229,7 +229,7 @@ func (l *layer) directory(root string) error {
 	})
 }
 
-// descriptor names a blob.
+// descriptor refers to a blob.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -245,8 +245,8 @@ const (
 	layerType    = "application/vnd.oci.image.layer.v1.tar"
 )
 
-// write writes the archive around the layer. The layer is not compressed: compressed bytes, and with them the digest,
-// differ between Go releases.
+// write writes the archive around the layer. The layer is not compressed: compressed bytes differ between Go releases,
+// and so would the digest.
 func write(to io.Writer, name string, o Options, arch string, epoch time.Time, spool *os.File, diffID string) error {
 	size, err := spool.Seek(0, io.SeekEnd)
 	if err == nil {

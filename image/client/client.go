@@ -69,7 +69,7 @@ func (c *Client) start(ctx context.Context, dir, binary string) error {
 	cmd.Env = environ.Network()
 	var said tail
 	cmd.Stderr = &said
-	stdin, err := cmd.StdinPipe() // closing it stops the process, also when this one is killed
+	stdin, err := cmd.StdinPipe() // closing it stops the process, even if this one is killed
 	if err == nil {
 		err = cmd.Start()
 	}

@@ -39,7 +39,7 @@ func pack(root string, to io.Writer) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		info, err := os.Stat(file) // tools link files that layouts share
+		info, err := os.Stat(file) // tools create links to files that layouts share
 		if err != nil || !info.Mode().IsRegular() {
 			return err
 		}

@@ -16,7 +16,7 @@ func attributesOf(h *tar.Header) attributes {
 	return attributes{mode: fs.FileMode(h.Mode & 0o7777), time: timeOf(h)}
 }
 
-// timeOf returns the modification time, or the Unix epoch if some file system could not store it.
+// timeOf returns the modification time, or the Unix epoch if the time is one that some file systems can't store.
 func timeOf(h *tar.Header) time.Time {
 	if h.ModTime.Before(time.Unix(0, 0)) || h.ModTime.After(time.Unix(1<<33, 0)) {
 		return time.Unix(0, 0)

@@ -25,8 +25,8 @@ func (u *unpacker) openDir(dir string) (int, error) {
 }
 
 // enter opens the directory that a path of the archive leads to, and returns its path without links. It follows links
-// of this layer and of the layers below, always within the image, and creates missing directories as the layers below
-// have them. The caller must not close the descriptor.
+// of this layer and of the layers below, always within the image. It creates missing directories with the attributes
+// that they have in the layers below. The caller must not close the descriptor.
 func (u *unpacker) enter(dir string) (int, string, error) {
 	if u.lastFD >= 0 && dir == u.lastDir {
 		return u.lastFD, u.lastPath, nil
@@ -120,7 +120,7 @@ func (u *unpacker) step(at, part, next string) (target string, err error) {
 	return "", Refuse("%q is a file and a directory", next)
 }
 
-// implied creates a directory that the layer does not describe (yet), as the layers below have it.
+// implied creates a directory that the layer does not describe (yet), with its attributes in the layers below.
 func (u *unpacker) implied(fd int, part, next string) (target string, err error) {
 	as := attributes{mode: 0o755, time: time.Unix(0, 0)}
 	uid, gid := 0, 0
@@ -191,7 +191,7 @@ func (u *unpacker) hides(root, name string) bool {
 	return false
 }
 
-// lookIn looks a name up in one layer; ends reports that this layer hides the layers below there.
+// lookIn looks up a name in one layer; ends reports that this layer hides the layers below at that name.
 func lookIn(layer, name string) (st unix.Stat_t, is, ends bool) {
 	parts := split(name)
 	at := layer

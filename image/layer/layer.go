@@ -59,11 +59,11 @@ func (l Limits) Default() Limits {
 type Options struct {
 	// Parents are the directories of the layers below, lowest first.
 	Parents []string
-	// AllIDs reports that files can be given to every user up to MaxID. Otherwise all files belong to the caller, and
+	// AllIDs reports that any user up to MaxID can own files. Otherwise all files belong to the caller, and
 	// [Result.Owners] records their owners.
 	AllIDs bool
 	Limits Limits
-	// Room is called now and then to check that the disk has room for more. It may be nil.
+	// Room is called from time to time to check that the disk has room for more. It may be nil.
 	Room func() error
 }
 
@@ -156,7 +156,7 @@ func removed(base string) (string, bool, error) {
 	return name, true, nil
 }
 
-// attributes are those of a directory, set after everything in it is written.
+// attributes are the attributes of a directory, set after everything in it is written.
 type attributes struct {
 	mode fs.FileMode
 	time time.Time

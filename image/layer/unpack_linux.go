@@ -84,11 +84,11 @@ func (u *unpacker) all(ctx context.Context, stream io.Reader) error {
 		if err := u.entry(header, archive); err != nil {
 			return err
 		}
-		if err := u.wrote(4 << 10); err != nil { // an inode, or a block
+		if err := u.wrote(4 << 10); err != nil { // counts an inode, or a block
 			return err
 		}
 	}
-	// The digest covers what follows the end of the archive, too.
+	// The digest also covers what follows the end of the archive.
 	_, err := io.CopyBuffer(io.Discard, stream, u.buffer)
 	return damaged(err)
 }
@@ -152,7 +152,7 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	return Refuse("%q has the unknown type %q", h.Name, string(h.Typeflag))
 }
 
-// directory makes a directory, or updates an existing one.
+// directory creates a directory, or updates an existing one.
 func (u *unpacker) directory(fd int, base, at string, h *tar.Header) error {
 	hides, err := u.makeDir(fd, base, at)
 	if err != nil {
@@ -167,7 +167,7 @@ func (u *unpacker) directory(fd int, base, at string, h *tar.Header) error {
 	return u.own(fd, base, at, h)
 }
 
-// makeDir makes a directory unless it exists; hides reports that it replaces a removed one.
+// makeDir creates a directory unless it exists; hides reports that it replaces a removed one.
 func (u *unpacker) makeDir(fd int, base, at string) (hides bool, err error) {
 	err = unix.Mkdirat(fd, base, 0o700)
 	if !errors.Is(err, unix.EEXIST) {
@@ -201,7 +201,7 @@ func (u *unpacker) opaque(fd int, base string) error {
 	return nil
 }
 
-// remove marks a name as removed. If the layer itself has the name, it stays; a directory becomes opaque.
+// remove marks a name as removed. A name of the layer itself stays; if it is a directory, it becomes opaque.
 func (u *unpacker) remove(fd int, base string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -325,7 +325,7 @@ func (u *unpacker) copy(to int, data io.Reader) error {
 	}
 }
 
-// wrote counts bytes written, and now and then checks the free space.
+// wrote counts bytes written, and checks the free space from time to time.
 func (u *unpacker) wrote(n int64) error {
 	if u.sinceQ += n; u.sinceQ < roomStep || u.options.Room == nil {
 		return nil
@@ -334,7 +334,7 @@ func (u *unpacker) wrote(n int64) error {
 	return u.options.Room()
 }
 
-// link makes a file that has no content of its own, such as a symbolic link.
+// link creates a file that has no content of its own, such as a symbolic link.
 func (u *unpacker) link(fd int, base, at string, h *tar.Header, create func() error) error {
 	if len(h.Linkname) > maxPath {
 		return Refuse("%q leads to a name of %d bytes", h.Name, len(h.Linkname))

@@ -308,7 +308,7 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
-// An attribute that overlayfs reads would let an image show files of other layers, or hide its own.
+// With an attribute that overlayfs reads, an image could show files of other layers, or hide its own.
 func TestUnpackKeepsAttributesAwayFromOverlayfs(t *testing.T) {
 	h := file("a", "1")
 	h.PAXRecords = map[string]string{

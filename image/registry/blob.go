@@ -25,8 +25,8 @@ import (
 
 // Bounds of a download.
 const (
-	maxFutile = 5  // consecutive tries that bring no bytes
-	maxTries  = 50 // tries in all
+	maxFutile = 5  // consecutive attempts that bring no bytes
+	maxTries  = 50 // attempts in total
 	stallTime = time.Minute
 )
 
@@ -76,7 +76,7 @@ func (p *pull) serves(ctx context.Context, d v1.Descriptor) (bool, error) {
 	return resp.StatusCode == http.StatusOK, nil
 }
 
-// fetch downloads a blob, and resumes where the last try stopped.
+// fetch downloads a blob, and resumes where the last attempt stopped.
 func (p *pull) fetch(ctx context.Context, d v1.Descriptor) error {
 	part, err := p.puller.store.Partial(d.Digest)
 	if err != nil {

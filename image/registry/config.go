@@ -18,9 +18,10 @@ import (
 
 // Config is the content of HOME/registries.yaml.
 type Config struct {
-	// Mirrors are asked before a registry, for pulls without a credential. A registry's credential never goes to a mirror.
+	// Mirrors are asked before a registry, for pulls without a credential. A registry's credential is never sent to a
+	// mirror.
 	Mirrors map[string][]string `json:"mirrors,omitempty"`
-	// PlainHTTP lists registries and mirrors to be asked without TLS.
+	// PlainHTTP lists registries and mirrors that are asked without TLS.
 	PlainHTTP []string `json:"plainHTTP,omitempty"`
 	// HostsMayReach lists registries (HOST or HOST:PORT) that hosts may pull from even if they have local addresses.
 	// Local addresses are this machine's own, loopback and link-local ones. The store does not let hosts pull from any

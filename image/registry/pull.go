@@ -36,7 +36,7 @@ import (
 // parallel is the number of layers of an image that are fetched at the same time.
 const parallel = 3
 
-// Puller pulls images. Make one with New.
+// Puller pulls images. Create one with New.
 type Puller struct {
 	store    *store.Store
 	config   string

@@ -96,7 +96,7 @@ func TestEachPullNeedsItsOwnCredential(t *testing.T) {
 	if got := w.must(ref, alice); got != digest {
 		t.Errorf("pulled %s", got)
 	}
-	// The image is in the store, but nobody else may have it, not even by its digest.
+	// The image is in the store, but nobody else may get it, not even by its digest.
 	for _, name := range []string{ref, w.host + "/private/web@" + digest} {
 		_, err = w.pull(name, nil)
 		refused(t, err, image.CodeDenied, "requires a credential")
@@ -135,7 +135,7 @@ func TestARegistryThatIsAwayGivesWhatItHasGiven(t *testing.T) {
 	}
 }
 
-// An attacker's registry names the digest of a private layer of another registry without serving the layer.
+// An attacker's registry refers to the digest of a private layer of another registry without serving the layer.
 func TestALayerOfAnotherRegistryIsNotGivenAway(t *testing.T) {
 	private, thief := newWorld(t), newWorld(t)
 	secret := layerOf(t, "secret", 1000)
@@ -346,7 +346,7 @@ func TestHostsReachNothingOnThisMachine(t *testing.T) {
 			t.Errorf("%s: error %v", address, err)
 		}
 	}
-	// The machine's user may.
+	// The machine's user may reach it.
 	got, err := w.puller.Pull(context.Background(), ref, service.Asker{}, func(string) {})
 	if err != nil || got != digest {
 		t.Errorf("%s, %v", got, err)

@@ -76,7 +76,7 @@ func isOurs(ip netip.Addr) bool {
 	return false
 }
 
-// isProxy reports whether an address is that of a proxy that the user configured.
+// isProxy reports whether an address belongs to a proxy that the user configured.
 func isProxy(address string) bool {
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"} {
 		u, err := url.Parse(os.Getenv(name))

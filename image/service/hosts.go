@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/image/store"
 )
 
-// Limits of one host's concurrent requests. Further ones wait on the host, not here.
+// Limits of one host's concurrent requests. Further requests wait on the host, not here.
 const (
 	maxQuestions = 32
 	maxPulls     = 4
@@ -106,7 +106,7 @@ func (s *Server) pullForHost(ctx context.Context, h store.Host, q image.Question
 
 type connKey struct{}
 
-// preambles is a listener whose connections know their host.
+// preambles is a listener whose connections identify their host.
 type preambles struct{ net.Listener }
 
 // Accept returns a connection that reads its first line as the host's name.

@@ -25,8 +25,8 @@ import (
 
 // Puller pulls images from registries into the store.
 type Puller interface {
-	// Pull pulls the image with a canonical name into the store, verifies that the credential may have it, and returns its
-	// digest. The caller holds [store.Store.Use].
+	// Pull pulls the image with a canonical name into the store, verifies that the credential gives access to it, and
+	// returns its digest. The caller holds [store.Store.Use].
 	Pull(ctx context.Context, name string, who Asker, say func(string)) (digest string, err error)
 }
 
@@ -34,7 +34,7 @@ type Puller interface {
 type Asker struct {
 	// Host reports that the asker is a host of the dock, not the machine's user.
 	Host bool
-	// Auth is the credential. The machine's user also has those of the user's configuration.
+	// Auth is the credential. The machine's user also has the credentials of the user's configuration.
 	Auth *image.Auth
 }
 
@@ -190,7 +190,7 @@ func stream(w http.ResponseWriter, r *http.Request, limit time.Duration,
 	defer cancel()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	control := http.NewResponseController(w)
-	if err := control.EnableFullDuplex(); err != nil { // progress goes out while the archive comes in
+	if err := control.EnableFullDuplex(); err != nil { // progress is sent while the archive is received
 		answer(w, nil, err)
 		return
 	}

@@ -141,7 +141,7 @@ func TestWhatHostsMayNotAsk(t *testing.T) {
 	}
 }
 
-// A host that pulls endlessly does not block others, and a call ends when its host gives it up.
+// A host that pulls endlessly does not block others, and a call ends when its host abandons it.
 func TestPullsOfAHostAreBounded(t *testing.T) {
 	r := &registry{began: make(chan string)}
 	dir := serve(t, r)
@@ -173,7 +173,7 @@ func TestPullsOfAHostAreBounded(t *testing.T) {
 		<-codes
 	}
 	<-other
-	// Their places become free as soon as the store notices.
+	// The places of abandoned calls become free as soon as the store notices.
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan int, 1)

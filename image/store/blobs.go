@@ -63,7 +63,7 @@ func (s *Store) Ingest(ctx context.Context, from io.Reader) (v1.Hash, int64, err
 	return h, size, s.keep(f.Name(), h)
 }
 
-// onlyWriter hides all methods but Write, so that io.CopyBuffer uses its buffer.
+// onlyWriter hides all methods except Write, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
 // keep moves a finished file to the blobs.
@@ -185,7 +185,7 @@ type Partial struct {
 	Size int64
 }
 
-// Partial opens the partial download of a blob. Only one caller at a time may have it.
+// Partial opens the partial download of a blob. Only one caller at a time may use it.
 func (s *Store) Partial(h v1.Hash) (*Partial, error) {
 	f, err := os.OpenFile(s.path("work", "partial", h.Hex), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Store) Partial(h v1.Hash) (*Partial, error) {
 	return &Partial{store: s, hash: h, file: f, Size: info.Size()}, nil
 }
 
-// Append adds the next bytes. The blob may grow to most bytes in total. Bytes written before an error are kept.
+// Append adds the next bytes. The blob may grow to most bytes in total. Append keeps bytes written before an error.
 func (p *Partial) Append(ctx context.Context, from io.Reader, most int64) error {
 	if _, err := p.file.Seek(p.Size, io.SeekStart); err != nil {
 		return err
@@ -242,5 +242,5 @@ func (p *Partial) Finish() error {
 
 type onlyReader struct{ io.Reader }
 
-// Close keeps the partial download for the next try.
+// Close keeps the partial download for the next attempt.
 func (p *Partial) Close() error { return p.file.Close() }

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// maxPartial is how long a partial download is kept for another try.
+// maxPartial is how long a partial download is kept for another attempt.
 const maxPartial = 7 * 24 * time.Hour
 
 // recover cleans up after a killed process: it removes what is incomplete.
@@ -26,7 +26,7 @@ func (s *Store) recover() error {
 			return fmt.Errorf("making the image store: %w", full(err, s.options.Dir))
 		}
 	}
-	// Hosts enter this directory; the mode of DIR keeps everybody else out.
+	// Hosts enter this directory; the mode of DIR excludes everybody else.
 	if err := os.Chmod(s.path("layers"), 0o755); err != nil {
 		return fmt.Errorf("making the image store: %w", err)
 	}
@@ -94,8 +94,8 @@ func (s *Store) readLayers() error {
 	return nil
 }
 
-// Collect removes what no name and no host holds. While something is being added Collect does nothing; the next call or
-// start catches up.
+// Collect removes what no name and no host holds. While something is being added, Collect does nothing; the next call
+// or start catches up.
 func (s *Store) Collect() {
 	if !s.busy.TryLock() {
 		return
@@ -165,7 +165,7 @@ func (s *Store) sweepLayers(used map[string]bool) error {
 		if used[name] {
 			continue
 		}
-		// First the file that makes it a layer: an incomplete layer must never look complete.
+		// First remove the file that makes it a layer: an incomplete layer must never look complete.
 		if err := os.Remove(s.path("meta", name+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			all = append(all, err)
 			continue

@@ -43,15 +43,15 @@ func disk(t *testing.T, size string) string {
 	return dir
 }
 
-// noise returns text that can't be packed.
+// noise returns text that can't be compressed.
 func noise(size int) string {
 	data := make([]byte, size)
 	rand.NewChaCha8([32]byte{}).Read(data)
 	return string(data)
 }
 
-// TestADiskThatFillsUpWhileUnpacking: the packed layer fits, the unpacked one doesn't. The error says so, nothing but
-// the store's own files is left, and an image that fits can be loaded afterwards.
+// TestADiskThatFillsUpWhileUnpacking: the packed layer fits, but the unpacked one doesn't. The error says so, only the
+// store's own files are left, and an image that fits can be loaded afterwards.
 func TestADiskThatFillsUpWhileUnpacking(t *testing.T) {
 	dir := filepath.Join(disk(t, "24m"), "images")
 	s := open(t, store.Options{Dir: dir})
@@ -92,7 +92,7 @@ func TestAMillionFiles(t *testing.T) {
 	if err := errors.Join(w.Close(), z.Close()); err != nil {
 		t.Fatal(err)
 	}
-	// The content is not the layer's, but it isn't read to the end either.
+	// The content doesn't match the layer, but it isn't read to the end either.
 	img := makeImage(t, func([]byte) []byte { return packed.Bytes() }, nil, []byte("files")).layout(t, "million:1")
 	packed = bytes.Buffer{}
 	dir := filepath.Join(disk(t, "2g"), "images")

@@ -51,7 +51,7 @@ func (s *Store) visible(h Host, ref string) (string, bool) {
 	return digest, is
 }
 
-// shown returns the user's names for an image that the host did not remove. The caller holds s.mu.
+// shown returns the user's names for an image, except those that the host removed. The caller holds s.mu.
 func (s *Store) shown(h host, digest string) []string {
 	var names []string
 	for name, d := range s.state.Names {
@@ -64,7 +64,7 @@ func (s *Store) shown(h host, digest string) []string {
 }
 
 // HostFind returns an image that a host may see, ready to use, and makes the host hold it: the image stays until the
-// host removes it, whatever the machine's user does.
+// host removes it, even if the machine's user removes it.
 func (s *Store) HostFind(ctx context.Context, h Host, ref string) (image.Image, error) {
 	s.mu.Lock()
 	digest, is := s.visible(h, ref)
@@ -239,7 +239,7 @@ func (s *Store) FS() image.FS {
 	return fs
 }
 
-// gone reports whether a host that holds something no longer exists.
+// gone reports whether a host with claims on images no longer exists.
 func (s *Store) gone(key string) bool {
 	if s.options.HostsDir == "" {
 		return false

@@ -88,7 +88,7 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 	}
 }
 
-// A host that is created again under the same name holds nothing of its predecessor's.
+// A host that is created again under the same name does not hold its predecessor's images.
 func TestHostsThatAreGoneHoldNothing(t *testing.T) {
 	hosts := t.TempDir()
 	id := filepath.Join(hosts, "alice", "images", "id")

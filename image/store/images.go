@@ -75,8 +75,8 @@ func ParseConfig(data []byte, m *v1.Manifest) (*v1.ConfigFile, error) {
 	return c, nil
 }
 
-// Add makes an image of blobs that are in the store (its manifest, configuration and layers) and unpacks its layers.
-// The caller holds [Store.Use] until the image has a name or a host. Add reports its progress to say.
+// Add creates an image from blobs that are in the store (its manifest, configuration and layers) and unpacks its
+// layers. The caller holds [Store.Use] until the image has a name or a host. Add reports its progress to say.
 func (s *Store) Add(ctx context.Context, manifest v1.Hash, say func(string)) error {
 	data, err := s.ReadBlob(manifest, MaxManifest)
 	if err != nil {
@@ -121,7 +121,7 @@ func mediaType(m *v1.Manifest) types.MediaType {
 	return cmp.Or(m.MediaType, types.OCIManifestSchema1)
 }
 
-// Complete unpacks layers that an image lost, by a power failure or because the store's ids changed.
+// Complete unpacks layers that an image lost through a power failure or because the store's ids changed.
 func (s *Store) Complete(ctx context.Context, digest string) error {
 	s.mu.Lock()
 	r, is := s.state.Images[digest]
@@ -145,7 +145,7 @@ func NotFound(ref string) error {
 	return image.Errorf(image.CodeNotFound, "list them with: capstan image list", "there is no image %s", ref)
 }
 
-// Has reports whether an image exists, by the digest of its manifest.
+// Has reports whether the image with this manifest digest exists.
 func (s *Store) Has(digest string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *Store) Has(digest string) bool {
 	return is
 }
 
-// Tag gives an image a canonical name. An image that had the name keeps its other names.
+// Tag gives an image a canonical name. An image that had the name before keeps its other names.
 func (s *Store) Tag(name, digest string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +265,7 @@ func (s *Store) Describe(digest string) (image.Image, error) {
 	return img, nil
 }
 
-// describe returns what lists show of an image. The caller holds s.mu.
+// describe returns an image as lists show it. The caller holds s.mu.
 func (s *Store) describe(r record) image.Image {
 	img := image.Image{ID: r.Config, Digest: r.Manifest, Created: r.Created.Time, Platform: r.Platform}
 	for name, digest := range s.state.Names {

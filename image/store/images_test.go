@@ -51,13 +51,13 @@ func digest(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// made is an image as blobs.
+// made is an image in the form of blobs.
 type made struct {
 	manifest, config []byte
 	layers           [][]byte
 }
 
-// makeImage makes an image of layers; pack compresses each.
+// makeImage creates an image from layers; pack compresses each layer.
 func makeImage(t testing.TB, pack func([]byte) []byte, change func(*v1.ConfigFile, *v1.Manifest),
 	layers ...[]byte,
 ) made {

@@ -62,7 +62,7 @@ func (s *Store) find(diffIDs []string) (string, bool) {
 	return "", false
 }
 
-// names returns the directories of an image's layers, or false if one is not unpacked.
+// names returns the directories of an image's layers, or false if a layer is not unpacked.
 func (s *Store) names(r record) ([]string, bool) {
 	var names, ids []string
 	for _, l := range r.Layers {
@@ -210,7 +210,7 @@ func (s *Store) writeMeta(name string, m meta) error {
 	return nil
 }
 
-// settle syncs added layers to the disk and records it. Until then a power failure costs the layers, not the image.
+// settle syncs added layers to the disk and records that. Until then a power failure costs the layers, not the image.
 func (s *Store) settle() {
 	s.syncing.Go(func() {
 		s.mu.Lock()

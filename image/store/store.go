@@ -177,7 +177,7 @@ func mayChown() bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&need == need
 }
 
-// IDs returns the level of ids that layers are unpacked with: see [image.Image.IDs].
+// IDs returns which ids layers are unpacked with: see [image.Image.IDs].
 func (s *Store) IDs() string {
 	if s.allIDs {
 		return image.AllIDs
@@ -223,7 +223,7 @@ type host struct {
 
 // blob is a packed layer.
 type blob struct {
-	DiffID string `json:"diffID,omitempty"` // what it was seen to unpack to
+	DiffID string `json:"diffID,omitempty"` // what it has been seen to unpack to
 	// Origins are the registries that served it.
 	Origins []string `json:"origins,omitempty"`
 }

@@ -300,7 +300,7 @@ func TestOneProcessHasTheStore(t *testing.T) {
 	}
 }
 
-// A store killed at any point holds what it held either before or after the operation, and continues to work.
+// A store killed at any point has the content from either before or after the operation, and continues to work.
 func TestKilledAtAnyPoint(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "web.tar")
 	img := makeImage(t, gz, nil, tarOf("a", "1"), tarOf("b", strings.Repeat("2", 100_000)))

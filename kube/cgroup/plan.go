@@ -1,5 +1,5 @@
 // Package cgroup creates the control groups of pods and their containers in the part of the machine's tree that was
-// delegated to this host. The owner of the machine limits the host as a whole, out of the host's reach.
+// delegated to this host. The owner of the machine limits the host as a whole, in groups that the host can't change.
 //
 // The part has one directory for each controller of version 1 (cpu, memory, pids), or one named unified for version 2.
 // Each holds pods/POD and pods/POD/CONTAINER.
@@ -16,10 +16,10 @@ const DefaultDir = "/opt/capstan/cgroup"
 // unified names version 2's single tree.
 const unified = "unified"
 
-// controllers are those that limit pods and containers.
+// controllers are the controllers that limit pods and containers.
 var controllers = []string{"cpu", "memory", "pids"}
 
-// Limits are those of one group; 0 leaves a limit unchanged, -1 removes it.
+// Limits are the limits of one group; 0 leaves a limit unchanged, -1 removes it.
 type Limits struct {
 	// Shares is the processor weight in units of version 1: at least 2, and 1024 for each requested processor.
 	Shares int64

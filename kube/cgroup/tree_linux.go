@@ -87,8 +87,8 @@ func (t *Tree) MakeContainer(pod, container string, l Limits) ([]string, error) 
 	return dirs, nil
 }
 
-// Shown is a container's group as its programs expect to see it: Names are its mount's in /sys/fs/cgroup and those of
-// links to it. Version 2 has one without a name, for /sys/fs/cgroup itself.
+// Shown is a container's group as its programs expect to see it. Names are the names, in /sys/fs/cgroup, of its mount
+// and of links to it. Version 2 has one group without a name, for /sys/fs/cgroup itself.
 type Shown struct {
 	Dir   string
 	Names []string
@@ -107,7 +107,7 @@ func (t *Tree) Shown(pod, container string) []Shown {
 		dir := filepath.Join(t.pods[name], pod, container)
 		names := []string{name}
 		if _, err := os.Stat(filepath.Join(dir, "cpuacct.usage")); name == "cpu" && err == nil {
-			names = []string{"cpu,cpuacct", "cpu", "cpuacct"} // one hierarchy has both controllers
+			names = []string{"cpu,cpuacct", "cpu", "cpuacct"} // both controllers share one hierarchy
 		}
 		all = append(all, Shown{dir, names})
 	}

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// CPU returns the processor time that all processes of a container have used, ended ones included, or false if its
-// groups don't count it. In version 1 they do if the machine mounts the controllers cpu and cpuacct together.
+// CPU returns the processor time that all processes of a container have used, including ended ones. It returns false if
+// the container's groups don't count it. In version 1 they do if the machine mounts the controllers cpu and cpuacct
+// together.
 func (t *Tree) CPU(pod, container string) (time.Duration, bool) {
 	if text, ok := t.read("cpu", pod, container, "cpuacct.usage"); ok {
 		return time.Duration(parse(text)), true
@@ -19,7 +20,7 @@ func (t *Tree) CPU(pod, container string) (time.Duration, bool) {
 }
 
 // Memory returns the bytes that the processes of a container use, without the pages of files that the kernel would drop
-// first, or false if its groups don't count them.
+// first. It returns false if the container's groups don't count them.
 func (t *Tree) Memory(pod, container string) (uint64, bool) {
 	controller, file, inactive := "memory", "memory.usage_in_bytes", "total_inactive_file"
 	used, ok := t.read(controller, pod, container, file)

@@ -1,8 +1,8 @@
 // Package component recognizes the container images of a Kubernetes control plane's components.
 //
-// On a local host these containers run for real, as processes of a bundle. All other images are hollow: their
-// containers are reported as running without a process. The kubelet (which probes to keep) and the CRI server (what to
-// start) must agree on that, so both ask this package.
+// On a local host these containers run for real, as processes of a bundle. On a hollow host, all other images are
+// hollow: their containers are reported as running without a process. The kubelet (which probes to keep) and the CRI
+// server (what to start) must agree on that, so both ask this package.
 package component
 
 import (
@@ -22,7 +22,7 @@ const EndsAnnotation = "hollow.capstan.dev/ends"
 // names are the base names of the images that run for real, and also the names of their applets.
 var names = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
-// Image is a component image.
+// Image is the image of a component.
 type Image struct {
 	// Name is the component and its applet, such as "kube-apiserver".
 	Name string
@@ -30,7 +30,7 @@ type Image struct {
 	Tag string
 }
 
-// Match reports whether ref is the image of a component, of any registry and path.
+// Match reports whether ref is the image of a component, from any registry and path.
 func Match(ref string) (Image, bool) {
 	base, tag := split(ref)
 	if !slices.Contains(names, base) {
@@ -64,8 +64,8 @@ const (
 	Pause      = "pause"
 )
 
-// AddOn reports whether ref is the image of an add-on, of any registry and path. A reference by digest never is,
-// because it must be exactly those bytes.
+// AddOn reports whether ref is the image of an add-on, from any registry and path. A reference by digest never is,
+// because it asks for exactly those bytes.
 func AddOn(ref string) (Image, bool) {
 	base, tag := split(ref)
 	known := []string{CoreDNS, KubeProxy, MetricsAPI, Pause}

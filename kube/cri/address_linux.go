@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fallbackCIDR provides pod addresses while the node's own range is unknown: RFC 2544's range for benchmarks, which is
-// routed nowhere. Nobody answers at the addresses of hollow pods anyway.
+// fallbackCIDR provides pod addresses while the node's own range is unknown. It is RFC 2544's range for benchmarks,
+// which is routed nowhere. Nobody answers at the addresses of hollow pods anyway.
 const fallbackCIDR = "198.18.0.0/15"
 
 // addressTries bounds the search for a free address in a range.
@@ -89,7 +89,7 @@ func freeAddress(cidr string, taken map[string]bool) string {
 	return ""
 }
 
-// hashedAddress returns a pod's address in an IPv4 range, derived from a hash, so always the same.
+// hashedAddress returns a pod's address in an IPv4 range. It is derived from a hash, so it is always the same.
 func hashedAddress(cidr, pod string) string {
 	prefix := netip.MustParsePrefix(cidr).Masked()
 	h := fnv.New32a()

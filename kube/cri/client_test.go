@@ -33,7 +33,7 @@ type client struct {
 	dir    string
 }
 
-// options returns those of a server whose components are the test binary.
+// options returns the options of a server whose components are the test binary.
 func options(t *testing.T, dir string) Options {
 	t.Helper()
 	self, err := os.Executable()
@@ -142,7 +142,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// sandbox makes a sandbox of a static pod.
+// sandbox creates a sandbox of a static pod.
 func (c *client) sandbox(annotations map[string]string) (string, *runtimeapi.PodSandboxConfig) {
 	c.t.Helper()
 	config := &runtimeapi.PodSandboxConfig{

@@ -24,7 +24,7 @@ func (s *Server) CreateContainer(
 	if config.GetMetadata() == nil || config.GetImage() == nil {
 		return nil, status.Error(codes.InvalidArgument, "the container has no metadata or no image")
 	}
-	// The kubelet passes the id that ImageStatus returned, and beside it the name in the pod.
+	// The kubelet passes the id that ImageStatus returned, and also the name in the pod.
 	ref := config.Image.Image
 	if known := s.reference(ref); known != "" {
 		ref = known
@@ -94,8 +94,8 @@ func (s *Server) StartContainer(_ context.Context,
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// StopContainer stops a container by its stop signal, and by SIGKILL after the timeout (in seconds). It may be called
-// again.
+// StopContainer stops a container with its stop signal, and with SIGKILL after the timeout (in seconds). It may be
+// called again.
 func (s *Server) StopContainer(_ context.Context,
 	req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	s.mu.RLock()

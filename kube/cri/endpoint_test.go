@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// TestEndpoints checks that requests at the hollow endpoint of a host get hollow pods, and that those at the other are
-// refused if the host can't run containers.
+// TestEndpoints checks that requests at the hollow endpoint of a host get hollow pods, and that requests at the other
+// endpoint are refused if the host can't run containers.
 func TestEndpoints(t *testing.T) {
 	dir := t.TempDir()
 	opts := options(t, dir)
@@ -69,7 +69,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 // TestServeEndsWithAnEndpoint checks that a server stops when one of its endpoints fails. Otherwise it would look
-// healthy at the other.
+// healthy at the other one.
 func TestServeEndsWithAnEndpoint(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(options(t, dir))

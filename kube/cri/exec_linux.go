@@ -215,7 +215,8 @@ func runOnTerminal(cmd command, in io.Reader, out io.Writer, resize <-chan termi
 	defer terminal.Close()
 	gone := make(chan struct{})
 	hangUp := sync.OnceFunc(func() { close(gone) })
-	// The end of the input alone does not mean that the client is gone: it may wait for the command's output.
+	// The end of the input alone does not mean that the client is gone: the client may be waiting for the command's
+	// output.
 	var client sync.WaitGroup
 	if in != nil {
 		client.Go(func() {
@@ -276,7 +277,7 @@ func (c *hostCommand) startOnTerminal() (*os.File, error) {
 	}
 	defer slave.Close()
 	defer master.Close()
-	// The Go runtime closes this one only when no read is waiting.
+	// The Go runtime closes master only when no read is waiting.
 	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

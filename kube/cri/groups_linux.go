@@ -35,8 +35,8 @@ func podLimits(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
 	return cgroup.Limits{Shares: r.GetCpuShares()}
 }
 
-// makeGroups creates the control groups of a container, in which its program starts and which the program can read. A
-// privileged program can write them, and sees the host's tree, as in other runtimes.
+// makeGroups creates the control groups of a container. Its program starts in them and can read them. A privileged
+// program can write them, and sees the host's tree, as in other runtimes.
 func (s *Server) makeGroups(c *container, spec *run.Spec) error {
 	s.mu.RLock()
 	limits := limitsOf(c.config.GetLinux().GetResources())

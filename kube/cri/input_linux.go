@@ -22,7 +22,7 @@ type input struct {
 // input opens the standard input of a container: its terminal, or its pipe.
 func (s *Server) input(c *container, terminal *os.File) (*input, error) {
 	if terminal != nil {
-		return &input{terminal, func() {}}, nil // a terminal's input is ended by a typed character
+		return &input{terminal, func() {}}, nil // a typed character ends a terminal's input
 	}
 	pipe, err := os.OpenFile(filepath.Join(s.store.containerDir(c.ID), run.StdinFile), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {

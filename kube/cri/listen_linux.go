@@ -14,7 +14,7 @@ import (
 // addresses are the addresses at which a server listens.
 type addresses struct {
 	main, hollow, real *string
-	// mainHollow is whether containers of the main address are hollow; nil leaves it to the record.
+	// mainHollow says whether containers of the main address are hollow; nil means as recorded.
 	mainHollow *bool
 }
 
@@ -66,7 +66,8 @@ func (a *addresses) open(s *Server) ([]Endpoint, error) {
 }
 
 // hollow returns whether containers of the main address are hollow: as requested, or else as recorded when the
-// directory was created. A directory with pods from before that record has hollow ones, a new one real ones.
+// directory was created. Without a record, a directory that already has pods has hollow ones, and a new directory has
+// real ones.
 func (s store) hollow(asked *bool) (bool, error) {
 	if asked != nil {
 		return *asked, nil

@@ -35,7 +35,8 @@ const shmSize = "size=65536k"
 // podNamespaces maps each namespace that a pod may have, by its name in /proc, to its clone flag.
 var podNamespaces = map[string]int{"net": unix.CLONE_NEWNET, "ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS}
 
-// own returns the kinds of namespaces that a pod has for itself. A pod with the host's network has the host's name too.
+// own returns the kinds of namespaces that a pod has for itself. A pod with the host's network also has the host's
+// name.
 func own(options *runtimeapi.NamespaceOption) []string {
 	var names []string
 	if options.GetNetwork() != runtimeapi.NamespaceMode_NODE {
@@ -47,7 +48,7 @@ func own(options *runtimeapi.NamespaceOption) []string {
 	return names
 }
 
-// make creates the directory, after removing what an earlier try left.
+// make creates the directory, after removing what an earlier attempt left.
 func (p podSpaces) make(config *runtimeapi.PodSandboxConfig) (err error) {
 	if err := p.remove(); err != nil {
 		return err

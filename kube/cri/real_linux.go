@@ -47,7 +47,7 @@ const (
 var runnerEnv = []string{"GOMAXPROCS=1", "GOGC=50"}
 
 // startReal starts a container from its image. The supervisor of its output closes the log; if nothing was started,
-// startReal does.
+// startReal closes it.
 func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err error) {
 	dir := s.store.containerDir(c.ID)
 	defer func() {
@@ -118,7 +118,7 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 	c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
 	s.supervise(c, streams)
 	s.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.ID, s.sandboxes[c.Sandbox])
-	// As for components: if this fails, the container runs, and the kubelet's next try finds it running.
+	// As with components: if this fails, the container runs, and the kubelet's next attempt finds it running.
 	if err := s.store.saveContainer(c); err != nil {
 		s.log.Error("recording a start", "container", c.name(), "error", err)
 	}

@@ -6,7 +6,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkReal refuses what the CRI requires to be refused when a container is created.
+// checkReal rejects the requests that the CRI requires a runtime to reject when a container is created.
 func checkReal(config *runtimeapi.ContainerConfig) error {
 	security := config.GetLinux().GetSecurityContext()
 	if security.GetRunAsGroup() != nil && security.GetRunAsUser() == nil && security.GetRunAsUsername() == "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// realCommand is a command in a real container. The started process is capstan-run's, which exits with the command's
-// exit code. If that process dies, so does the command.
+// realCommand is a command in a real container. The started process is capstan-run, which exits with the command's exit
+// code. If that process dies, so does the command.
 type realCommand struct {
 	*exec.Cmd
 	spec   []byte
@@ -110,7 +110,7 @@ func (c *realCommand) Wait() error {
 	return err
 }
 
-// killed reports whether a signal ended a command, such as at its timeout.
+// killed reports whether a signal ended a command, for example at its timeout.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -26,7 +26,7 @@ type sandbox struct {
 	Ready     bool
 	IPs       []string // empty with the host's network
 	Real      bool     // it has namespaces for real containers
-	Wired     bool     // it holds its IPs, and perhaps a cable
+	Wired     bool     // it holds its IPs, and may have a cable
 
 	config *runtimeapi.PodSandboxConfig
 	pause  *pause // if its containers share a PID namespace
@@ -54,7 +54,7 @@ type container struct {
 
 	config *runtimeapi.ContainerConfig
 
-	op       sync.Mutex // one start, stop or removal at a time; taken before the server's lock
+	op       sync.Mutex // allows one start, stop or removal at a time; taken before the server's lock
 	process  *process.Process
 	log      *logfile.Log
 	report   run.Report    // of a running real container

@@ -67,7 +67,7 @@ func TestComponentsOutliveAKilledServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill()
-	// The component goes on while nobody reads its output.
+	// The component keeps running while nobody reads its output.
 	if err := os.WriteFile(filepath.Join(c.dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

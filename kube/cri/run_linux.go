@@ -88,7 +88,7 @@ func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error 
 }
 
 // startComponent starts the process of a component. The process's supervisor closes the log; without a process,
-// startComponent does.
+// startComponent closes it.
 func (s *Server) startComponent(c *container, image component.Image, log *logfile.Log) error {
 	started := false
 	defer func() {
@@ -149,7 +149,7 @@ func (s *Server) supervise(c *container, streams []stream) {
 	copied := make(chan struct{}, len(streams))
 	for _, out := range streams {
 		s.supervisors.Go(func() {
-			log.Copy(out.name, out.from) // the container goes on even if its output can't be logged
+			log.Copy(out.name, out.from) // the container continues even if its output can't be logged
 			copied <- struct{}{}
 		})
 	}

@@ -160,7 +160,7 @@ func (s *Server) Close() error {
 }
 
 // restore reads the state directory and adopts processes that still run. Containers without a process have exited;
-// after a reboot of the host, all have.
+// after a reboot of the host, all containers have.
 func (s *Server) restore() error {
 	var err error
 	if s.instance, err = s.store.instance(); err != nil {
@@ -274,7 +274,7 @@ func (s *Server) adopt(c *container, pid int) error {
 	}
 	log, err := logfile.Open(c.LogPath)
 	if err != nil {
-		// Better to have a component without a log than none.
+		// A component without a log is better than none.
 		s.log.Warn("adopting a process without its log", "container", c.ID, "error", err)
 		if log, err = logfile.Open(""); err != nil {
 			return err

@@ -159,8 +159,8 @@ func (s *Server) usage(c *container) usage {
 	return usage{cpu: parseTime(string(stat)), memory: alone + shared}
 }
 
-// realUsage returns the usage of a real container as its control groups count it. What they don't count is the sum of
-// its processes.
+// realUsage returns the usage of a real container as its control groups count it. If they don't count a value, it is
+// the sum over the container's processes.
 func (s *Server) realUsage(c *container) usage {
 	cpu, hasCPU := s.opts.Groups.CPU(c.Sandbox, c.ID)
 	memory, hasMemory := s.opts.Groups.Memory(c.Sandbox, c.ID)

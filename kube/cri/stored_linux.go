@@ -16,7 +16,7 @@ import (
 )
 
 // stored reports whether an image comes from the image store: all do except those of components, of add-ons, and those
-// that kubeadm pulled for itself. annotations are those of the pod if the kubelet asks for one; kubeadm sends none.
+// that kubeadm pulled itself. annotations are those of the pod if the kubelet asks for one; kubeadm sends none.
 func (s *Server) stored(ctx context.Context, ref string, annotations map[string]string) bool {
 	if s.source(ctx) == nil || ref == "" {
 		return false

@@ -19,8 +19,8 @@ type uses struct {
 	mounts map[string]together // by mount namespace
 }
 
-// together is the usage of several processes. Memory that they share counts once: the sum of what each has alone, and
-// the most that one of them shares.
+// together is the usage of several processes. Memory that they share counts once: the total is the sum of what each has
+// alone, plus the most that one of them shares.
 type together struct {
 	cpu           time.Duration
 	alone, shared uint64
@@ -78,7 +78,7 @@ func readUses() map[string]together {
 }
 
 // parseMemory reads the memory that a process has alone, and the shared memory that it uses, from /proc/PID/status.
-// Pages of files count for nobody, as for Nodes: all hosts of a machine share those of the same programs.
+// Pages of files count for no process, as with Nodes: all hosts of a machine share the pages of the same programs.
 func parseMemory(status string) (alone, shared uint64) {
 	for line := range strings.Lines(status) {
 		name, rest, _ := strings.Cut(line, ":")

@@ -12,11 +12,12 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// volumeImages maps the images that a container mounts, as requested, to their layers. The kubelet pulls them before,
-// with the pull policy and the credentials of the pod.
+// volumeImages maps the images that a container mounts, as requested, to their layers. The kubelet has pulled these
+// images already, with the pull policy and the credentials of the pod.
 type volumeImages map[string][]string
 
-// volumeImages finds the images that a container mounts. The kubelet counts errors that begin with the name of theirs.
+// volumeImages finds the images that a container mounts. Its errors begin with ErrImageVolumeMountFailed, by which the
+// kubelet counts them.
 func (s *Server) volumeImages(ctx context.Context, config *runtimeapi.ContainerConfig) (volumeImages, error) {
 	volumes := volumeImages{}
 	for _, m := range config.Mounts {

@@ -5,7 +5,7 @@
 // The stock command has no place for other dependencies. So this package reads flags and file as that command does
 // (flags win), adapts the settings to such a host (settings.go), replaces some of the stock dependencies
 // (dependencies.go), and calls the stock Run. The CRI endpoint determines whether containers are hollow (mode.go). If
-// they are, the kubelet mounts nothing and changes pods on their way in (pods.go).
+// they are, the kubelet mounts nothing and changes pods as it receives them (pods.go).
 package kubelet
 
 import (
@@ -60,7 +60,7 @@ func NewCommand() *cobra.Command {
 			return run(genericapiserver.SetupSignalContext(), flags, config, args)
 		},
 	}
-	// A set of its own: cobra would add global flags to the help of the command's set.
+	// Use a separate set: cobra would add global flags to the help of the command's set.
 	flagSet = pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	flagSet.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	flags.AddFlags(flagSet)

@@ -13,7 +13,8 @@ import (
 )
 
 // containers is a container manager without cgroups: the kubelet's own stub, but with the true capacity of ephemeral
-// storage. At its start it also receives a function that returns the Node, which tells when to accept pods of the API.
+// storage. At its start it also receives a function that returns the Node. From the Node it determines when to accept
+// pods of the API.
 type containers struct {
 	cm.ContainerManager
 	machine *machine
@@ -57,10 +58,10 @@ func (c *containers) NewPodContainerManager() cm.PodContainerManager {
 }
 
 // podContainers is the kubelet's stub, but answers the calls made for each status of a pod and for each resize. The CRI
-// server sets the limits of pods: a resize tells it by UpdatePodSandboxResources.
+// server sets the limits of pods: on a resize the kubelet calls its UpdatePodSandboxResources.
 type podContainers struct{ cm.PodContainerManager }
 
-// GetPodCgroupConfig returns zeros, which a status of a pod omits. Each resize of a pod differs from them.
+// GetPodCgroupConfig returns zeros, which the status of a pod omits. The values of any resize differ from zeros.
 func (podContainers) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
 	return &cm.ResourceConfig{
 		Memory: new(int64), CPUQuota: new(int64), CPUShares: new(uint64), CPUPeriod: new(uint64),

@@ -25,8 +25,8 @@ import (
 // nodePoll is the interval at which to check whether the Node is known, before accepting pods of the API.
 const nodePoll = 100 * time.Millisecond
 
-// dependencies returns the kubelet's dependencies. It replaces the stock parts that need cgroups or their own machine;
-// also mounts if containers are hollow, and owners of files if the host has one id.
+// dependencies returns the kubelet's dependencies. It replaces the stock parts that need cgroups or their own machine.
+// It also replaces mounts if containers are hollow, and the ownership of files if the host has one id.
 func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mode) (*upstream.Dependencies, error) {
 	deps, err := app.UnsecuredDependencies(ctx, server, utilfeature.DefaultFeatureGate)
 	if err != nil {
@@ -55,7 +55,7 @@ func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mo
 		return nil, fmt.Errorf("finding the Node's name: %w", err)
 	}
 	// Run adjusts its own OOM score after creating the clients and the event recorder and before creating the kubelet.
-	// That is the only moment at which the sources of pods can be put in place.
+	// That is the only moment at which the sources of pods can be set up.
 	deps.OOMAdjuster = &oom.OOMAdjuster{
 		ApplyOOMScoreAdj: func(int, int) error {
 			if deps.PodConfig == nil {
@@ -68,8 +68,8 @@ func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mo
 	return deps, nil
 }
 
-// connect makes the clients patient and puts the sources of pods in place: static pods and pods of the API, both
-// modified on their way.
+// connect makes the clients patient and sets up the sources of pods: static pods and pods of the API. Both are modified
+// before the kubelet sees them.
 func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.Dependencies, manager *containers,
 	node types.NodeName, change rewriter,
 ) {

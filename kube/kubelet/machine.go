@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine answers the kubelet's cAdvisor requests for the machine as a whole: what it has, and what is free. It runs no
-// background work and reads every answer on request.
+// machine answers the kubelet's cAdvisor requests about the machine as a whole: what it has, and what is free. It runs
+// no background work and reads every answer on request.
 type machine struct {
 	root    string // the kubelet's root directory: its filesystem is the node's
 	started time.Time
@@ -39,7 +39,7 @@ func (m *machine) MachineInfo() (*cadvisorv1.MachineInfo, error) {
 		MemoryCapacity:   memory["MemTotal"],
 		SwapCapacity:     0, // hollow containers don't swap
 		MachineID:        id,
-		SystemUUID:       dashed(id), // the machine's own would be the same on all its hosts
+		SystemUUID:       dashed(id), // the machine's own id would be the same on all its hosts
 		BootID:           readLine("/proc/sys/kernel/random/boot_id"),
 	}, nil
 }

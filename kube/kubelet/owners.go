@@ -25,8 +25,8 @@ func withoutOwners(pod *v1.Pod, source string) *v1.Pod {
 	return pod
 }
 
-// pluginsWithoutOwners returns volume plugins that never give files to a container's user. Only the one for projected
-// volumes would, because they hold tokens.
+// pluginsWithoutOwners returns volume plugins that never give files to a container's user. Only the plugin for
+// projected volumes would, because they hold tokens.
 func pluginsWithoutOwners(plugins []volume.VolumePlugin) []volume.VolumePlugin {
 	name := projected.ProbeVolumePlugins()[0].GetPluginName()
 	changed := slices.Clone(plugins)

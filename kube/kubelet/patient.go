@@ -22,8 +22,8 @@ const (
 // informers and the registration of the Node for a while before it reports the error.
 //
 // The kubelet of a control plane starts before its API server. Its informers and its registration would back off for
-// many seconds, and the whole start-up would wait for them. Retrying soon costs only refused connections on the same
-// host. Other requests still fail at once, because loops that static pods need wait for them.
+// many seconds, and the whole start-up would wait for them. Quick retries cost only refused connections on the same
+// host. Other requests still fail at once, because loops that static pods need wait for these requests.
 type patient struct {
 	next  http.RoundTripper
 	limit time.Duration
@@ -85,7 +85,8 @@ func again(req *http.Request, err error) bool {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return true
 	}
-	// A load balancer without a working backend accepts and hangs up. Then only reading requests may be sent again.
+	// A load balancer without a working backend accepts the connection and closes it. Then only reading requests may be
+	// sent again.
 	reads := req.Method == http.MethodGet || req.Method == http.MethodHead
 	return reads && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET))
 }

@@ -97,8 +97,8 @@ func hasten(p *v1.Probe) {
 	p.TimeoutSeconds = max(p.TimeoutSeconds, 1)
 }
 
-// hollowContainer removes what needs a process, a mount or a kernel feature. Environment and volumes of files stay, so
-// that references to missing Secrets and ConfigMaps are detected on a hollow host too.
+// hollowContainer removes what needs a process, a mount or a kernel feature. It keeps the environment and volumes of
+// files, so that a hollow host, too, detects references to missing Secrets and ConfigMaps.
 func hollowContainer(c *v1.Container) {
 	c.StartupProbe, c.ReadinessProbe, c.LivenessProbe, c.Lifecycle = nil, nil, nil, nil
 	c.VolumeDevices = nil
@@ -116,7 +116,7 @@ func hollowSpec(spec *v1.PodSpec) {
 	if sc := spec.SecurityContext; sc != nil {
 		sc.AppArmorProfile = nil
 		sc.SELinuxOptions = nil
-		sc.FSGroup = nil // would change the owner of files that nobody reads, which rootless hosts may not
+		sc.FSGroup = nil // rootless hosts may not change the owner of files, and nobody reads these
 	}
 	spec.HostUsers = nil
 

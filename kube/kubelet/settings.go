@@ -12,13 +12,13 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// imagesHigh is how full, in percent, the disk of the image store is when a host with real pods gives up images;
-// imagesLow is where it stops. The disk is the machine's and holds more than images, so both are later than usual.
+// imagesHigh is how full, in percent, the disk of the image store must be before a host with real pods removes images;
+// at imagesLow it stops. The disk is the machine's and holds more than images, so both values are higher than usual.
 const imagesHigh, imagesLow = 90, 85
 
-// fit overrides the settings that a host without cgroups, iptables and a machine of its own can't support; everything
-// else stays as the user wrote it. It runs after flags and configuration file were read and before they are validated,
-// so configurations written by kubeadm need no change.
+// fit overrides the settings that a host without cgroups, iptables and its own machine can't support; everything else
+// stays as the user wrote it. It runs after flags and configuration file are read and before they are validated, so
+// that configurations written by kubeadm need no change.
 func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration, of mode.Mode) {
 	if flags.NodeLabels == nil {
 		flags.NodeLabels = map[string]string{}
@@ -57,13 +57,13 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	config.ImageGCHighThresholdPercent = 100
 	config.ImageGCLowThresholdPercent = 99
 	if !of.Hollow {
-		// A full disk is a reason to give up images that no container uses. The image store keeps those that the machine's
-		// user loaded, and what another host uses.
+		// A full disk is a reason to remove images that no container uses. The image store keeps the images that the
+		// machine's user loaded or another host uses.
 		config.ImageGCHighThresholdPercent = imagesHigh
 		config.ImageGCLowThresholdPercent = imagesLow
 	}
 
-	// The kubelet starts no pod while this file is missing, as it may be on a machine without a network.
+	// The kubelet starts no pod while this file is missing. A machine without a network may lack it.
 	if _, err := os.Stat(config.ResolverConfig); err != nil {
 		config.ResolverConfig = ""
 	}

@@ -21,7 +21,7 @@ func askNode(ctx context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { re
 
 // rewriting returns the channel for a source of pods: whatever is sent to it arrives at out with each pod rewritten.
 // The kubelet does not export the element's type, but its shape is known, so the type is a parameter here. The
-// goroutine ends with ctx.
+// goroutine exits when ctx ends.
 func rewriting[U ~struct{ Pods []*v1.Pod }](
 	ctx context.Context, change rewriter, source string, out chan<- U,
 ) chan<- U {

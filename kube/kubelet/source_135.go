@@ -21,7 +21,7 @@ func newPodConfig(deps *upstream.Dependencies) *config.PodConfig {
 func askNode(_ context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { return getNode() }
 
 // rewriting returns the channel for a source of pods: whatever is sent to it arrives at out with each pod rewritten.
-// The goroutine ends with ctx.
+// The goroutine exits when ctx ends.
 func rewriting(ctx context.Context, change rewriter, source string, out chan<- any) chan<- any {
 	in := make(chan any)
 	go func() {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/config"
 )
 
-// The kubelet's sources of pods. In this release they log through the package, so they take no logger.
+// The kubelet's sources of pods. In this release they log through package klog's functions, so they take no logger.
 
 func newSourceFile(_ klog.Logger, path string, node types.NodeName, period time.Duration, out chan<- any) {
 	config.NewSourceFile(path, node, period, out)

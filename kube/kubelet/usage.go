@@ -11,9 +11,9 @@ import (
 // tick is the unit of processor time in /proc/PID/stat.
 const tick = 10 * time.Millisecond
 
-// usage returns the processor time and the memory of all processes of this host, which are those that its /proc shows.
-// The time includes processes that have ended. Pages of files and shared memory count for no process: processes of all
-// hosts share the same programs.
+// usage returns the processor time and the memory of all processes of this host: those that its /proc shows. The time
+// includes processes that have ended. Pages of files and shared memory count for no process: processes of all hosts
+// share the same programs.
 func usage() (cpu time.Duration, memory uint64, err error) {
 	dir, err := os.Open("/proc")
 	if err != nil {

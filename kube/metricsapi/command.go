@@ -1,7 +1,7 @@
-// Package metricsapi is the metrics API of a cluster, which "kubectl top" and autoscalers ask: a small server that the
-// API server calls for metrics.k8s.io.
+// Package metricsapi is the metrics API of a cluster, which "kubectl top" and autoscalers query: a small server that
+// the API server calls for metrics.k8s.io.
 //
-// It reads kubelets only while somebody asks, and keeps the last two readings.
+// It reads metrics from kubelets only while clients query it, and keeps the last two readings.
 package metricsapi
 
 import (
@@ -44,7 +44,8 @@ func makeScheme() *runtime.Scheme {
 	return s
 }
 
-// NewCommand returns the server's command. Its subcommand manifest prints the objects that a cluster needs for it.
+// NewCommand returns the server's command. Its subcommand manifest prints the objects that a cluster needs for the
+// server.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: Name, Short: "Serve metrics.k8s.io of the cluster in which this is a pod", Args: cobra.NoArgs,
@@ -93,7 +94,7 @@ func serve(ctx context.Context) error {
 	return server.PrepareRun().RunWithContext(ctx)
 }
 
-// serveFrom makes a server answer with a reader's figures about objects.
+// serveFrom makes a server answer with a reader's figures for objects.
 func serveFrom(server *genericapiserver.GenericAPIServer, objects metadata.Interface, r *reader) error {
 	core := schema.GroupVersion{Version: "v1"}
 	group := genericapiserver.NewDefaultAPIGroupInfo(metrics.GroupName, scheme, metav1.ParameterCodec,
@@ -119,8 +120,8 @@ func newConfig() *genericapiserver.Config {
 	return config
 }
 
-// newServer returns a server that lets the cluster's API server decide who is asking, and who may. It returns the
-// authority of its certificate, too.
+// newServer returns a server that delegates authentication and authorization to the cluster's API server. It also
+// returns the authority of the server's certificate.
 func newServer() (*genericapiserver.GenericAPIServer, []byte, error) {
 	config := newConfig()
 	serving := genericoptions.NewSecureServingOptions().WithLoopback()

@@ -28,7 +28,7 @@ type Installer struct {
 	retries apiwait.Backoff
 }
 
-// retries try again for about 20 seconds.
+// retries is the schedule of attempts, over about 20 seconds.
 var retries = apiwait.Backoff{Duration: 250 * time.Millisecond, Factor: 1.6, Jitter: 0.1, Steps: 9}
 
 // Limits of the installer's requests.
@@ -50,7 +50,7 @@ func NewInstaller(config *clientrest.Config, version string) (*Installer, error)
 }
 
 // Install applies all objects to a new cluster. It reports false if the cluster should not have them: its pods are
-// hollow or not ours, so nothing would answer, or kubeadm was told to leave out its own add-ons.
+// hollow or not ours, so that nothing would answer, or kubeadm was told to omit its own add-ons.
 func (i *Installer) Install(ctx context.Context) (installed bool, err error) {
 	return i.retry(ctx, func(ctx context.Context) (bool, error) {
 		if runs, err := i.runsPods(ctx); err != nil || !runs {
@@ -63,8 +63,8 @@ func (i *Installer) Install(ctx context.Context) (installed bool, err error) {
 	})
 }
 
-// Refresh applies all objects to a cluster that has those of another release. It reports false if the cluster has
-// those of this one, or none: somebody removed them, or never wanted them.
+// Refresh applies all objects to a cluster that has those of another release. It reports false if the cluster has those
+// of this release, or has none because somebody removed them or never wanted them.
 func (i *Installer) Refresh(ctx context.Context) (refreshed bool, err error) {
 	return i.retry(ctx, func(ctx context.Context) (bool, error) {
 		has, err := i.get(ctx, "apps/v1", "deployments", Namespace, Name)

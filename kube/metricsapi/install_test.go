@@ -17,11 +17,11 @@ import (
 
 // cluster is an API server that can fail requests.
 type cluster struct {
-	nodes   int               // that run real pods
+	nodes   int               // number of Nodes that run real pods
 	objects map[string]string // by path
 	applied []string          // paths
-	failing int               // the first requests
-	selects string            // labels of the Nodes that were asked for
+	failing int               // number of requests that still fail
+	selects string            // label selector of the last request for Nodes
 }
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	askLimit     = 5 * time.Second // for one kubelet
+	askLimit     = 5 * time.Second // limit for one kubelet
 	askAtOnce    = 20
 	kubeletPort  = 10250
-	tokenSeconds = 600 // the least that an API server issues
+	tokenSeconds = 600 // the shortest lifetime that an API server grants
 	tokenMargin  = 2 * time.Minute
 )
 
 // kubelets asks the kubelets of all Nodes for their metrics.
 //
-// Kubelets that kubeadm makes have certificates that they signed themselves, so whoever has a Node's address can answer
-// in its place. That is why they are asked with the token of a service account that may read kubelets' metrics and
-// nothing else, valid for ten minutes, and not with the server's own.
+// Kubelets that kubeadm sets up have self-signed certificates, so whoever has a Node's address can answer in its place.
+// That is why requests to kubelets don't carry the server's own token. They carry the token of a service account that
+// may only read kubelets' metrics; it is valid for ten minutes.
 type kubelets struct {
 	api    kubernetes.Interface
 	client *http.Client
@@ -113,7 +113,7 @@ func (k *kubelets) ask(ctx context.Context, node *corev1.Node, token string) (ma
 	return parse(resp.Body, time.Now())
 }
 
-// address returns where the kubelet of a Node serves metrics.
+// address returns the address at which the kubelet of a Node serves metrics.
 func address(node *corev1.Node) (string, error) {
 	port := int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	if port == 0 {

@@ -9,7 +9,7 @@ import (
 const (
 	Name           = "metrics-api"
 	Namespace      = "kube-system"
-	KubeletAccount = Name + "-kubelets" // its tokens go to kubelets
+	KubeletAccount = Name + "-kubelets" // its tokens are sent to kubelets
 	apiService     = "v1beta1.metrics.k8s.io"
 )
 

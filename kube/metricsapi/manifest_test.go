@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestTheKubeletsTokenReadsNothingElse reads the rights of the account whose token anybody at a Node's address gets.
+// TestTheKubeletsTokenReadsNothingElse checks the rights of the account whose token anybody at a Node's address
+// receives.
 func TestTheKubeletsTokenReadsNothingElse(t *testing.T) {
 	text := Manifest("v1.2.3")
 	if strings.Contains(text, "@") || !strings.Contains(text, "image: capstan.dev/metrics-api:v1.2.3\n") {
@@ -52,8 +53,8 @@ func TestTheKubeletsTokenReadsNothingElse(t *testing.T) {
 	}
 }
 
-// TestTheServerOutlivesItsNode checks how long a lost Node keeps the server, and where it runs at first: while nobody
-// answers for its API, namespaces can't be deleted.
+// TestTheServerOutlivesItsNode checks how long the server's pod stays on a lost Node, and where it runs at first: while
+// its API does not answer, namespaces can't be deleted.
 func TestTheServerOutlivesItsNode(t *testing.T) {
 	objects, err := objectsOf(Manifest("v1.2.3"))
 	if err != nil {

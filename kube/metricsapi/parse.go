@@ -24,9 +24,9 @@ const bodyLimit = 16 << 20
 // A container is identified by its names. All are empty for a Node's own figures.
 type container struct{ namespace, pod, name string }
 
-// A point is what a container, or a Node, has used at a time.
+// A point is what a container or a Node has used up to a point in time.
 type point struct {
-	at     time.Time // when the kubelet measured
+	at     time.Time // when the kubelet measured it
 	cpu    float64   // seconds of processor time since start
 	memory float64   // bytes
 	start  time.Time // of the container; zero if unknown
@@ -86,7 +86,7 @@ func parseLine(line string) (name string, labels map[string]string, value float6
 	}
 	name, list, _ := strings.Cut(strings.TrimSuffix(line[:end], "}"), "{")
 	labels = map[string]string{}
-	for pair := range strings.SplitSeq(list, ",") { // no name that these labels hold has a comma or a quote
+	for pair := range strings.SplitSeq(list, ",") { // names in these labels contain no commas and no quotes
 		key, quoted, _ := strings.Cut(pair, "=")
 		labels[key] = strings.Trim(quoted, `"`)
 	}

@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Ages of readings. Nothing is read while nobody asks: an idle cluster stays idle.
+// Ages of readings. Nothing is read unless a client asks: an idle cluster stays idle.
 const (
 	fresh   = 10 * time.Second // a younger reading is used again
-	useful  = 2 * time.Minute  // an older one is no base for a rate
-	between = 2 * time.Second  // of two readings for one answer
+	useful  = 2 * time.Minute  // an older one is not used as the base of a rate
+	between = 2 * time.Second  // pause between two readings for one answer
 )
 
-// A reading is what all Nodes answered at one time.
+// A reading holds what all Nodes answered at one time.
 type reading struct {
 	at    time.Time
 	nodes map[string]map[container]point // by the name of the Node
@@ -26,7 +26,7 @@ type reader struct {
 	now  func() time.Time
 	wait func(context.Context, time.Duration) error
 
-	turn          chan struct{} // holds one token; whoever has it may use what follows
+	turn          chan struct{} // holds one token; whoever takes it may use what follows
 	before, after *reading
 }
 
@@ -36,7 +36,7 @@ func newReader(read func(context.Context) (map[string]map[container]point, error
 	return r
 }
 
-// usages returns what Nodes and pods use now.
+// usages returns the current usage of Nodes and pods.
 func (r *reader) usages(ctx context.Context) (usages, error) {
 	before, after, err := r.pair(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *reader) usages(ctx context.Context) (usages, error) {
 	return usagesOf(before, after), nil
 }
 
-// pair returns two readings, of which the second is fresh. It takes those that it doesn't have.
+// pair returns two readings, of which the second is fresh. It takes readings that are missing.
 func (r *reader) pair(ctx context.Context) (before, after *reading, err error) {
 	select {
 	case <-ctx.Done():
@@ -92,7 +92,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A rate is what a container, or a Node, uses.
+// A rate is the current usage of a container or a Node.
 type rate struct {
 	at     time.Time
 	window time.Duration
@@ -100,7 +100,7 @@ type rate struct {
 	memory float64 // bytes
 }
 
-// usages is what Nodes and pods use: nodes by name, containers by name and pod.
+// usages is the current usage of Nodes, by name, and of containers, by name and pod.
 type usages struct {
 	nodes map[string]rate
 	pods  map[types.NamespacedName]map[string]rate
@@ -129,7 +129,7 @@ func usagesOf(before, after *reading) usages {
 }
 
 // rateOf returns the usage between two points. A container that started in between counts from its start. It returns
-// false if there is nothing to compare with.
+// false if there is no point to compare with.
 func rateOf(base point, has bool, p point) (rate, bool) {
 	if !has || p.start.After(base.at) || p.cpu < base.cpu {
 		base = point{at: p.start}

@@ -13,7 +13,7 @@ import (
 
 var begin = time.Unix(1_700_000_000, 0)
 
-// clock is a clock, and kubelets that note when they are asked, in seconds since begin.
+// clock is a clock, and kubelets that record when they are asked, in seconds since begin.
 type clock struct {
 	at    time.Time
 	asked []int
@@ -47,7 +47,7 @@ func TestKubeletsAreReadWhenSomebodyAsks(t *testing.T) {
 		{5 * time.Second, nil},          // these are fresh
 		{5 * time.Second, []int{12}},    // one more
 		{time.Minute, []int{72}},        // the last one is a base
-		{time.Hour, []int{3672, 3674}},  // and is not any more
+		{time.Hour, []int{3672, 3674}},  // and no longer is
 		{11 * time.Second, []int{3685}}, //
 	} {
 		f.asked, f.at = nil, f.at.Add(c.pause)

@@ -21,18 +21,18 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics"
 )
 
-// pageSize is how many objects of the API server are held at once.
+// pageSize is how many objects of the API server are in memory at once.
 const pageSize = 500
 
-// storage answers for one resource. What exists, and with which labels, the API server says; the reader says what it
-// uses. An object without figures is left out.
+// storage answers for one resource. The API server reports which objects exist, with their labels; the reader reports
+// what they use. storage omits objects without figures.
 type storage struct {
 	rest.TableConvertor
 	kind       string
 	namespaced bool
 	empty      func() runtime.Object
 	emptyList  func() runtime.Object
-	// fill adds what an object uses to a list, if that is known.
+	// fill adds an object's usage to a list, if it is known.
 	fill func(list runtime.Object, of metav1.ObjectMeta, u usages)
 
 	objects metadata.Getter
@@ -94,7 +94,7 @@ func (s *storage) NamespaceScoped() bool { return s.namespaced }
 // GetSingularName returns no name, as other servers of this API do.
 func (s *storage) GetSingularName() string { return "" }
 
-// List returns what all objects use that the options select.
+// List returns the usage of all objects that the options select.
 func (s *storage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
 	u, err := s.reader.usages(ctx)
 	if err != nil {
@@ -122,11 +122,11 @@ func (s *storage) List(ctx context.Context, options *internalversion.ListOptions
 	}
 }
 
-// Get returns what one object uses.
+// Get returns the usage of one object.
 func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	object, err := s.in(ctx).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, err // the API server's answer says enough
+		return nil, err // the API server's error is sufficient
 	}
 	u, err := s.reader.usages(ctx)
 	if err != nil {
@@ -160,7 +160,7 @@ func nodeMetrics(of metav1.ObjectMeta, u usages) (metrics.NodeMetrics, bool) {
 	}, ok
 }
 
-// podMetrics returns what the containers of a pod use. Its time is that of the container that was measured first.
+// podMetrics returns the usage of a pod's containers. Its time is that of the container that was measured first.
 func podMetrics(of metav1.ObjectMeta, u usages) (metrics.PodMetrics, bool) {
 	containers := u.pods[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]
 	pod := metrics.PodMetrics{ObjectMeta: about(of)}
@@ -174,7 +174,7 @@ func podMetrics(of metav1.ObjectMeta, u usages) (metrics.PodMetrics, bool) {
 	return pod, len(containers) > 0
 }
 
-// about returns an object's name and labels for its figures, which were made now.
+// about returns the metadata for an object's figures: its name and labels, created now.
 func about(of metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: of.Name, Namespace: of.Namespace, Labels: of.Labels, CreationTimestamp: metav1.Now(),

@@ -14,7 +14,7 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics"
 )
 
-// readings returns a reader that has read already, and won't again.
+// readings returns a reader that already has readings and takes no others.
 func readings(points map[container]point) *reader {
 	base := map[container]point{}
 	for key, p := range points {

@@ -2,8 +2,8 @@
 // Apply applies them to a Kernel.
 //
 // Each pod has its own cable to its host, which routes between pods. So no pod sees another's traffic or can answer in
-// its place, and all traffic of pods passes the host's packet rules, even between pods of the host and on kernels that
-// do not filter bridged packets. Package routes connects the pods of other hosts.
+// its place. All traffic of pods passes the host's packet rules, even traffic between pods of the host, and on kernels
+// that do not filter bridged packets. Package routes connects the pods of other hosts.
 package network
 
 import (
@@ -34,7 +34,7 @@ func ParseRanges(texts []string) ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// Gateway returns the address in a range that is the host's: the first after the network's own. No pod gets it.
+// Gateway returns the host's address in a range: the first after the network's own. No pod gets it.
 func Gateway(r netip.Prefix) netip.Addr { return r.Masked().Addr().Next() }
 
 // ErrExhausted is wrapped by Take's error if all addresses of a range are in use.

@@ -107,7 +107,7 @@ func FuzzAddresses(f *testing.F) {
 			}
 			got, err := a.Take(string(id))
 			if err != nil {
-				if len(holder) != 13 { // 16 less the network's, the gateway's, and broadcast
+				if len(holder) != 13 { // 16 minus the network's, the gateway's, and broadcast
 					t.Fatalf("exhausted with %d held", len(holder))
 				}
 				continue

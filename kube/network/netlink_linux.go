@@ -197,10 +197,10 @@ func (n *Netlink) Cables() ([]string, error) {
 	return names, nil
 }
 
-// Uplink describes this host's link to all others.
+// Uplink describes this host's link to all other hosts.
 type Uplink struct {
-	Address netip.Addr // of the host on that link, IPv4; invalid if there is none
-	MTU     int        // for pods: the link's, less the tunnel's headers
+	Address netip.Addr // the host's IPv4 address on that link; invalid if there is none
+	MTU     int        // for pods: the link's, minus the tunnel's headers
 }
 
 // Uplink returns the link of the default route.
@@ -234,7 +234,7 @@ func (n *Netlink) Uplink() (Uplink, error) {
 
 const mtuDefault = 1500
 
-// Forget removes the kernel's tracked connections from and to addresses, and those by UDP to ports of the host.
+// Forget removes the kernel's tracked connections from and to addresses, and UDP connections to ports of the host.
 // Otherwise a client that sends without a pause would be directed to the previous pod forever.
 func (n *Netlink) Forget(addresses []netip.Addr, ports []HostPort) error {
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {

@@ -24,7 +24,7 @@ type Network struct {
 	old       []netip.Prefix // earlier ranges, in which pods still hold addresses
 	uplink    Uplink
 	ready     error          // why pods can't have a network; nil if they can
-	pods      map[string]Pod // those that have, or are about to get, a cable
+	pods      map[string]Pod // pods that have a cable or are about to get one
 }
 
 // New returns a network without ranges. step, which may be nil, is called between the steps of changes, with the name

@@ -71,7 +71,7 @@ func (h *host) remove(p *pod) {
 
 func at(a netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(a, port) }
 
-const silence = 300 * time.Millisecond // after which nothing more is expected
+const silence = 300 * time.Millisecond // after this time nothing more is expected
 
 // deaf checks that nobody answers at an address.
 func deaf(t *testing.T, who *nettest.Space, to netip.AddrPort) {

@@ -13,7 +13,7 @@ type Op interface {
 	apply(Kernel) error
 }
 
-// Kernel is what a plan changes: one network namespace. All calls are idempotent.
+// Kernel is the kernel's side of one network namespace, which a plan changes. All calls are idempotent.
 type Kernel interface {
 	// MakeVeth creates a veth pair: name in this namespace, and peer in the network namespace at a path. It first deletes
 	// an existing link called name, which is a leftover.
@@ -62,7 +62,7 @@ const (
 	loopback  = "lo"
 	podLink   = "eth0" // in the pod
 	linkStart = Links + "-"
-	linkBytes = 11 // of the sandbox's id: with the prefix, as long as Linux allows
+	linkBytes = 11 // of the sandbox's id; with the prefix, the longest name that Linux allows
 )
 
 // LinkName returns the name of the host's end of a pod's cable.
@@ -97,8 +97,8 @@ func Source(r netip.Prefix, node netip.Addr) netip.Addr {
 	return Gateway(r)
 }
 
-// PlanHost plans what the host needs for pods of these ranges, in its namespace. The gateways' addresses are on the
-// loopback interface, because pods' cables come and go, and not every kernel supports dummy links.
+// PlanHost plans what the host's namespace needs for pods of these ranges. The gateways' addresses are on the loopback
+// interface, because pods' cables come and go, and not every kernel supports dummy links.
 func PlanHost(ranges []netip.Prefix, node netip.Addr) []Op {
 	plan := []Op{sysctl{"ipv4/ip_forward", "1", false}}
 	for _, r := range ranges {
@@ -128,7 +128,7 @@ type Pod struct {
 	Ports     []HostPort   // ports of the host that lead to the pod
 }
 
-// PlanCable plans, in the host's namespace, the cable to a pod.
+// PlanCable plans the cable to a pod, in the host's namespace.
 func PlanCable(p Pod, mtu int) []Op {
 	link, host, pod := LinkName(p.ID), hostMAC(p.Addresses[0]), podMAC(p.Addresses[0])
 	plan := []Op{
@@ -179,7 +179,7 @@ func PlanPod(p Pod) []Op {
 	return append(plan, running{podLink})
 }
 
-// PlanRunning plans, in the host's namespace, the last step: waiting until the cable carries packets.
+// PlanRunning plans the last step, in the host's namespace: waiting until the cable carries packets.
 func PlanRunning(id string) []Op { return []Op{running{LinkName(id)}} }
 
 // PlanNoCable plans the removal of the cable to a pod, and with it of all routes and neighbors on it.

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes are those of a netlink message.
+// attributes are the attributes of a netlink message.
 type attributes []byte
 
 // put adds an attribute. Its length is limited to 16 bits; callers bound what they add.

@@ -22,7 +22,7 @@ type sent struct {
 // batch is a transaction while it is being parsed.
 type batch struct {
 	messages []sent
-	sets     map[setName]setType // that this transaction created or looked up
+	sets     map[setName]setType // sets that this transaction created or looked up
 	find     func(setName) (setType, error)
 	unnamed  uint32 // number of sets without names so far
 	line     string // the line being parsed

@@ -40,8 +40,8 @@ func places(b *testing.B) (client *pod, all []place) {
 	return client, all
 }
 
-// compare calls way with a pod's own address and with that of its Service, in turns, and reports the median of how
-// much is done in a second through the Service, and how many times that of the direct way it is.
+// compare calls way with a pod's own address and with that of its Service, in turn. It reports the median amount per
+// second through the Service, and the ratio of that to the direct amount.
 func (p place) compare(b *testing.B, unit string, amount float64, way func(netip.Addr) error) {
 	b.Run(p.name+hosttest.Suffix(), func(b *testing.B) {
 		took := map[netip.Addr][]time.Duration{}

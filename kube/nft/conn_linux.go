@@ -17,7 +17,7 @@ type conn struct {
 const (
 	waitSeconds = 10
 	replyBytes  = 64 << 10 // no reply is larger
-	listTries   = 20       // how often to read a list that changes meanwhile
+	listTries   = 20       // how often to read a list that changes during reading
 )
 
 func dial() (*conn, error) {
@@ -53,7 +53,7 @@ func frame(data []byte, kind, flags uint16, sequence uint32, family byte, resour
 func subsystem(kind uint16) uint16 { return unix.NFNL_SUBSYS_NFTABLES<<8 | kind }
 
 // transact executes all messages or none; a check executes none. at is the index of the message that the kernel
-// refuses, or -1 if the error is about none.
+// refuses, or -1 if the error does not concern a message.
 func (c *conn) transact(messages []sent, check bool) (at int, err error) {
 	data := frame(nil, unix.NFNL_MSG_BATCH_BEGIN, 0, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
 	for i, m := range messages {
@@ -64,7 +64,7 @@ func (c *conn) transact(messages []sent, check bool) (at int, err error) {
 			unix.NFNL_SUBSYS_NFTABLES, nil)
 	}
 	if unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 2*len(data)) != nil {
-		// Without root on the machine, use the largest size allowed.
+		// This fails without root on the machine; then the size is the largest allowed.
 		_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 2*len(data))
 	}
 	if err := unix.Sendto(c.fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -147,7 +147,7 @@ func (c *conn) list(kind uint16, family byte, what attributes) ([][]byte, error)
 	return nil, errors.New("the packet rules change all the time: they could not be listed")
 }
 
-// read asks once. changed reports that a list changed meanwhile, so the result is useless.
+// read asks once. changed reports that a list changed during reading, so that the result is useless.
 func (c *conn) read(kind, flags uint16, family byte, what attributes) (all [][]byte, changed bool, err error) {
 	c.sequence++
 	question := frame(nil, subsystem(kind), flags|unix.NLM_F_ACK, c.sequence, family, 0, what)

@@ -54,7 +54,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		"--json [--terse] list table|set|map; it was called with %q", args)
 }
 
-// transact executes the commands that it reads from in, atomically. A check only finds out whether that would succeed.
+// transact reads commands from in and executes them atomically. A check only finds out whether that would succeed.
 func transact(in io.Reader, check bool) error {
 	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err != nil {
@@ -83,7 +83,8 @@ func transact(in io.Reader, check bool) error {
 	return err
 }
 
-// message returns the text of an error. kube-proxy recognizes from nft's words what is missing or exists already.
+// message returns the text of an error. It uses nft's words, from which kube-proxy recognizes what is missing or exists
+// already.
 func message(err error) string {
 	var code unix.Errno
 	text := err.Error()

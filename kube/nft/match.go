@@ -62,7 +62,8 @@ func (r *rule) field() (field, error) {
 	return 0, r.unexpected(r.ip() + " saddr, " + r.ip() + " daddr, meta l4proto or th dport")
 }
 
-// match parses a condition on fields: one or several in a set, a map to a verdict, or one compared with a value.
+// match parses a condition on fields: whether one or several are in a set, a map to a verdict, or a comparison of one
+// field with a value.
 func (r *rule) match() error {
 	var fields []field
 	for {
@@ -136,7 +137,7 @@ func (r *rule) port() error {
 	return err
 }
 
-// compareAddress compares the loaded address with an address, a range, or a list in braces.
+// compareAddress adds a comparison of the loaded address with an address, a range, or a list in braces.
 func (r *rule) compareAddress(op expr.CmpOp) error {
 	if r.takes("{") {
 		return r.addressList(op)
@@ -148,7 +149,7 @@ func (r *rule) compareAddress(op expr.CmpOp) error {
 	return err
 }
 
-// compare compares the loaded address with a range.
+// compare adds a comparison of the loaded address with a range.
 func (r *rule) compare(op expr.CmpOp, p netip.Prefix) {
 	if !p.IsSingleIP() {
 		size := r.address().size
@@ -182,7 +183,7 @@ func mask(p netip.Prefix) []byte {
 	return m
 }
 
-// addressList compares the loaded address with a list of ranges, up to the closing brace.
+// addressList adds a comparison of the loaded address with a list of ranges, up to the closing brace.
 func (r *rule) addressList(op expr.CmpOp) error {
 	var ranges []netip.Prefix
 	for {

@@ -51,7 +51,7 @@ func others(t *testing.T) string {
 	return ""
 }
 
-// kube-proxy's transactions produce the same tables as with the nft program, as listed by that program.
+// With kube-proxy's transactions we create the same tables as the nft program, according to that program's own list.
 func TestTheKernelHasWhatNftMakes(t *testing.T) {
 	hosttest.Need(t)
 	program := others(t)
@@ -191,7 +191,7 @@ func TestOtherCommandsAreRefused(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                               "does only what kube-proxy needs",
 		"list ruleset":                   "does only what kube-proxy needs",
-		"list table kube-proxy":          "does only what kube-proxy needs", // at level 4 of its log; it goes on
+		"list table kube-proxy":          "does only what kube-proxy needs", // kube-proxy logs this at level 4 and continues
 		"-f /etc/nftables.conf":          "does only what kube-proxy needs",
 		"--json list ruleset":            "does only what kube-proxy needs",
 		"--json list table inet x":       "only families ip and ip6",
@@ -226,8 +226,8 @@ func services(n int) string {
 	return b.String()
 }
 
-// A host of a rootless dock can send only as much at once as any user: enough for some hundred Services with the
-// kernel's defaults.
+// A host of a rootless dock can send only as much at once as any user. With the kernel's defaults that is enough for
+// some hundred Services.
 func TestManyServices(t *testing.T) {
 	hosttest.Need(t)
 	if _, err := do(nettest.New(t), services(200), "-f", "-"); err != nil {
@@ -235,7 +235,7 @@ func TestManyServices(t *testing.T) {
 	}
 }
 
-// No input causes a panic. The fuzz test only makes checks.
+// No input causes a panic. The fuzz test only checks transactions and executes none.
 func FuzzTransaction(f *testing.F) {
 	for _, name := range []string{"testdata/ip.nft", "testdata/ip6.nft"} {
 		text, err := os.ReadFile(name)

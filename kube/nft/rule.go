@@ -18,7 +18,7 @@ type rule struct {
 	exprs []expr.Any
 }
 
-// The register at which everything starts.
+// The register at which all values start.
 const first = unix.NFT_REG_1
 
 // register returns the register that starts this many 4-byte words after the first.

@@ -24,7 +24,8 @@ func at(address string, port uint16) netip.AddrPort {
 
 const answerLimit = 5 * time.Second
 
-// hears asks by both protocols, often enough to meet all backends, and checks that each answer is a wanted one.
+// hears sends requests by both protocols, often enough to reach all backends, and checks that each answer is a wanted
+// one.
 func hears(t *testing.T, from *nettest.Space, address string, want ...string) {
 	t.Helper()
 	heard := map[string]bool{}
@@ -178,6 +179,6 @@ func TestServices(t *testing.T) {
 		}
 		c.each(func(p *nftables.Proxier) { p.OnServiceAdd(s); p.OnEndpointSliceAdd(e) })
 		hears(t, client.Space, "10.96.0.10", saw(a, me), saw(b, me))
-		silent(t, client.Space, at("10.96.0.16", 80)) // of before
+		silent(t, client.Space, at("10.96.0.16", 80)) // answered before
 	})
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/routes"
 )
 
-// cluster is two Nodes with kube-proxy's own, unmodified library, which runs our nft.
+// cluster is two Nodes that run kube-proxy's own, unmodified library, which runs our nft.
 type cluster struct {
 	t     testing.TB
 	dock  *nettest.Dock
@@ -72,7 +72,7 @@ func newCluster(t testing.TB) *cluster {
 	return c
 }
 
-// proxy makes the Node's proxiers.
+// proxy creates the Node's proxiers.
 func (n *node) proxy() {
 	n.Do(func() error {
 		for _, f := range []struct {
@@ -110,7 +110,7 @@ func (c *cluster) each(f func(p *nftables.Proxier)) {
 	}
 }
 
-// pod makes a pod that answers at port 8080.
+// pod creates a pod that answers at port 8080.
 func (n *node) pod(name string) *pod {
 	n.cluster.t.Helper()
 	p := n.quiet(name)
@@ -118,7 +118,7 @@ func (n *node) pod(name string) *pod {
 	return p
 }
 
-// quiet makes a pod that does nothing.
+// quiet creates a pod that does nothing.
 func (n *node) quiet(name string) *pod {
 	t := n.cluster.t
 	t.Helper()
@@ -130,7 +130,7 @@ func (n *node) quiet(name string) *pod {
 	return p
 }
 
-// service makes a Service of TCP port 80 and UDP port 53, both to port 8080 of pods.
+// service returns a Service with TCP port 80 and UDP port 53, both leading to port 8080 of pods.
 func service(name, address string, change func(*corev1.ServiceSpec)) *corev1.Service {
 	family := corev1.IPv4Protocol
 	if netip.MustParseAddr(address).Is6() {

@@ -19,7 +19,7 @@ import (
 // hello is what the programs of started containers write.
 const hello = "hello"
 
-// BenchmarkContainerStart starts containers, from the call until the program has written something. It takes turns with
+// BenchmarkContainerStart starts containers, from the call until the program has written something. It alternates with
 // crun, which gets the same features. It reports medians, and how many times crun's time ours is.
 func BenchmarkContainerStart(b *testing.B) {
 	w := newWorld(b)
@@ -48,7 +48,7 @@ func BenchmarkContainerStart(b *testing.B) {
 	}
 }
 
-// startSpec returns what is started: a pod's usual container.
+// startSpec returns the container to start: a pod's usual one.
 func (w *world) startSpec() *Spec {
 	spec := w.spec("say=" + hello)
 	spec.Masked = []string{"/proc/acpi", "/proc/keys", "/proc/timer_list", "/sys/firmware"}
@@ -56,7 +56,7 @@ func (w *world) startSpec() *Spec {
 	return spec
 }
 
-// startOnce returns how long a start takes. The filter is made each time, as the CRI server does.
+// startOnce returns how long a start takes. It builds the filter each time, as the CRI server does.
 func (w *world) startOnce(filtered bool) time.Duration {
 	w.t.Helper()
 	dir, err := os.MkdirTemp(w.dir, "container-")
@@ -111,7 +111,8 @@ func (w *world) supervisorMemory(b *testing.B) {
 	}
 }
 
-// maxResident is a supervisor's limit in KiB, of its own memory and of its program file's, which all share.
+// maxResident is the limit, in KiB, of a supervisor's resident memory: its own, and that of the program file, which all
+// supervisors share.
 const maxResident = 4096
 
 func TestTheSupervisorIsSmall(t *testing.T) {

@@ -51,7 +51,7 @@ func supervise(dir string, report *os.File) (int, error) {
 		taken()
 		done := make(chan error, 1)
 		go func() { done <- conclude(dir, code, mounts) }()
-		// Nobody is left to hear that the exit can't be written. This process's exit code carries it too.
+		// Nobody is left who could be told that the exit can't be written. This process's exit code reports the end, too.
 		<-done
 		return code, nil
 	})
@@ -64,8 +64,8 @@ func orMissing(err error) error {
 	return err
 }
 
-// openInput opens the container's standard input. keeper holds the pipe's other end open, so that the death of a caller
-// does not end the input. Without input both are nil.
+// openInput opens the container's standard input. keeper holds the pipe's other end open, so that the input does not
+// end when a caller dies. Without input both are nil.
 func openInput(dir string, spec *Spec) (in, keeper *os.File, err error) {
 	if !spec.Process.Stdin || spec.Process.Terminal {
 		in, err = nullInput()

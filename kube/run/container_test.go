@@ -137,8 +137,7 @@ func TestAReadOnlyRoot(t *testing.T) {
 	}
 }
 
-// TestAnImageAsAVolume checks that an image is mounted with all its layers and read-only, and that no path in it leads
-// out.
+// TestAnImageAsAVolume checks that an image is mounted read-only with all its layers, and that no path in it leads out.
 func TestAnImageAsAVolume(t *testing.T) {
 	w := newWorld(t)
 	lower, upper := filepath.Join(w.dir, "lower"), filepath.Join(w.dir, "upper")

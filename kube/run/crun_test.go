@@ -20,7 +20,7 @@ import (
 // ttyGroup is the group of terminals, which a host with one id lacks.
 const ttyGroup = "gid=5"
 
-// crun is the C runtime that starts of containers are compared with, found in PATH.
+// crun is the C runtime, found in PATH, with which container starts are compared.
 type crun struct {
 	w       *world
 	program string
@@ -34,7 +34,7 @@ func newCrun(w *world) (*crun, string) {
 	if err != nil {
 		return nil, "not compared: crun is not installed"
 	}
-	// crun refuses machines that have both versions of control groups, even if it shall use none: hide the second.
+	// crun refuses machines that have both versions of control groups, even if it must use neither: hide the second.
 	const second = "/sys/fs/cgroup/unified"
 	if _, err := os.Stat(second); err == nil {
 		w.must(unix.Mount("none", second, "tmpfs", 0, ""))
@@ -44,7 +44,7 @@ func newCrun(w *world) (*crun, string) {
 }
 
 // start runs a container with the features of a Spec on an overlay of the same layers, and returns how long it took
-// until its program wrote something. It takes no control groups, as the Spec has none.
+// until its program wrote something. It uses no control groups, because the Spec has none.
 func (c *crun) start(spec *Spec, filtered bool) time.Duration {
 	c.w.t.Helper()
 	c.made++

@@ -63,7 +63,7 @@ func (t tree) mountDev(spec *Spec) error {
 	return nil
 }
 
-// shared mounts what all containers of a pod share, or else a new file system for this container.
+// shared mounts a file system that all containers of a pod share, or else a new one for this container.
 func (t tree) shared(source, target, kind string, flags uintptr, data string) error {
 	if source != "" {
 		return t.bind(source, target)

@@ -97,7 +97,7 @@ func enter(pid int) error {
 		{"cgroup", unix.CLONE_NEWCGROUP}, {"mnt", unix.CLONE_NEWNS},
 	} {
 		if ns.kind == unix.CLONE_NEWCGROUP && sameNamespace(dir+ns.name, "/proc/self/ns/"+ns.name) {
-			continue // joining takes rights in a namespace that may be the machine's
+			continue // joining requires rights in a namespace that may be the machine's
 		}
 		fd, err := unix.Open(dir+ns.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {

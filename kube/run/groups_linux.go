@@ -38,8 +38,8 @@ func (s *starter) join(pid int) error {
 	return nil
 }
 
-// mountGroups shows the program its control groups. Version 1 has one mount for each controller, version 2 has one in
-// all.
+// mountGroups shows the program its control groups. Version 1 has one mount for each controller; version 2 has a single
+// mount.
 func (t tree) mountGroups(groups []GroupMount, writable bool) error {
 	if len(groups) == 0 {
 		return nil

@@ -56,8 +56,8 @@ func (m mapping) has(id int64) bool {
 	return false
 }
 
-// place decides how a process assumes an identity. nested means a user namespace of its own, in which the only
-// available id gets the requested number. Unavailable groups are omitted, with a note.
+// place decides how a process assumes an identity. nested means that it gets its own user namespace, in which the only
+// available id has the requested number. place omits unavailable groups, with a note.
 func (i ids) place(id Identity) (placed Identity, nested bool, notes []string) {
 	nested = !i.users.has(id.UID) || !i.groups.has(id.GID)
 	placed = id
@@ -81,14 +81,15 @@ func (i ids) place(id Identity) (placed Identity, nested bool, notes []string) {
 	return placed, nested, notes
 }
 
-// Accounts of people and services have ids in this range. Those below belong to the system, and the last to nobody.
+// Accounts of people and services have ids in this range. Ids below it belong to the system; the last id belongs to
+// nobody.
 const (
 	firstAccount = 100
 	lastAccount  = 65533
 )
 
-// advice returns what to do if a program that starts as root fails, given its image's root: an image with accounts of
-// its own often changes to one of them, or gives it files. It is empty if the program can.
+// advice returns what to do if a program that starts as root fails, given its image's root: an image with its own
+// accounts often switches to one of them, or gives it files. It is empty if the host has these ids.
 func (i ids) advice(t tree, id Identity) (string, error) {
 	if id.UID != 0 {
 		return "", nil

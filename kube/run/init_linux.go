@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeProgram is the second part: it already runs as the container's process and becomes the ordered program. It
-// returns only on failure. This thread is the process's main thread and becomes the program; exec ends the others.
+// becomeProgram is the second part of a start: it already runs as the container's process and becomes the ordered
+// program. It returns only on failure. This thread is the process's main thread and becomes the program; exec ends the
+// others.
 func becomeProgram() int {
 	for _, fd := range []int{orderFD, resultFD, beginFD} {
 		unix.CloseOnExec(fd)
@@ -72,7 +73,7 @@ func dieWithSupervisor() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("binding the process to its supervisor: %w", err)
 	}
-	// The supervisor may have ended before: then nobody reads any more.
+	// The supervisor may have ended before that: then nobody reads the results any more.
 	fds := []unix.PollFd{{Fd: resultFD}}
 	if _, err := unix.Poll(fds, 0); err == nil && fds[0].Revents&unix.POLLERR != 0 {
 		return errors.New("the supervisor has ended")

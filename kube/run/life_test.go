@@ -117,7 +117,7 @@ func TestATerminal(t *testing.T) {
 	fd, err := unix.PidfdGetfd(pidfd, b.report.Terminal, 0)
 	w.must(err)
 	terminal := os.NewFile(uintptr(fd), "terminal")
-	w.must(b.cmd.Process.Signal(unix.SIGUSR2)) // it was taken
+	w.must(b.cmd.Process.Signal(unix.SIGUSR2)) // the terminal was taken over
 	defer terminal.Close()
 	var out strings.Builder
 	buf := make([]byte, 1<<16)

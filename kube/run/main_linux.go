@@ -32,7 +32,7 @@ func Main(args []string) int {
 	case args[1] == "exec" && len(args) == 2:
 		return reported(execute)
 	case args[1] == "check" && len(args) == 2:
-		return 0 // it only checks whether a program can start with these ids
+		return 0 // the caller only checks whether a program can start with these ids
 	}
 	fmt.Fprintf(os.Stderr, "capstan-run: unknown arguments %q\n", args[1:])
 	return 2

@@ -74,7 +74,7 @@ func readOnly(mount int, recursive bool) error {
 	return unix.MountSetattr(mount, "", flags, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 }
 
-// volume is a requested mount, cloned while it still had the host's propagation. One of an image has no clone.
+// volume is a requested mount, cloned while it still had the host's propagation. A mount of an image has no clone.
 type volume struct {
 	Mount
 	fd int
@@ -118,7 +118,7 @@ func cloneVolumes(mounts []Mount) ([]volume, error) {
 	return volumes, nil
 }
 
-// makeSource makes a directory of the host. A magic link, such as one in /proc, can't lead out of the host's root.
+// makeSource creates a directory on the host. A magic link, such as one in /proc, can't lead out of the host's root.
 func makeSource(source string) error {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

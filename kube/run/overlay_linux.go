@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLayers is the number of layers for which one mount's options have room.
+// maxLayers is how many layers fit into the options of one mount.
 const maxLayers = 128
 
 // mountOverlay mounts the image's layers below a directory for changes.
@@ -27,8 +27,8 @@ func mountOverlay(dir, root string, layers []string) error {
 	return overlay{layers, filepath.Join(dir, upperDir), filepath.Join(dir, workDir)}.mount(root)
 }
 
-// mountImage mounts an image, or what is at a path in it, read-only in the tree. It uses the directory at. The mount
-// there remains the host's and goes with this mount namespace.
+// mountImage mounts an image, or a path in it, read-only in the tree. It first mounts the image at the directory at.
+// That mount is in the host's root and disappears with this mount namespace.
 func (t tree) mountImage(at string, m Mount) error {
 	empty := filepath.Join(at, emptyDir)
 	root := filepath.Join(at, rootDir)

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pauseName is the name under which capstan-run is the program of the image "pause", which does nothing until it is
-// stopped.
+// pauseName is the name under which capstan-run acts as the program of the image "pause", which does nothing until it
+// is stopped.
 const pauseName = "pause"
 
 // pauseProgram waits for the signal to stop. As the first process of a PID namespace, it reaps orphans.
 func pauseProgram() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGCHLD)
-	signal.Ignore(unix.SIGHUP) // last: marks the process as ready for observers
+	signal.Ignore(unix.SIGHUP) // comes last: it shows observers that the process is ready
 	shrink()
 	for s := range signals {
 		if s != unix.SIGCHLD {

@@ -43,7 +43,7 @@ func (s *starter) mountProcOf(t tree) error {
 	return s.mountProcInside(at)
 }
 
-// mountProcByName tells the kernel which PID namespace /proc shows. Linux can do so since 6.17.
+// mountProcByName tells the kernel which PID namespace /proc shows. This needs Linux 6.17.
 func mountProcByName(at int) error {
 	namespace, err := unix.Open("/proc/thread-self/ns/pid_for_children", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -73,8 +73,8 @@ func mountProcByName(at int) error {
 	return unix.MoveMount(mount, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// mountProcInside mounts /proc in a short-lived process in the namespace, as /proc shows that of the process which
-// mounts it. It must not be the namespace's first process, as it exits.
+// mountProcInside mounts /proc in a short-lived process in the namespace, because /proc shows the namespace of the
+// process that mounts it. This must not be the namespace's first process, because it exits.
 func (s *starter) mountProcInside(at int) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *starter) mountProcInside(at int) error {
 	return nil
 }
 
-// becomeProc is that process.
+// becomeProc runs as the short-lived process of mountProcInside.
 func becomeProc() int {
 	if err := unix.Mount("proc", fdPath(procFD), "proc", kernelFlags, ""); err != nil {
 		fmt.Fprint(os.Stderr, err)

@@ -16,10 +16,10 @@ import (
 	"github.com/capstan-dev/capstan/kube/internal/hosttest"
 )
 
-// TestBothWaysToMountProc: later kernels do without the process that older ones need. What is mounted is the same.
+// TestBothWaysToMountProc: later kernels don't need the process that older ones need. The result is the same.
 func TestBothWaysToMountProc(t *testing.T) {
 	w := newWorld(t)
-	w.must(exec.Command(hosttest.Tool("program")).Run()) // the first call tries a process of its own
+	w.must(exec.Command(hosttest.Tool("program")).Run()) // the first call tries it in a separate process
 	self, err := os.Open(hosttest.Tool("capstan-run"))
 	w.must(err)
 	defer self.Close()

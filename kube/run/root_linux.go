@@ -20,7 +20,7 @@ func beginRoot(dir string, spec *Spec) (t tree, err error) {
 	}
 	volumes, err := cloneVolumes(spec.Mounts)
 	if err != nil {
-		return t, err // the clones go with the process
+		return t, err // the clones disappear with the process
 	}
 	// From here on, no mount reaches the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
@@ -64,7 +64,7 @@ func openTree(root string) (tree, error) {
 	return tree{fd}, nil
 }
 
-// finishRoot does what needs /proc, which is mounted by now, and makes the tree the root of this thread and its
+// finishRoot does what needs /proc, which must be mounted by now, and makes the tree the root of this thread and its
 // children.
 func (t tree) finishRoot(spec *Spec) error {
 	if err := t.setSysctls(spec.Sysctls); err != nil {

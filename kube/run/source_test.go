@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAMissingSource checks what becomes of sources that the host lacks: they are made if the mount says so, but not
-// where a link leads to nothing, and not through a magic link, which may lead out of the host's root.
+// TestAMissingSource checks what happens to sources that the host lacks. They are created if the mount says so, but not
+// where a link leads nowhere, and not through a magic link, which may lead out of the host's root.
 func TestAMissingSource(t *testing.T) {
 	w := newWorld(t)
 	host := filepath.Join(w.dir, "host")

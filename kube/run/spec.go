@@ -4,8 +4,8 @@
 // A caller writes a Spec into the container's directory and starts "capstan-run container DIRECTORY". That supervisor
 // creates the namespaces and the root, starts the program in them, sends a Report, and waits. When the program has
 // ended, the supervisor writes an Exit into the directory and exits with the same exit code. It does not need its
-// caller: after a crash, a new caller finds running containers by the file of the report, and ended ones by the file of
-// the exit. If the supervisor itself is killed, the kernel kills the program.
+// caller: after a crash, a new caller finds running containers by their report files, and ended ones by their exit
+// files. If the supervisor itself is killed, the kernel kills the program.
 //
 // "capstan-run exec" runs another program in a container. "capstan-run check" reports whether the requested ids exist.
 // The package imports little on purpose: each container pays for the memory of its supervisor.
@@ -51,7 +51,7 @@ type Namespaces struct{ PID, Net, IPC, UTS string }
 // Spec describes a container.
 type Spec struct {
 	// Layers are the image's directories, lowest first. They are only read. They mark deletions in the form that overlayfs
-	// needs with its option userxattr: a character device 0/0 in the place of a deleted file, user.overlay.opaque=y on a
+	// needs with its option userxattr: a character device 0/0 in place of a deleted file, user.overlay.opaque=y on a
 	// replaced directory.
 	Layers []string
 	// ReadOnlyRoot makes the root read-only, except for mounts.
@@ -64,7 +64,7 @@ type Spec struct {
 	// Devices are bind-mounted from the host; AllDevices adds all of the host's.
 	Devices    []Device
 	AllDevices bool
-	// Shm and Mqueue are the pod's mounts for /dev/shm and /dev/mqueue. If empty, new ones are made.
+	// Shm and Mqueue are the pod's mounts for /dev/shm and /dev/mqueue. If they are empty, new ones are created.
 	Shm, Mqueue string
 	// Masked paths appear empty; ReadOnly paths can't be written.
 	Masked, ReadOnly []string
@@ -72,16 +72,16 @@ type Spec struct {
 	WritableSys bool
 	// Sysctls maps names (with dots) to values to be set in the container's namespaces.
 	Sysctls map[string]string
-	// Pause runs a process that only reaps orphans, as the first one of a PID namespace that containers share. Of the
+	// Pause runs a process that only reaps orphans, as the first process of a PID namespace that containers share. Of the
 	// other fields it uses only Namespaces.
 	Pause   bool
 	Process Process
 	// Groups are the directories of the control groups in which the program starts.
 	Groups []string `json:",omitempty"`
-	// OwnGroups makes them the top of the tree that the program sees, by a namespace of control groups.
+	// OwnGroups makes Groups the top of the tree that the program sees, with a cgroup namespace.
 	OwnGroups bool `json:",omitempty"`
-	// GroupMounts are mounted at /sys/fs/cgroup: one without names there itself, others below. They are read-only unless
-	// WritableSys is set.
+	// GroupMounts are mounted at /sys/fs/cgroup: a group without names directly there, other groups below. They are
+	// read-only unless WritableSys is set.
 	GroupMounts []GroupMount `json:",omitempty"`
 }
 
@@ -104,7 +104,7 @@ type Process struct {
 	// Terminal gives the program a terminal with this many rows and columns; 0 leaves the size unset.
 	Terminal   bool
 	Rows, Cols uint16
-	// Stdin connects standard input: to the pipe StdinFile for a container, to that of capstan-run for Exec.
+	// Stdin connects standard input: for a container to the pipe StdinFile, for Exec to capstan-run's standard input.
 	Stdin bool
 	// Capabilities lists capabilities by name (CAP_CHOWN).
 	Capabilities Capabilities
@@ -123,19 +123,19 @@ type User struct {
 	Name string
 	// UID and GID take precedence over Name.
 	UID, GID *int64
-	// Groups are further groups. Strict ignores those that the image's /etc/group adds.
+	// Groups are further groups. Strict ignores the groups that the image's /etc/group adds.
 	Groups []int64
 	Strict bool
 }
 
 // Mount is a bind mount, or one of an image.
 type Mount struct {
-	// Source is a path of the host or, if Layers are given, one in the image, which can't lead out of it.
+	// Source is a path on the host. If Layers are given, it is a path in the image and can't lead out of it.
 	Source, Target string
 	// Layers are the directories of an image to mount read-only, as in Spec.
 	Layers []string `json:",omitempty"`
-	// Create makes a directory at Source on the host if nothing is there, and those above it. Links on the way lead
-	// only to what exists.
+	// Create creates a directory at Source on the host if nothing is there, and its parents. A link in the path is
+	// followed only to an existing target.
 	Create   bool `json:",omitempty"`
 	ReadOnly bool
 	// Recursive also makes mounts below Source read-only.
@@ -170,7 +170,7 @@ type Exec struct {
 	// PID is a process in the container, in the caller's PID namespace.
 	PID     int
 	Process Process
-	// Groups are those of the container's Spec.
+	// Groups are the Groups of the container's Spec.
 	Groups []string `json:",omitempty"`
 }
 

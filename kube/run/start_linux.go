@@ -30,7 +30,7 @@ type order struct {
 	OwnGroups bool
 }
 
-// result is its answer if it fails or had to leave something out.
+// result is the answer of the second part if it fails or had to leave something out.
 type result struct {
 	Error string   `json:",omitempty"`
 	Notes []string `json:",omitempty"`
@@ -40,7 +40,7 @@ type result struct {
 type starter struct {
 	self int // capstan-run itself, open
 	ids  ids
-	maps chan mapRequest // to the goroutine that still sees the host
+	maps chan mapRequest // requests to the goroutine that still sees the host
 	// groups are open files of control groups; a process joins when its id is written to them.
 	groups []*os.File
 }
@@ -130,7 +130,7 @@ func (s *starter) spawn(o order, stdio [3]*os.File) (p *spawned, err error) {
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: o.Process.Terminal},
 	}
 	if nested {
-		// If it is not root there, executing capstan-run drops all capabilities but ambient ones.
+		// If the user is not root there, executing capstan-run drops all capabilities except ambient ones.
 		attr.Sys.Cloneflags = unix.CLONE_NEWUSER
 		attr.Sys.AmbientCaps = allCapabilities()
 	}

@@ -34,7 +34,7 @@ type world struct {
 	one   bool // there is one id only
 }
 
-// newWorld makes an image of the program, and checks after the test that nothing is left.
+// newWorld creates an image with the program, and checks after the test that nothing is left.
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	hosttest.Need(t)

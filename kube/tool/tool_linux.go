@@ -118,7 +118,7 @@ func umount(args []string, _ io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// cp implements "cp [-a | -r | -R] SOURCE TARGET". It does not keep owners, times and hard links.
+// cp implements "cp [-a | -r | -R] SOURCE TARGET". It does not preserve owners, times or hard links.
 func cp(args []string, _ io.Writer) error {
 	set := options()
 	recursive := false

@@ -1,5 +1,5 @@
-// Package backend keeps the backends of each cluster's control plane balancer up to date: they are the control plane
-// machines that have an address and are not being deleted (contract rules IM-51 and IM-58).
+// Package backend keeps the backends of each cluster's control plane balancer up to date. The backends are the control
+// plane machines that have an address and are not being deleted (contract rules IM-51 and IM-58).
 package backend
 
 import (
@@ -39,8 +39,8 @@ type Balancer interface {
 }
 
 // Keeper sets backends. It computes and sets them under one lock for each cluster. The reconcilers of clusters and
-// machines share one Keeper; otherwise a pass over a cluster that began earlier could add a machine again that was just
-// removed.
+// machines share one Keeper. Otherwise a pass over a cluster that began earlier could add a machine again that has just
+// been removed.
 type Keeper struct {
 	// Reader reads CapstanHosts and CapstanMachines. It must be the cache that the reconcilers use.
 	Reader client.Reader
@@ -53,7 +53,7 @@ type Keeper struct {
 
 type backends struct {
 	mu    sync.Mutex
-	known bool // set holds the balancer's backends
+	known bool // whether set holds the balancer's backends
 	set   []string
 }
 

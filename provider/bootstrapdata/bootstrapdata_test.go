@@ -117,7 +117,7 @@ func TestRemoveLeavesTheDataOfAnotherClaim(t *testing.T) {
 	if err := Remove(t.Context(), c, c, h, "capstan://default/host-01/before"); err != nil || !exists() {
 		t.Errorf("the data of another claim: error %v, exists %t", err, exists())
 	}
-	for range 2 { // the second finds nothing, which is fine
+	for range 2 { // the second call finds nothing, which is fine
 		if err := Remove(t.Context(), c, c, h, "capstan://default/host-01/now"); err != nil || exists() {
 			t.Errorf("the data of the claim: error %v, exists %t", err, exists())
 		}

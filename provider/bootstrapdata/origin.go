@@ -42,7 +42,8 @@ func refuseName(name string) error {
 }
 
 // checkOrigin checks that a Secret holds bootstrap data for exactly this Machine. The name alone proves nothing:
-// anybody who may write a Machine can name a Secret in it that they may not read, and would get its content on a host.
+// anybody who may write a Machine can name a Secret in it that they may not read, and would get the Secret's content on
+// a host.
 //
 // With a configRef, the Secret must look as the contract requires: it has the label of the cluster, its controller is
 // the bootstrap configuration, and the controller of the configuration is this Machine. Both controllers are compared

@@ -1,4 +1,4 @@
-// Package bundlepolicy reads where owned hosts get the programs of a node from, as commands are told.
+// Package bundlepolicy parses the flags that say where owned hosts get the programs of a node from.
 package bundlepolicy
 
 import (
@@ -9,8 +9,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Parse returns the policy of the flags --bundle-source and --bundle-mirror, which say where owned hosts get the
-// programs of a node from. It fails if they are invalid or don't fit together; two empty texts are the zero value.
+// Parse returns the policy that the flags --bundle-source and --bundle-mirror describe. It returns an error if they are
+// invalid or don't fit together; two empty texts yield the zero value.
 func Parse(source, mirror string) (infrav1.BundlePolicy, error) {
 	policy := infrav1.BundlePolicy{
 		Source: infrav1.BundleSource(source), Mirror: infrav1.BundleMirror{URL: mirror},

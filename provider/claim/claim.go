@@ -74,9 +74,9 @@ func Held(hosts []*infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infr
 	return held
 }
 
-// Holds reports whether the host's claim is the machine's. They must be in the same namespace and agree in the
-// machine's uid, or in name and provider id: a machine that was moved to another management cluster has a new uid, but
-// keeps namespace, name and spec (contract rule IM-63). A provider id alone proves nothing, because anybody who may
+// Holds reports whether the host's claim is the machine's. They must be in the same namespace, and have the same
+// machine uid or the same name and provider id: a machine that was moved to another management cluster has a new uid,
+// but keeps namespace, name and spec (contract rule IM-63). A provider id alone proves nothing, because anybody who may
 // create a CapstanMachine can choose it.
 func Holds(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine) bool {
 	c := host.Spec.Claim
@@ -140,7 +140,7 @@ func Accepted(host *infrav1.CapstanHost) bool {
 
 // Carried returns the provider id of the machine that an owned host without a claim still carries according to its
 // agent, or "". This happens if the claim ended while the agent was away, because somebody accepted the host as clean
-// or registered it anew, or if the management cluster was restored from a backup older than the claim.
+// or registered it anew. It also happens if the management cluster was restored from a backup older than the claim.
 func Carried(host *infrav1.CapstanHost) string {
 	if host.Spec.Claim != nil || host.Spec.Supplier != "" || host.Status.Agent == nil {
 		return ""
@@ -148,8 +148,8 @@ func Carried(host *infrav1.CapstanHost) string {
 	return host.Status.Agent.Carries
 }
 
-// Proof returns what must prove that the host is clean after a claim that is made now. byDefault applies to hosts whose
-// spec doesn't say. The result is "" for supplied hosts.
+// Proof returns the proof of cleanness that a claim made now requires afterwards. byDefault applies to hosts whose spec
+// doesn't say. The result is "" for supplied hosts.
 func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.CleaningProof {
 	if host.Spec.Supplier != "" {
 		return "" // it is destroyed and recreated
@@ -157,8 +157,8 @@ func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.C
 	return cmp.Or(host.Spec.Cleaning.Proof, byDefault)
 }
 
-// Bundles returns where the host gets the programs of a node from for a claim that is made now. byDefault applies to
-// hosts whose spec doesn't say. The result is empty for supplied hosts, whose supplier brings the programs.
+// Bundles returns where the host gets the programs of a node from, for a claim made now. byDefault applies to hosts
+// whose spec doesn't say. The result is empty for supplied hosts, whose supplier brings the programs.
 func Bundles(host *infrav1.CapstanHost, byDefault infrav1.BundlePolicy) infrav1.BundlePolicy {
 	policy := host.Spec.Bundles
 	switch {
@@ -177,7 +177,7 @@ type Verdict int
 const (
 	// Unknown: the agent has not reported the end of the cleaning yet.
 	Unknown Verdict = iota
-	// Clean: the proof that the claim requires has been given.
+	// Clean: the agent has provided the proof that the claim requires.
 	Clean
 	// Left: the agent reported leftovers.
 	Left

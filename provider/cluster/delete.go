@@ -49,9 +49,9 @@ func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, e
 	return step.Next(), nil
 }
 
-// leftToUs reports whether Cluster API has deleted everything of a Cluster except its infrastructure. Nobody else
-// deletes the machines that still exist then: Cluster API relies on the control plane object to delete control plane
-// machines, but that is gone, and did not own these.
+// leftToUs reports whether Cluster API has deleted everything of a Cluster except its infrastructure. Nobody else then
+// deletes the machines that still exist: Cluster API relies on the control plane object to delete control plane
+// machines, but that object is gone, and did not own these machines.
 func leftToUs(cluster *clusterv1.Cluster) bool {
 	return cluster != nil && !cluster.DeletionTimestamp.IsZero() && conditions.GetReason(
 		cluster, clusterv1.ClusterDeletingCondition) == clusterv1.ClusterDeletingWaitingForInfrastructureDeletionReason

@@ -19,7 +19,7 @@ const maxDomains = 100
 
 // failureDomains computes the failure domains from the zones of the inventory (IC-19).
 func (r *Reconciler) failureDomains(ctx context.Context, s *scope) (step.Answer, error) {
-	r.promises.mu.Lock() // two clusters created at once must not be promised the same host
+	r.promises.mu.Lock() // two clusters created at the same time must not be promised the same host
 	defer r.promises.mu.Unlock()
 	p, err := r.look(ctx, s.capstan.Namespace)
 	if err != nil {
@@ -31,8 +31,8 @@ func (r *Reconciler) failureDomains(ctx context.Context, s *scope) (step.Answer,
 
 // domains returns the failure domains of a cluster, sorted by name. A zone is offered to control plane machines only
 // while it has a host to spare, because a machine that is bound to a zone waits for a host there even if other zones
-// have free hosts. If no zone has one, none is offered. The next machine is then bound to no zone and gets the first
-// free host.
+// have free hosts. If no zone has a host to spare, no zone is offered. The next machine is then bound to no zone and
+// gets the first free host.
 //
 // A cluster without a control plane machine is offered only the zone in which it is promised a host; other clusters
 // can't use that host. The control plane's controller picks any offered zone before anybody can see its machine. If

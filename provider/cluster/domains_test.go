@@ -47,7 +47,7 @@ func labelled(zone, key string) infrav1.CapstanHost {
 	return h
 }
 
-// selecting returns the CapstanCluster of a cluster whose control plane needs hosts with a label.
+// selecting returns the CapstanCluster of a cluster whose control plane requires hosts with a label.
 func selecting(cluster, key string) infrav1.CapstanCluster {
 	c := named(cluster)
 	c.Spec.ControlPlaneHostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: "true"}}
@@ -92,14 +92,14 @@ func worker(cluster, zone string) clusterv1.Machine {
 	return m
 }
 
-// standing returns a machine that is in a zone but was not bound to it.
+// standing returns a machine that runs in a zone but was not bound to it.
 func standing(zone string) clusterv1.Machine {
 	m := worker("", "")
 	m.Status.FailureDomain = zone
 	return m
 }
 
-// named returns the CapstanCluster of a cluster as an earlier process left it: offered these zones.
+// named returns the CapstanCluster of a cluster to which an earlier process offered these zones.
 func named(cluster string, offers ...string) infrav1.CapstanCluster {
 	return asked(infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{
 		OwnerReferences: []metav1.OwnerReference{{

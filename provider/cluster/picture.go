@@ -23,9 +23,9 @@ type picture struct {
 	// promised maps the names of clusters without a control plane machine to the zone in which each is promised a host; ""
 	// means that no host was left.
 	promised map[string]string
-	// namespace is where all of it is.
+	// namespace is the namespace of all these objects.
 	namespace string
-	// endpoints holds the zones of the hosts whose address is the endpoint of a cluster, by their mark.
+	// endpoints holds the zones of the hosts whose address is the endpoint of a cluster, keyed by the hosts' mark.
 	endpoints map[string]string
 	// selections holds which hosts the control planes of clusters can use.
 	selections map[string]selection
@@ -92,8 +92,8 @@ func (p picture) addMachine(machine *clusterv1.Machine) {
 	}
 }
 
-// addCluster adds which hosts the control plane of a cluster can use, and the promise of a cluster without a control
-// plane machine.
+// addCluster records which hosts a cluster's control plane can use. For a cluster without a control plane machine, it
+// also adds the promise.
 func (p picture) addCluster(c *infrav1.CapstanCluster, promises *promises) {
 	name := ownerName(c)
 	p.selections[name] = selectionOf(&c.Spec)

@@ -58,7 +58,7 @@ type scope struct {
 	paused string
 	// running is true once pause has found that neither the Cluster nor the object is paused.
 	running bool
-	// obstacle says why there is no endpoint yet.
+	// obstacle is why there is no endpoint yet.
 	obstacle *step.Obstacle
 	// domains are the failure domains; set by failureDomains.
 	domains []clusterv1.FailureDomain

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/placement"
 )
 
-// selection is which hosts a control plane can use. The zero value means all.
+// selection says which hosts a control plane can use. The zero value means all.
 type selection struct {
 	selector labels.Selector
 	// text is the same for equal selectors.
@@ -50,7 +50,7 @@ func (s selection) among(hosts []labels.Set) int {
 }
 
 // room returns how many free hosts of a zone are left for the control plane of a cluster: hosts that it can use, and
-// that neither waiting machines nor promises need. A machine or cluster that can use other hosts, too, is supposed to
+// that neither waiting machines nor promises need. If a machine or cluster can also use other hosts, it is expected to
 // take one of those.
 func (p picture) room(name, cluster string) int {
 	z, mine := p.zones[name], p.selections[cluster]

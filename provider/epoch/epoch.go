@@ -2,7 +2,7 @@
 // claim to the end of the next. Each epoch has one Secret without data. The tokens of the host's account are bound to
 // it: the API server accepts them only while exactly that Secret exists (docs/adr/0023).
 //
-// The Secret is created when its epoch begins, never earlier, so nobody can get a token for an epoch in advance.
+// The Secret is created when its epoch begins, never earlier, so that nobody can get a token for an epoch in advance.
 package epoch
 
 import (

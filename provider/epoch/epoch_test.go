@@ -123,7 +123,7 @@ func TestBeginLooksAtThePresentEpoch(t *testing.T) {
 func TestEnd(t *testing.T) {
 	host := hostWith("1", 4)
 	a := api(t, secretFor(host, 3))
-	for range 2 { // the second finds nothing
+	for range 2 { // the second call finds nothing
 		if err := End(t.Context(), a, a, host, 3); err != nil || secret(t, a) != nil {
 			t.Fatalf("error %v, Secret %v", err, secret(t, a))
 		}

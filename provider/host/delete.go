@@ -49,7 +49,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) 
 	}
 	s.gone = true
 	// Its power record stays until the object is gone from the cache. A pass over an old copy must not destroy the host
-	// again, because its number may belong to a host in another namespace by then.
+	// again, because by then its number may belong to a host in another namespace.
 	r.beats.forget(client.ObjectKeyFromObject(s.host))
 	return step.Stop(), nil
 }

@@ -48,7 +48,7 @@ func (r *Reconciler) drain(ctx context.Context, s *scope) (step.Answer, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, fmt.Errorf("reading Cluster %s: %w", machine.Spec.ClusterName, err)
 	}
-	// One pass at a time, and without the cache: two passes must not delete two members of one control plane.
+	// Allow one pass at a time, and bypass the cache: two passes must not delete two members of one control plane.
 	r.draining.Lock()
 	defer r.draining.Unlock()
 	var members []clusterv1.Machine

@@ -11,8 +11,8 @@ import (
 )
 
 // epoch makes sure that the agent can get a token of the host's current epoch. Once the agent reports such a token,
-// epoch invalidates those of the previous epoch. Until then the host can't be claimed, because the pass fails or Ready
-// is False. So apart from the current epoch, only the previous one can have valid tokens.
+// epoch invalidates the tokens of the previous epoch. Until then the host can't be claimed, because the pass fails or
+// Ready is False. So apart from the current epoch, only the previous one can have valid tokens.
 func (r *Reconciler) epoch(ctx context.Context, s *scope) (step.Answer, error) {
 	if !needsIdentity(s.host) || s.taken {
 		return step.Next(), nil

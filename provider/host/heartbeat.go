@@ -32,9 +32,9 @@ const (
 	silent
 )
 
-// heartbeats decides from changes of Leases which hosts are alive. Only the fact that a Lease changed counts, and when
-// this process saw it, so the clocks of hosts need not be trusted. A process that has just started has seen no changes,
-// so hosts may be unseen for up to one timeout.
+// heartbeats decides from changes of Leases which hosts are alive. All that counts is that a Lease changed, and when
+// this process saw the change, so the clocks of hosts need not be trusted. A process that has just started has seen no
+// changes, so hosts may be unseen for up to one timeout.
 type heartbeats struct {
 	clock   Clock
 	timeout time.Duration
@@ -44,8 +44,8 @@ type heartbeats struct {
 }
 
 type beat struct {
-	renewed time.Time // according to the Lease
-	at      time.Time // when we saw it
+	renewed time.Time // the renew time in the Lease
+	at      time.Time // when we saw this renew time
 	changed bool      // renewed differed from what we saw before
 }
 
@@ -97,7 +97,7 @@ func (h *heartbeats) judge(b beat, now time.Time) (liveness, time.Duration) {
 	}
 }
 
-// reset starts over with a host: the present state of its Lease is no sign of life.
+// reset starts over with a host: the present state of its Lease does not count as a sign of life.
 func (h *heartbeats) reset(host types.NamespacedName, renewed *metav1.MicroTime) {
 	h.forget(host)
 	h.observe(host, renewed)

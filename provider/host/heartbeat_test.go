@@ -11,7 +11,7 @@ import (
 
 func TestHeartbeats(t *testing.T) {
 	start := time.Now()
-	// The times that hosts write may have nothing to do with our clock.
+	// The times that hosts write may be unrelated to our clock.
 	renewal := func(n int) *metav1.MicroTime {
 		if n == 0 {
 			return nil

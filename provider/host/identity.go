@@ -21,8 +21,8 @@ const takenPause = 15 * time.Second
 
 // identity makes sure that the host's agent has an account with the rights of an agent, limited to its own host. A
 // supplied host gets the account when it is claimed, because it has no agent before. Each process applies the objects
-// once, and again if it can't get a token. It recreates a lost Lease. If the name of an object is taken, the host gets
-// none of the objects and is not ready.
+// once, and again if it can't get a token. It also recreates a lost Lease. If the name of an object is taken, the host
+// gets none of the objects and is not ready.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
 	if !needsIdentity(s.host) {
 		return step.Next(), nil
@@ -64,8 +64,8 @@ func (r *Reconciler) noteLease(host types.NamespacedName) {
 	r.lostLeases[host] = true
 }
 
-// takeLostLease reports whether the Lease of a host was recorded as lost, and drops the record. It does so before the
-// Lease is recreated, because the Lease may get lost again.
+// takeLostLease reports whether the Lease of a host was recorded as lost, and drops the record. It drops the record
+// before the Lease is recreated, because the Lease may be lost again.
 func (r *Reconciler) takeLostLease(host types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

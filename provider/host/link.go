@@ -53,8 +53,8 @@ func (r *Reconciler) link(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// missing returns which of its CapstanMachine, Machine and Cluster the claim lacks. It returns nil if it lacks none, or
-// if that is unknown because the machine is paused.
+// missing returns which of CapstanMachine, Machine and Cluster the claim lacks. It returns nil if the claim lacks none,
+// or if that is unknown because the machine is paused.
 func (r *Reconciler) missing(ctx context.Context, s *scope) (*unlinked, error) {
 	c := s.host.Spec.Claim
 	if c == nil || c.Released {

@@ -34,7 +34,8 @@ const (
 type power struct {
 	// off is true if the host is known to be destroyed.
 	off bool
-	// providerID is that of the claim that the host was powered on for. Empty if the host is off, or nothing is known.
+	// providerID is the provider id of the claim for which the host was powered on. Empty if the host is off, or nothing
+	// is known.
 	providerID string
 	// at is the time of the operation.
 	at time.Time
@@ -42,7 +43,7 @@ type power struct {
 	host types.NamespacedName
 }
 
-// power powers on a supplied host that is claimed, and destroys one without a claim once per process. A claimed host
+// power powers on a supplied host that is claimed. It destroys a host without a claim, once per process. A claimed host
 // that has been silent for too long is powered on again; if it still runs, its agent gets a new token.
 func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim

@@ -92,8 +92,8 @@ type scope struct {
 	paused string
 	// live says whether heartbeats arrive; set by heartbeat.
 	live liveness
-	// again is when the next pass must follow at the latest, for example because liveness can change without an event; 0
-	// means that none is needed.
+	// again is how soon the next pass must follow, for example because liveness can change without an event; 0 means that
+	// none is needed.
 	again time.Duration
 	// obstacle says why the host can't be powered on or destroyed, or get its identity; it goes into condition Ready.
 	obstacle *step.Obstacle

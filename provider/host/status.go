@@ -32,7 +32,7 @@ type facts struct {
 	// versions are the Kubernetes versions that the supplier offers.
 	versions []string
 	timeout  time.Duration
-	// unlinkedTimeout is how long a claim may belong to no Cluster.
+	// unlinkedTimeout is how long a claim may be without a Cluster.
 	unlinkedTimeout time.Duration
 }
 

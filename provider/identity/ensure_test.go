@@ -173,7 +173,7 @@ func TestIdentityIsMadeKeptAndRemoved(t *testing.T) {
 	if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != "1" || count(t, c) != 4 {
 		t.Errorf("the Lease has the owners %v, and %d objects exist", lease.OwnerReferences, count(t, c))
 	}
-	for range 2 { // the second finds nothing, which is fine
+	for range 2 { // the second call finds nothing, which is fine
 		if err := Remove(t.Context(), c, c, hostWith("1")); err != nil || count(t, c) != 0 {
 			t.Errorf("removed with error %v, %d objects are left", err, count(t, c))
 		}

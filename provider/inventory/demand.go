@@ -19,8 +19,8 @@ import (
 type cluster struct {
 	// admitted is true once its control plane or infrastructure exists, which means that the capacity gate admitted it.
 	admitted bool
-	// wants is how many machines its topology asks for, made how many its control plane and MachineDeployments ask for,
-	// and lives how many it has that are not being deleted.
+	// wants is the number of machines that its topology asks for. made is the number that its control plane and
+	// MachineDeployments ask for. lives is the number of its machines that are not being deleted.
 	wants, made, lives int
 	// controlPlaneSurge and workerSurges are the additional machines of each rollout. atOnce is how many groups of workers
 	// are rolled out at the same time; 0 means 1.
@@ -51,7 +51,7 @@ func (c *cluster) surge() int {
 // look collects what namespaces ask for.
 type look struct {
 	reader client.Reader
-	// asks holds the namespaces that ask for hosts, going those that are being deleted.
+	// asks holds the namespaces that ask for hosts. going holds the namespaces that are being deleted.
 	asks, going map[string]bool
 	clusters    map[client.ObjectKey]*cluster
 	// bound holds the zones of machines that are bound to one, by the key of their CapstanMachine.
@@ -62,7 +62,7 @@ type look struct {
 
 // Look returns the demand of each namespace, sorted by namespace. A namespace asks for hosts if it has a Cluster, a
 // CapstanCluster or a CapstanMachine that is not being deleted; Clusters of other providers don't count. Home always
-// asks. Any other namespace with enrolled hosts does not: its machines are meant for those hosts, which can't reach
+// asks. Any other namespace with enrolled hosts does not ask: its machines are meant for those hosts, which can't reach
 // local ones. hosts are the hosts of all namespaces. Look leaves Has and Claimed unset; [Decide] computes them.
 func Look(ctx context.Context, c client.Reader, hosts []infrav1.CapstanHost) ([]Demand, error) {
 	l := &look{

@@ -2,9 +2,10 @@
 // ask for hosts. Each number is registered in one namespace at a time, so host names are unique for the supplier, and a
 // claim never crosses namespaces.
 //
-// [Look] finds out what namespaces ask for. [Shares] computes how many hosts each should have, and [Decide] what to do
-// to get there; both are pure. A [Keeper] carries this out in small steps: it may stop at any moment, and the next one
-// continues. The [Register] records which namespace has which number, even while the number moves between namespaces.
+// [Look] finds out what namespaces ask for. [Shares] computes how many hosts each should have, and [Decide] computes
+// what to do next; both are pure. A [Keeper] carries this out in small steps: it may stop at any moment, and the next
+// Keeper continues. The [Register] records which namespace has which number, even while the number moves between
+// namespaces.
 package inventory
 
 import (

@@ -85,8 +85,8 @@ func (k *Keeper) picture(ctx context.Context) (Picture, error) {
 	}, err
 }
 
-// remove deletes a host that was unclaimed when it was read. A host that has changed since may be claimed now, so it
-// stays, and the next step looks again.
+// remove deletes a host that was unclaimed when it was read. A host that has changed since may be claimed now, so
+// remove keeps it, and the next step checks again.
 func (k *Keeper) remove(ctx context.Context, host *infrav1.CapstanHost) error {
 	err := k.Client.Delete(ctx, host, client.Preconditions{UID: &host.UID, ResourceVersion: &host.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

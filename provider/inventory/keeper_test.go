@@ -19,17 +19,17 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// world is an API server and a dock. It also plays the controller of hosts, which lets deleted hosts go.
+// world is an API server and a dock. It also plays the controller of hosts, which releases deleted hosts.
 type world struct {
 	t      *testing.T
 	api    client.WithWatch
 	budget int
 	zones  []string
 	clock  *clocktesting.FakePassiveClock
-	// exist holds the hosts of the dock, destroyed those that it was told to destroy.
+	// exist holds the hosts of the dock. destroyed holds the hosts that it was told to destroy.
 	exist, destroyed []string
 
-	// fail is the number of the call that fails, or 0. late is whether that call takes effect anyway.
+	// fail is the number of the call that fails, or 0. late says whether that call takes effect anyway.
 	calls, fail int
 	late        bool
 	// before is called before each call. Optional.
@@ -188,7 +188,7 @@ func host(name, supplier string, claimed bool) *infrav1.CapstanHost {
 	return h
 }
 
-// TestKeep also checks that hosts registered by an earlier version, which knew only one namespace, stay.
+// TestKeep also checks that a Keeper keeps hosts registered by an earlier version, which knew only one namespace.
 func TestKeep(t *testing.T) {
 	for name, c := range map[string]struct {
 		has  []client.Object
@@ -240,8 +240,8 @@ func TestNewRefusesNonsense(t *testing.T) {
 	}
 }
 
-// moves returns a world of an earlier version with four hosts in Home, one of them claimed, where another namespace
-// asks for two. The dock still has one of the free hosts, which nobody has destroyed.
+// moves returns a world of an earlier version with four hosts in Home, one of them claimed. Another namespace asks for
+// two hosts. The dock still has one of the free hosts, which nobody has destroyed.
 func moves(t *testing.T) *world {
 	w := newWorld(t, 4, host("host-01", "dock", true), host("host-02", "dock", false), host("host-03", "dock", false),
 		host("host-04", "dock", false), class(infrav1.GroupVersion.Group), ofClass("blue", "demo", 1),
@@ -389,7 +389,7 @@ func TestRegister(t *testing.T) {
 	if err != nil || !maps.Equal(again.Owners(), map[int]string{1: "a", 5: "b"}) {
 		t.Errorf("read again: %v, %v", again.Owners(), err)
 	}
-	// If somebody else has written the register, it is read again, not overwritten.
+	// If somebody else has written the register, the Keeper reads it again and does not overwrite it.
 	if err := again.write(t.Context(), map[int]string{1: "c"}); err != nil {
 		t.Fatal(err)
 	}

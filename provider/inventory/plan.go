@@ -22,7 +22,7 @@ type Picture struct {
 	Hosts []infrav1.CapstanHost
 	// Owners maps numbers to the namespaces that have them.
 	Owners map[int]string
-	// Demands holds what namespaces ask for. Has and Claimed are ignored and computed from Hosts.
+	// Demands holds what namespaces ask for. Decide ignores Has and Claimed, and computes them from Hosts.
 	Demands []Demand
 	// Now is the present time, which is compared with deletion times.
 	Now time.Time
@@ -57,7 +57,7 @@ type decider struct {
 	// of holds the hosts that each namespace keeps so far. taken holds the numbers that have a host in their namespace.
 	of    map[string][]*infrav1.CapstanHost
 	taken map[int]bool
-	// strange holds hosts in a namespace that does not own their number.
+	// strange holds the hosts in a namespace that does not own their number.
 	strange map[place]bool
 	stuck   map[string]int
 	// bound counts, by namespace and zone, the machines without a host that are bound to the zone.
@@ -83,8 +83,8 @@ func newDecider(p Picture) *decider {
 }
 
 // Decide returns what to do next. It never removes a claimed host, and never registers a number that is registered
-// elsewhere. For other namespaces it takes only hosts beyond a namespace's share. It is pure: the same picture leads to
-// the same decision.
+// elsewhere. It takes hosts from a namespace only if they exceed the namespace's share. It is pure: the same picture
+// leads to the same decision.
 func Decide(p Picture) Decision {
 	d := newDecider(p)
 	for _, namespace := range d.namespaces() {
@@ -222,7 +222,7 @@ func (d *decider) spare(namespace string) *infrav1.CapstanHost {
 	})
 }
 
-// isMarked reports whether somebody has labeled or closed the host, which would be lost with it.
+// isMarked reports whether somebody has labeled or closed the host. Such a mark would be lost with the host.
 func isMarked(host *infrav1.CapstanHost) bool { return host.Spec.Closed() || len(host.Labels) > 0 }
 
 func numberOrZero(host *infrav1.CapstanHost) int {
@@ -264,7 +264,7 @@ func (d *decider) lacks(namespace string) map[string]int {
 	return lacks
 }
 
-// nextZone returns the zone for another host: where most machines wait, else where the fewest hosts are.
+// nextZone returns the zone for another host: the one where most machines wait, else the one with the fewest hosts.
 func (d *decider) nextZone(zones, lacks map[string]int) string {
 	return slices.MinFunc(d.Zones, func(a, b string) int {
 		return cmp.Or(cmp.Compare(max(lacks[b], 0), max(lacks[a], 0)), cmp.Compare(zones[a], zones[b]))
@@ -302,7 +302,7 @@ func (d *decider) assign() {
 }
 
 // balanceZones removes one free host of each namespace in which machines wait for a host of another zone, or in which
-// its zone has at least two hosts more than another. The host is then registered again in the other zone.
+// the host's zone has at least two hosts more than another zone. The host is then registered again in the other zone.
 func (d *decider) balanceZones() {
 	for _, namespace := range d.namespaces() {
 		zones, lacks := d.zones(namespace), d.lacks(namespace)

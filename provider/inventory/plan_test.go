@@ -244,7 +244,7 @@ func (w *life) step(partly bool) Decision {
 	return d
 }
 
-// settled checks the result.
+// settled checks the state once everything has settled.
 func (w *life) settled() {
 	count, zones, claimed := map[string]int{}, map[string]map[string]int{}, map[string]int{}
 	numbers := map[string]bool{}
@@ -276,7 +276,7 @@ func (w *life) settled() {
 		of := zones[namespace]
 		for _, demand := range w.demands {
 			if demand.Namespace == namespace && len(demand.Zones) > 0 {
-				of = nil // zones need not be even where machines wait
+				of = nil // zones need not be balanced where machines wait
 			}
 		}
 		if claimed[namespace] == 0 && max(of["x"], of["y"], of["z"])-min(of["x"], of["y"], of["z"]) > 1 {

@@ -9,7 +9,7 @@ import (
 type Demand struct {
 	// Namespace is the namespace with this demand.
 	Namespace string
-	// Asks is true for a namespace that may have unclaimed hosts.
+	// Asks is true for a namespace that may be given unclaimed hosts.
 	Asks bool
 	// Has is how many hosts are registered there, without those being deleted.
 	Has int
@@ -38,9 +38,9 @@ func (d Demand) kept() int {
 
 // Shares returns how many hosts of a budget each namespace should have. Each namespace keeps the hosts that are claimed
 // or promised. Then namespaces get what their clusters want, the namespace with the fewest hosts first, so the shares
-// are max-min fair. Each turn is one host, except that the first is Demand.Step hosts. After that, they get hosts for
-// rollouts in the same way, and the rest is spread evenly. Ties are broken by name, Home first, so the same demands
-// lead to the same shares, even after these were carried out.
+// are max-min fair. Each turn is one host, except that a namespace's first turn is Demand.Step hosts. After that, they
+// get hosts for rollouts in the same way, and the rest is spread evenly. Ties are broken by name, Home first, so the
+// same demands lead to the same shares, even after these were carried out.
 func Shares(budget int, demands []Demand) map[string]int {
 	s := shares{demands: slices.Clone(demands), left: budget}
 	slices.SortFunc(s.demands, func(a, b Demand) int { return before(a.Namespace, b.Namespace) })

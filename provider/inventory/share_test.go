@@ -103,7 +103,7 @@ func FuzzShares(f *testing.F) {
 			fair(t, demands, shares)
 			monotone(t, random, budget, demands, shares)
 		}
-		// After they are carried out, the shares are the same.
+		// Once they are carried out, the shares stay the same.
 		after := slices.Clone(demands)
 		for i := range after {
 			after[i].Has = max(shares[after[i].Namespace], after[i].Claimed)
@@ -135,8 +135,8 @@ func lawsOfShares(t *testing.T, budget int, demands []Demand, shares map[string]
 	}
 }
 
-// fair checks that no namespace has more than one that lacks hosts, except for hosts that were kept for it and for a
-// difference that can't be divided.
+// fair checks that no namespace has more hosts than a namespace that lacks hosts, except for hosts that were kept for
+// it and for a remainder that can't be divided.
 func fair(t *testing.T, demands []Demand, shares map[string]int) {
 	t.Helper()
 	for _, poor := range demands {

@@ -105,9 +105,9 @@ func (r *Reconciler) write(
 }
 
 // lookUp reads a host from the API server after a claim conflicted, and returns the host if the machine holds it. If
-// the host has changed since it was picked, the claim of that pick can no longer succeed. If it has not, and an earlier
-// attempt at the same claim may still be under way, the outcome is unknown: the claim stays lost and lookUp returns an
-// error.
+// the host has changed since it was picked, the claim of that pick can no longer succeed. If it has not changed, and an
+// earlier attempt at the same claim may still be under way, the outcome is unknown: the claim stays lost and lookUp
+// returns an error.
 func (r *Reconciler) lookUp(
 	ctx context.Context, capstan *infrav1.CapstanMachine, pick *pool.Pick,
 ) (*infrav1.CapstanHost, error) {

@@ -133,7 +133,7 @@ func TestALostClaimOfAMachineInDeletion(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsGoneHoldsNoHostBack checks that a lost claim of a deleted machine doesn't keep its host set aside.
+// TestAMachineThatIsGoneHoldsNoHostBack checks that the lost claim of a deleted machine doesn't keep a host set aside.
 func TestAMachineThatIsGoneHoldsNoHostBack(t *testing.T) {
 	f := newFixture(t, world()...)
 	f.fault = onCall(1, fault{err: errInjected})
@@ -201,7 +201,7 @@ func TestHostThatChangesWhileItIsClaimed(t *testing.T) {
 	}
 }
 
-// TestClaimDecidesOnWhatIs covers a host that the watch shows as free although it is claimed.
+// TestClaimDecidesOnWhatIs covers a host that is claimed although the watch shows it as free.
 func TestClaimDecidesOnWhatIs(t *testing.T) {
 	other := func(h *infrav1.CapstanHost) { h.Spec.Claim.Machine, h.Spec.Claim.MachineUID = "w9", "uid-of-w9" }
 	f := newFixture(t, world(claimed("host-01", other), claimed("host-02", other))...)

@@ -19,7 +19,7 @@ import (
 const (
 	crowdSize    = 100_000
 	crowdWorkers = 64
-	crowdHosts   = 48 // fewer than workers, so most machines wait and are woken
+	crowdHosts   = 48 // fewer than workers, so that most machines wait and are woken
 	crowdLimit   = 5 * time.Minute
 )
 
@@ -30,7 +30,7 @@ func median(all []time.Duration) time.Duration {
 
 // TestACrowdClaims lets 64 workers claim hosts for 100,000 machines, one host for each, with changing hosts, conflicts,
 // lost answers, requests that arrive late, and a watch that lags behind. No host may have two claimants, and no machine
-// two hosts. A machine that is never woken makes the test run into its time limit.
+// two hosts. If a machine is never woken, the test runs into its time limit.
 func TestACrowdClaims(t *testing.T) {
 	type change struct {
 		host    *infrav1.CapstanHost

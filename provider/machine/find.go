@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// find finds the hosts that the machine holds. The pool may be behind the API server. Where a wrong answer would cost a
+// find finds the hosts that the machine holds. The pool may be behind the API server. If a wrong answer would lose a
 // host, find reads the host that the machine had from the API server.
 func (r *Reconciler) find(ctx context.Context, s *scope) (step.Answer, error) {
 	if err := r.Hosts.Read(ctx, s.capstan.Namespace); err != nil {

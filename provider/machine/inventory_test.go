@@ -123,7 +123,7 @@ var resource = schema.GroupResource{Group: infrav1.GroupVersion.Group, Resource:
 
 // Patch writes a claim.
 func (i *inventory) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
-	if !i.faulty { // in measurements too, because every client computes what it sends
+	if !i.faulty { // measured too, because every client computes what it sends
 		if _, err := p.Data(o); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func (r *Reconciler) place(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// plan returns what host the machine needs, or why it can't have one.
+// plan returns a request for the host that the machine needs, or why it can't have a host.
 func plan(s *scope) (placement.Request, *step.Obstacle) {
 	if !s.machine.DeletionTimestamp.IsZero() {
 		return placement.Request{}, &step.Obstacle{
@@ -56,7 +56,7 @@ func noHost(why placement.Explanation) *step.Obstacle {
 	}
 }
 
-// requestFor returns what host the machine needs (IM-17).
+// requestFor returns a request for the host that the machine needs (IM-17).
 func requestFor(s *scope) (placement.Request, error) {
 	request := placement.Request{
 		Cluster:      s.machine.Spec.ClusterName,

@@ -81,7 +81,7 @@ type replacing struct {
 	groups map[group]turn
 }
 
-// turn describes the last replacement in a group.
+// turn records the last replacement in a group.
 type turn struct {
 	uid   types.UID // of the CapstanMachine
 	pause time.Duration

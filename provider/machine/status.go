@@ -109,7 +109,7 @@ func decide(s *scope) []metav1.Condition {
 	case s.host != nil:
 		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason))
 		// Without a provider id, the failed step may be one that acts on the agent's report. The next pass must not assume
-		// that this is done.
+		// that this step is done.
 		if s.failed == nil || s.capstan.Spec.ProviderID != "" {
 			found = append(found, bootstrapped(s))
 		}

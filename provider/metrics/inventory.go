@@ -35,7 +35,7 @@ type Inventory struct {
 }
 
 // NewInventory returns a collector of the CapstanHosts and CapstanMachines in the cache that match the filter. It
-// collects nothing until elected is closed: of several managers, only the leader reports.
+// collects nothing until elected is closed, so that only the leader of several managers reports.
 func NewInventory(cache client.Reader, filter watchfilter.Filter, elected <-chan struct{}) *Inventory {
 	return &Inventory{cache, filter, elected}
 }

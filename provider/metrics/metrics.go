@@ -53,7 +53,7 @@ type Recorder struct {
 	quarantines *prometheus.CounterVec
 
 	mu sync.Mutex
-	// waiting holds when machines began to need a host, cleaning when the cleaning of hosts began.
+	// waiting records when machines began to need a host; cleaning records when the cleaning of hosts began.
 	waiting, cleaning map[types.NamespacedName]began
 }
 
@@ -168,8 +168,8 @@ func (r *Recorder) Machine(before, after *infrav1.CapstanMachine, host *infrav1.
 }
 
 // Released records that a host lost its machine and that its cleaning begins. It ignores a host whose status already
-// shows cleaning or quarantine: either the beginning is recorded already, or it was before this process started and the
-// cleaning is not measured.
+// shows cleaning or quarantine: either the beginning is recorded already, or the cleaning began before this process
+// started and is not measured.
 func (r *Recorder) Released(host *infrav1.CapstanHost) {
 	if r == nil || host.Status.Phase == infrav1.HostCleaning || host.Status.Phase == infrav1.HostQuarantined {
 		return

@@ -214,7 +214,7 @@ func start(t *testing.T, s *apiserver.Server, scheme *runtime.Scheme) {
 	w := s.Webhooks
 	mgr, err := ctrl.NewManager(s.Config, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // -count runs the test several times in one process
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // -count repeats the test in one process
 		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{
 			Host: w.LocalServingHost, Port: w.LocalServingPort, CertDir: w.LocalServingCertDir,
 		}),

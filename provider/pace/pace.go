@@ -132,8 +132,8 @@ func (p *Pacer) ask(operation Operation, uid types.UID, each bool) time.Duration
 	return 0
 }
 
-// next takes a turn, which is at time at. By time after, the limit has recovered from all turns taken so far; pass it
-// as used to the next call.
+// next takes a turn and returns its time, at. It also returns the time after, by which the limit has recovered from all
+// turns taken so far; pass that as used to the next call.
 func (l Limit) next(used, now time.Time) (after, at time.Time) {
 	every := time.Duration(float64(time.Second) / l.PerSecond)
 	if used.Before(now) {

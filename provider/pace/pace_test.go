@@ -17,7 +17,7 @@ func newPacer(all, each Limit) (*Pacer, *clocktesting.FakePassiveClock) {
 	return New(Limits{All: all, Each: each}, clock), clock
 }
 
-// A burst over many hosts is limited by the limit for all hosts.
+// The limit for all hosts applies to a burst over many hosts.
 func TestAll(t *testing.T) {
 	p, clock := newPacer(Limit{PerSecond: 2, Burst: 5}, Limit{PerSecond: 1, Burst: 1})
 	done := map[int]bool{}
@@ -35,7 +35,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// Repeated operations on one host are limited by the limit for one host, and don't delay other hosts.
+// The limit for one host applies to repeated operations on that host, which don't delay other hosts.
 func TestEach(t *testing.T) {
 	p, clock := newPacer(Limit{PerSecond: 1000, Burst: 1000}, Limit{PerSecond: 0.5, Burst: 3})
 	n := 0

@@ -1,8 +1,8 @@
 // Package patch writes the difference between two states of an object as one merge patch, or nothing if they are equal.
 //
-// Writing only differences leaves the fields of others alone (contract rule IM-56). One patch for a whole status,
-// including conditions, makes changes that belong together visible together (IC-51 and IM-53). A locked patch fails
-// with a conflict if the object has changed since it was read.
+// Writing only differences leaves the fields of others alone (contract rule IM-56). Writing a whole status, including
+// conditions, in one patch makes changes that belong together visible at the same time (IC-51 and IM-53). A locked
+// patch fails with a conflict if the object has changed since it was read.
 package patch
 
 import (
@@ -17,7 +17,7 @@ type Lock bool
 
 // Locks.
 const (
-	// Unlocked is for patches that set fields which nobody else writes.
+	// Unlocked is for patches that set fields that nobody else writes.
 	Unlocked Lock = false
 	// Locked makes the patch fail with a conflict if the object changed in between. Use it for lists, and for decisions
 	// based on the object.

@@ -15,7 +15,7 @@ type Index struct {
 	hosts map[string]*infrav1.CapstanHost
 	// closed counts the hosts that no request can get, by obstacle.
 	closed [obstacles]int
-	// machines counts the machines of each crowd, from which new ones are spread away.
+	// machines counts the machines of each crowd; Place prefers the zone with the smallest crowd.
 	machines map[crowd]int
 	// views group the open hosts, by the label keys and the hardware that requests ask for.
 	views map[string]*view
@@ -77,7 +77,7 @@ func (x *Index) Delete(name string) (changed bool) {
 	return true
 }
 
-// count adds a host to the counts that are the same for all requests, or removes it.
+// count adds a host to the counts that are the same for all requests, or removes it from them.
 func (x *Index) count(host *infrav1.CapstanHost, by int) {
 	x.closed[closedBy(host)] += by
 	if c := crowdOf(host); c != nobody {

@@ -7,7 +7,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// notEnrolled selects hosts that a balancer of the management plane reaches.
+// notEnrolled selects hosts that have not enrolled: those that a balancer of the management plane reaches.
 var notEnrolled = func() labels.Requirement {
 	r, err := labels.NewRequirement(infrav1.EnrolledLabel, selection.DoesNotExist, nil)
 	if err != nil {

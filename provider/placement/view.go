@@ -14,9 +14,9 @@ import (
 // request.
 const maxViews = 16
 
-// view groups the open hosts of an index into shapes: hosts of one shape fit the same requests. A view only considers
-// labels with certain keys, so that labels unique to each host don't matter, and only whether the hardware meets
-// certain requirements.
+// view groups the open hosts of an index into shapes: hosts of one shape fit the same requests. A view considers only
+// labels with certain keys, so that labels unique to each host don't matter. Of the hardware it considers only whether
+// it meets certain requirements.
 type view struct {
 	keys     []string // of labels, sorted
 	hardware infrav1.HostRequirements

@@ -81,7 +81,7 @@ func (p *Pool) Remove(object client.Object, stale bool) {
 	s.remove(host, stale)
 }
 
-// wakeClaimants wakes the machines that have or had the host, so a machine also learns that its claim was cleared.
+// wakeClaimants wakes the machines that have or had the host, so that a machine also learns that its claim was cleared.
 func wakeClaimants(q queue, objects ...client.Object) {
 	for _, object := range objects {
 		if host, ok := object.(*infrav1.CapstanHost); ok && host.Spec.Claim != nil {

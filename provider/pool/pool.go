@@ -1,7 +1,7 @@
 // Package pool keeps the inventory in memory: the hosts as the watch shows them, plus newer states that this process
 // knows of.
 //
-// A claim is a single patch that fails if the host has changed, so two machines can't claim the same host. The pool
+// A claim is a single patch that fails if the host has changed. So two machines can't claim the same host. The pool
 // finds a host without checking all of them, and sets it aside so that the workers of this process don't compete for
 // it. Three things prevent one machine from claiming a second host. The answer to a patch counts until the watch shows
 // it (Claimed). A claim whose answer was lost is looked up before the machine's next attempt (Lost). And before the

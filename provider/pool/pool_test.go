@@ -138,7 +138,7 @@ func TestAHostIsPickedOnce(t *testing.T) {
 		t.Error("a host was picked twice")
 	}
 	p.says("0 of 3 hosts fit: 3 claimed")
-	p.holds("m0") // nothing, until the claim is written
+	p.holds("m0") // none, until the claim is written
 }
 
 func TestHowAPickEnds(t *testing.T) {

@@ -22,8 +22,8 @@ const (
 // waiting holds the machines of a shard that found no host, in order of arrival.
 //
 // As long as a free host fits a waiting machine, at least one woken machine has not finished its pass. When a woken
-// machine's pass ends, whether it took a host or not, the pool checks the waiting machines again. So no host is
-// forgotten if the woken machine does not take it, and no host wakes more than one machine.
+// machine's pass ends, whether it took a host or not, the pool checks the waiting machines again. So a host is not
+// forgotten if the woken machine does not take it, and a host wakes only one machine.
 type waiting struct {
 	machines map[string]*waiter
 	// lines groups the waiters with the same request; the keys are from idOf.
@@ -143,7 +143,7 @@ func (s *shard) changed(host *infrav1.CapstanHost) {
 	s.refreshOne()
 }
 
-// wakeAll wakes a machine of each line for which more hosts fit than machines are already woken.
+// wakeAll wakes a machine of each line if the hosts that fit outnumber the machines already woken.
 func (s *shard) wakeAll() {
 	for _, l := range s.lines {
 		if w := l.first(); w != nil {

@@ -40,7 +40,7 @@ type Object interface {
 	conditions.Getter
 }
 
-// Record records an Event if the change of Ready between two states of an object is worth one. The second state must
+// Record records an Event if the change of Ready between two states of an object warrants one. The second state must
 // already be written.
 func Record(recorder events.EventRecorder, before, after Object) {
 	if kind, reason, note := decide(conditions.Get(before, infrav1.ReadyCondition),

@@ -77,7 +77,7 @@ func TestReadAndWriteThroughV1Beta1(t *testing.T) {
 	same(t, "read and written back", content(m), content(after))
 	same(t, "annotations", map[string]string(nil), after.GetAnnotations())
 
-	// A change through v1beta1 takes effect.
+	// A change made through v1beta1 takes effect.
 	old = as(t, "v1beta1", m)
 	set(t, old, "host-2", "status", "host")
 	must(t, live.api.Status().Update(t.Context(), old))

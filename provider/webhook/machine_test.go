@@ -24,7 +24,7 @@ func TestMistakesOfThePastDoNotHoldAnObject(t *testing.T) {
 	}
 }
 
-// TestClusterSelectors checks spec.controlPlaneHostSelector when it is written, and lets a stored mistake be.
+// TestClusterSelectors: spec.controlPlaneHostSelector is checked when it is written; a stored mistake is tolerated.
 func TestClusterSelectors(t *testing.T) {
 	was := &v1beta2.CapstanCluster{}
 	was.Spec.ControlPlaneHostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"no key": "x"}}

@@ -119,7 +119,7 @@ func register(ctx context.Context) error {
 	if err := live.api.Create(ctx, config); err != nil {
 		return err
 	}
-	// The API server notices the registration a moment later. From then on, it refuses what it must.
+	// The API server notices the registration a moment later. From then on, it refuses invalid objects.
 	bad := template("probe", map[string]any{
 		"hostSelector": map[string]any{"matchLabels": map[string]any{"not a key": "x"}},
 	})

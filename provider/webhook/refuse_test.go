@@ -135,7 +135,7 @@ func TestRules(t *testing.T) {
 		kind, object string
 		spec         map[string]any
 		says         []string // none: the change is accepted
-		only         string   // version, if not both
+		only         string   // the version, if not both
 	}{
 		"an endpoint without port": {
 			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "a"}},

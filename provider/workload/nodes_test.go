@@ -27,7 +27,8 @@ var errRefused = errors.New("refused")
 
 var demo = client.ObjectKey{Namespace: "default", Name: "demo"}
 
-// server answers like the API server of a workload cluster with one Node, w1 of instance "ours", and records requests.
+// server answers like the API server of a workload cluster with one Node, w1 of instance "ours". It records the
+// requests.
 func server(t *testing.T, status int) (kubeconfig []byte, asked *[]string) {
 	t.Helper()
 	asked = &[]string{}

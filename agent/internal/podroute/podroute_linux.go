@@ -1,5 +1,5 @@
-// Package podroute knows the routes and routing rules of a Node to the pods of other Nodes: those of capstan-net, and
-// those of the bundle of local hosts. The agent, which contains neither program, removes them.
+// Package podroute lists and deletes a Node's routes and routing rules to the pods of other Nodes. capstan-net and the
+// bundle of local hosts create them; the agent, which contains neither, removes them.
 package podroute
 
 import (
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Protocol marks the routes and rules in the kernel, so that nobody else's are removed.
+// Protocol marks these routes and rules in the kernel, so that no others are removed.
 const Protocol = 0xca
 
 // List returns the routes, of all tables, IPv4 and IPv6.

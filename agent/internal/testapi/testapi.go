@@ -1,5 +1,5 @@
 // Package testapi simulates the API server of a management cluster for the agent of one host: with real TLS and HTTP,
-// and with the checks of the host's Role. It offers what the tests of several packages of the agent need.
+// and with the checks of the host's Role. It provides what tests of several of the agent's packages need.
 package testapi
 
 import (

@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/metricsapi"
 )
 
-// runKubeadm runs upstream's kubeadm with two changes: a cluster has ranges of pods even if its configuration sets
-// none, and the bundle's metrics API is installed after kubeadm's own add-ons.
+// runKubeadm runs upstream's kubeadm with two changes: a cluster has pod ranges even if its configuration sets none,
+// and kubeadm installs the bundle's metrics API after its own add-ons.
 func runKubeadm(_ []string, _, stderr io.Writer) int {
 	var klogs flag.FlagSet
 	klog.InitFlags(&klogs)
@@ -42,12 +42,12 @@ func runKubeadm(_ []string, _, stderr io.Writer) int {
 	return 0
 }
 
-// installStep is what a command does to a cluster's metrics API, such as (*metricsapi.Installer).Install.
+// installStep is a change that a command makes to a cluster's metrics API, such as (*metricsapi.Installer).Install.
 type installStep func(*metricsapi.Installer, context.Context) (bool, error)
 
-// withMetricsAPI makes kubeadm's commands take care of the metrics API: the first control plane machine of a cluster
-// installs it; later ones, and upgrades, replace the one of another release. A cluster is there without it, too, so a
-// failure is a warning.
+// withMetricsAPI makes kubeadm's commands maintain the metrics API. The first control plane machine of a cluster
+// installs it; later ones, and upgrades, replace it if it is of another release. A cluster works without it, too, so a
+// failure is only a warning.
 func withMetricsAPI(kubeadm *cobra.Command, stderr io.Writer, install func(context.Context, installStep) error) {
 	for path, step := range map[[2]string]installStep{
 		{"init"}:             (*metricsapi.Installer).Install,
@@ -94,8 +94,8 @@ func subcommand(cmd *cobra.Command, path [2]string) *cobra.Command {
 	return cmd
 }
 
-// installMetricsAPI takes a step with the rights of the administrator. Machines without a control plane lack the file
-// of these rights, and do nothing.
+// installMetricsAPI executes a step with the administrator's configuration. Machines without a control plane lack that
+// file, and do nothing.
 func installMetricsAPI(ctx context.Context, adminConfig string, step installStep) error {
 	if _, err := os.Stat(adminConfig); os.IsNotExist(err) {
 		return nil

@@ -1,8 +1,9 @@
 // Command capstan-kube is one bundle: the programs of one Kubernetes release in one static binary.
 //
 // The name by which the binary is called selects the program (the applet), so a link named kubelet is a kubelet.
-// Otherwise the first argument does: "capstan-kube kubelet --help". The programs are upstream's, with two exceptions:
-// the kubelet applet runs without cgroups, and the cri applet is a small CRI server of our own.
+// Otherwise the first argument does: "capstan-kube kubelet --help". The programs are upstream's, with some exceptions.
+// The kubelet applet runs without cgroups; kubeadm and kube-proxy are adapted (see runKubeadm and package proxy). The
+// cri applet, a small CRI server, is our own, and so are the metrics API and the tools of package tool.
 package main
 
 import (

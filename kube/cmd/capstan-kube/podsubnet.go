@@ -8,15 +8,15 @@ import (
 	kubeadmapi "k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/v1beta4"
 )
 
-// The ranges of a cluster's pods if its configuration sets none. They are those of kind.
+// The ranges of a cluster's pods if its configuration sets none. kind uses the same ranges.
 const (
 	defaultPods4 = "10.244.0.0/16"
 	defaultPods6 = "fd00:10:244::/56"
 )
 
-// withPodSubnet makes kubeadm's configuration of a cluster have ranges of pods. Upstream's kubeadm then leaves Nodes
-// without ranges, because a network plugin may know its own. On a local host, pods get addresses only from the range of
-// their Node.
+// withPodSubnet adds pod ranges to kubeadm's configuration of a cluster that sets none. Upstream's kubeadm leaves the
+// Nodes of such a cluster without ranges, because a network plugin may have its own. On a local host, pods get
+// addresses only from the range of their Node.
 func withPodSubnet(scheme *runtime.Scheme) {
 	scheme.AddTypeDefaultingFunc(&kubeadmapi.ClusterConfiguration{}, func(object any) {
 		cluster := object.(*kubeadmapi.ClusterConfiguration)
@@ -27,13 +27,13 @@ func withPodSubnet(scheme *runtime.Scheme) {
 	})
 }
 
-// podSubnet returns a range of pods for each family of the ranges of Services, in their order.
+// podSubnet returns a pod range for each address family of the Service ranges, in the same order.
 func podSubnet(services string) string {
 	var ranges []string
 	for text := range strings.SplitSeq(services, ",") {
 		service, err := netip.ParsePrefix(text)
 		if err != nil {
-			continue // kubeadm refuses it
+			continue // kubeadm refuses this range
 		}
 		if service.Addr().Is4() {
 			ranges = append(ranges, defaultPods4)

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// The main thread is the one that becomes a program.
+// The main thread becomes the program.
 func init() { runtime.LockOSThread() }
 
 func main() { os.Exit(run.Main(os.Args)) }

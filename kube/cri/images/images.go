@@ -36,7 +36,7 @@ var ErrNotFound = errors.New("there is no such image")
 
 // Image is an image whose layers are unpacked.
 type Image struct {
-	// ID is the digest of its configuration, Digest that of its manifest.
+	// ID is the digest of its configuration, Digest is the digest of its manifest.
 	ID     string `json:"id"`
 	Digest string `json:"digest"`
 	// Names are NAME:TAG, Digests NAME@DIGEST.

@@ -164,7 +164,7 @@ func (l *Log) Copy(s Stream, r io.Reader) error {
 	for {
 		line, err := br.ReadSlice('\n')
 		if len(line) > 0 {
-			// The very last line is partial without an end of line, too: readers add one to a complete line.
+			// Without an end of line, the very last line is partial, too: readers add an end of line to complete lines.
 			text, whole := bytes.CutSuffix(line, []byte{'\n'})
 			if werr := l.write(s, text, whole); failed == nil {
 				failed = werr

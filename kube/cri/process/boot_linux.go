@@ -8,7 +8,7 @@ import (
 )
 
 // Boot returns a text that identifies this run of the host: the machine's boot and the start time of this PID
-// namespace's PID 1. The namespace's own number would not do, because the kernel reuses it.
+// namespace's PID 1. The namespace's own number would not suffice, because the kernel reuses it.
 func Boot() (string, error) {
 	machine, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

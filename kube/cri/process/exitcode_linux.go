@@ -26,12 +26,12 @@ const (
 	reapWait      = time.Second
 )
 
-// exitCode returns how the adopted process behind a pidfd ended. It reads /proc until PID 1 has reaped the process, and
-// the pidfd after that, which needs Linux 6.15. Otherwise it returns CodeUnknown.
+// exitCode returns how the adopted process behind a pidfd ended. It reads /proc until PID 1 has reaped the process.
+// After that it asks the pidfd, which needs Linux 6.15. Otherwise it returns CodeUnknown.
 func exitCode(pid, pidfd int) int32 {
 	if OwnProc() {
 		status, ok := zombieStatus(readAtMost("/proc/"+strconv.Itoa(pid)+"/stat", environmentLimit))
-		// If the process is not reaped after reading, the number was still its own.
+		// If the process has still not been reaped after the read, the file belonged to this process.
 		if ok && !reaped(pidfd, 0) {
 			return code(status)
 		}

@@ -13,8 +13,8 @@ import (
 // environmentLimit bounds how much of a process's environment is read.
 const environmentLimit = 1 << 20
 
-// Find returns the numbers, in this PID namespace, of all running processes that Start started, by token. Their
-// children inherit the token, but don't lead a session.
+// Find returns the process ids, in this PID namespace, of all running processes that Start started, keyed by token.
+// Their children inherit the token, but don't lead a session.
 func Find() (map[string]int, error) {
 	entries := pids()
 	if len(entries) == 0 {
@@ -59,8 +59,8 @@ func tokenOf(environ []byte) string {
 	return ""
 }
 
-// innermost returns the last number of a line such as NSpid in /proc/PID/status, or 0. /proc may be that of an outer
-// PID namespace (where an own one can't be mounted); then the line lists the number in each namespace down to the
+// innermost returns the last number of a line such as NSpid in /proc/PID/status, or 0. /proc may show an outer PID
+// namespace, if the process's own can't be mounted. Then the line lists the number in each namespace down to the
 // process's own.
 func innermost(status []byte, field string) int {
 	all := numbers(status, field)

@@ -14,8 +14,8 @@ const pipeSize = 1 << 20
 // Pipe opens the named pipe at path, which it creates if missing, for the output of a process. The process gets w; r
 // reads the output.
 //
-// A process that holds w also holds a reader, because the pipe is opened for both. So it gets no SIGPIPE when the
-// server dies: its output waits in the pipe until a new server opens the same path.
+// A process that holds w also holds a reader, because the pipe is opened for both reading and writing. So it gets no
+// SIGPIPE when the server dies: its output waits in the pipe until a new server opens the same path.
 func Pipe(path string) (r, w *os.File, err error) {
 	if r, err = Reader(path); err != nil {
 		return nil, nil, err

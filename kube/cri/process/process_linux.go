@@ -1,9 +1,9 @@
 // Package process starts the processes of containers so that they outlive the server that started them, and finds them
 // again.
 //
-// A container's process leads its own session and carries a token in its environment. A new server scans for tokens, so
-// it needs no record, which a crash could lose between starting a process and writing it down. Signals and waits use a
-// pidfd, so they never hit another process that got the same number.
+// A container's process leads its own session and carries a token in its environment. A new server finds processes by
+// their tokens. It needs no record of them, because a crash could come between the start of a process and the writing
+// of its record. Signals and waits use a pidfd, so they never affect another process that got the same number.
 package process
 
 import (

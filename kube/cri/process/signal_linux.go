@@ -9,7 +9,7 @@ import (
 )
 
 // SignalOne sends a signal to the process with this number and start time (in ticks since the machine's boot, as in
-// /proc/PID/stat). It returns ErrGone if that process has ended, even if another one has the number now. /proc must
+// /proc/PID/stat). It returns ErrGone if that process has ended, even if another process has the number now. /proc must
 // show this process's own PID namespace.
 func SignalOne(pid int, started string, s unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -89,7 +89,7 @@ func TestPauseEndsByItsSignal(t *testing.T) {
 
 // ignores reports whether a process ignores a signal.
 func ignores(pid int, signal unix.Signal) bool {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // none when it has ended
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // empty if it has ended
 	_, mask, _ := strings.Cut(string(status), "\nSigIgn:\t")
 	mask, _, _ = strings.Cut(mask, "\n")
 	ignored, err := strconv.ParseUint(mask, 16, 64)

@@ -127,7 +127,7 @@ func TestHowRealContainersEnd(t *testing.T) {
 	}
 }
 
-// A program that fails as root on a host with one id may have wanted to be a user of its image.
+// A program that fails as root on a host with one id may have tried to become a user of its image.
 func TestAFailureForWantOfIDs(t *testing.T) {
 	h := newHost(t)
 	container, _ := h.run(func(c *runtimeapi.ContainerConfig) {
@@ -220,7 +220,7 @@ func TestVolumesAndRights(t *testing.T) {
 	}
 }
 
-// TestAMissingHostPath mounts a path that the host lacks: it becomes a directory, which stays when the pod has gone.
+// TestAMissingHostPath mounts a path that the host lacks: it becomes a directory, which stays after the pod is gone.
 func TestAMissingHostPath(t *testing.T) {
 	h := newHost(t)
 	volume := filepath.Join(h.dir, "new/volume")
@@ -299,7 +299,7 @@ func TestAPodOfTheHost(t *testing.T) {
 			t.Errorf("%s namespace %s, want the host's, %s", ns, f.Namespaces[ns], own)
 		}
 	}
-	// What it started ends with it, even though the namespace is the host's.
+	// Processes that it started end with it, even though the PID namespace is the host's.
 	_, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container})
 	h.must(err)
 }

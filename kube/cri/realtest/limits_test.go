@@ -33,7 +33,7 @@ func limits(memory int64) func(*runtimeapi.ContainerConfig) {
 	}
 }
 
-// setting is a limit of a container or pod: a file of its control groups and what is in it, by their version.
+// setting is a limit of a container or pod in one version of control groups: a file and its content.
 type setting struct{ file, value string }
 
 // unified reports whether the host has control groups of version 2.
@@ -50,7 +50,7 @@ func (h *host) either(first, second setting) setting {
 	return first
 }
 
-// memory is a memory limit, and weight one of the processors.
+// memory returns a memory limit, and weight returns a processor weight.
 func (h *host) memory(bytes string) setting {
 	return h.either(setting{"memory.limit_in_bytes", bytes}, setting{"memory.max", bytes})
 }
@@ -63,7 +63,7 @@ func (h *host) quota() setting {
 	return h.either(setting{"cpu.cfs_quota_us", "50000"}, setting{"cpu.max", "50000 100000"})
 }
 
-// seen is where programs find a file of their control group.
+// seen returns the path at which programs find a file of their control group.
 func (h *host) seen(file string) string {
 	controller, _, _ := strings.Cut(file, ".")
 	if h.unified() {
@@ -143,7 +143,7 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
-// TestLimitsSeenFromInside checks that a program finds its limits where it looks for them, and no other groups.
+// TestLimitsSeenFromInside checks that a program finds its limits where it looks for them, and sees no other groups.
 // Only a privileged program may try to write them.
 func TestLimitsSeenFromInside(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -237,8 +237,8 @@ func TestTooMuchMemoryWhileNoServerRuns(t *testing.T) {
 	}
 }
 
-// starve kills the server, lets the kernel kill a process of a container for its memory, and the container end. It
-// returns the container's exit code.
+// starve kills the server, and lets the kernel kill a process of a container for its memory use. It waits until the
+// container has ended, and returns its exit code.
 func (h *host) starve(pod, container string) int32 {
 	h.t.Helper()
 	if h.unified() { // The kernel kills all of its processes at once.

@@ -266,7 +266,7 @@ func TestAHundredPodsAtOnce(t *testing.T) {
 	}
 }
 
-// A server killed at any step of creating or removing a pod leaves nothing that its successor does not clean up, and no
+// A server may be killed at any step of creating or removing a pod. Its successor cleans up what it left, and no
 // address is assigned twice.
 func TestKilledAt(t *testing.T) {
 	for _, step := range []string{"groups", "namespaces", "cable", "pod", "ports", "pause", "record"} {

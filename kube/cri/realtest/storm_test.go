@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// TestAForkBombIsBounded: a pod that makes as many processes as it can reaches the limit of its pod, others still
-// start, and nothing is left of it.
+// TestAForkBombIsBounded: a container that creates as many processes as it can reaches the limit of its pod. Other pods
+// still start, and once the container is stopped, none of its processes is left.
 func TestAForkBombIsBounded(t *testing.T) {
 	h := newLimited(t)
 	container, pod := h.run(nil, "bomb=5000", "wait")
@@ -39,8 +39,8 @@ func TestAForkBombIsBounded(t *testing.T) {
 	})
 }
 
-// TestAStormOfCommands runs many commands in a container at a time. Some have clients that vanish, others a time
-// limit. The server gives each its own answer, keeps no file of them, and they leave no process.
+// TestAStormOfCommands runs many commands in a container at a time. Some have clients that vanish, others have a time
+// limit. The server answers each correctly and keeps none of their files open, and the commands leave no process.
 func TestAStormOfCommands(t *testing.T) {
 	h := newHost(t)
 	container, _ := h.run(nil, "wait")
@@ -88,8 +88,8 @@ func TestAStormOfCommands(t *testing.T) {
 	h.bounded()
 }
 
-// TestAStormOfStreams keeps many commands open in a container, each with a client that reads nothing of an output
-// without end. Meanwhile another pod starts, and other commands have answers. When the clients vanish, nothing is left.
+// TestAStormOfStreams keeps many commands open in a container, each with endless output that its client does not read.
+// Meanwhile another pod starts, and other commands are answered. After the clients vanish, nothing is left.
 func TestAStormOfStreams(t *testing.T) {
 	h := newHost(t)
 	container, _ := h.run(nil, "wait")
@@ -129,10 +129,10 @@ func TestAStormOfStreams(t *testing.T) {
 
 const (
 	stormy      = 200 // commands at a time
-	stormMemory = 256 // MiB that the server may have taken at most
+	stormMemory = 256 // maximum peak memory of the server, in MiB
 )
 
-// deaf is a client that takes nothing until it vanishes.
+// deaf is a client that reads nothing until it vanishes.
 type deaf struct{ ctx context.Context }
 
 func (d deaf) Write([]byte) (int, error) {
@@ -140,7 +140,7 @@ func (d deaf) Write([]byte) (int, error) {
 	return 0, d.ctx.Err()
 }
 
-// bounded checks how much memory the server has taken at most.
+// bounded checks the peak memory of the server.
 func (h *host) bounded() {
 	h.t.Helper()
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(h.server.Process.Pid), "status"))

@@ -25,7 +25,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// screen is what was written so far.
+// screen holds what has been written so far.
 type screen struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

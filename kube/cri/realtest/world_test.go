@@ -259,7 +259,7 @@ func (h *host) pull() {
 	h.must(err)
 }
 
-// pod makes a pod.
+// pod creates a pod.
 func (h *host) pod(change func(*runtimeapi.PodSandboxConfig)) (string, *runtimeapi.PodSandboxConfig) {
 	h.t.Helper()
 	config := &runtimeapi.PodSandboxConfig{
@@ -279,7 +279,7 @@ func (h *host) pod(change func(*runtimeapi.PodSandboxConfig)) (string, *runtimea
 	return resp.PodSandboxId, config
 }
 
-// create makes a container of a pod with these arguments.
+// create creates a container of a pod with these arguments.
 func (h *host) create(
 	pod string, podConfig *runtimeapi.PodSandboxConfig, change func(*runtimeapi.ContainerConfig), args ...string,
 ) string {
@@ -309,7 +309,7 @@ func (h *host) create(
 	return resp.ContainerId
 }
 
-// run makes a pod with one container and starts it.
+// run creates a pod with one container and starts it.
 func (h *host) run(change func(*runtimeapi.ContainerConfig), args ...string) (container, pod string) {
 	h.t.Helper()
 	pod, config := h.pod(nil)

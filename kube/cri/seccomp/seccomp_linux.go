@@ -97,9 +97,9 @@ const goOn = bpf.ActionTrace
 // assembleGroup assembles the program of one group of rules. For calls that the group does not cover, execution
 // continues after the program's end.
 //
-// The library can assemble many groups at once. But after a group whose conditions don't hold, an argument is left
-// where the next group expects the system call number (v1.6.0). So each group becomes a program that loads the number
-// itself.
+// The library can assemble many groups at once. But after a group whose conditions don't hold, the library leaves an
+// argument where the next group expects the system call number (v1.6.0). So each group becomes a program that loads the
+// number itself.
 func assembleGroup(group bpf.SyscallGroup) ([]rawbpf.Instruction, error) {
 	policy := bpf.Policy{DefaultAction: goOn, Syscalls: []bpf.SyscallGroup{group}}
 	part, err := policy.Assemble()
@@ -166,7 +166,7 @@ func action(name specs.LinuxSeccompAction, errno *uint) (bpf.Action, error) {
 	return 0, fmt.Errorf("the seccomp action %s is not supported", name)
 }
 
-// operations are those that both sides know. Masked comparisons are handled separately.
+// operations maps the operators that both sides know. Masked comparisons are handled separately.
 var operations = map[specs.LinuxSeccompOperator]bpf.Operation{
 	specs.OpEqualTo: bpf.Equal, specs.OpNotEqual: bpf.NotEqual,
 	specs.OpGreaterThan: bpf.GreaterThan, specs.OpGreaterEqual: bpf.GreaterOrEqual,

@@ -29,7 +29,7 @@ func GroupsIfAny() string {
 	return "/no/control/groups"
 }
 
-// NeedGroups skips a test where the host has no control groups, with the reason.
+// NeedGroups skips a test, with the reason, if the host has no control groups.
 func NeedGroups(t testing.TB) {
 	t.Helper()
 	if dir := os.Getenv(groupsVariable); !filepath.IsAbs(dir) {
@@ -39,13 +39,13 @@ func NeedGroups(t testing.TB) {
 
 // groups are the control groups of a host.
 type groups struct {
-	dir    string // with links to them, or the reason why there are none
+	dir    string // directory with links to the groups, or the reason why there are none
 	inside string // where the host's processes must start, if that matters
 	made   []string
 }
 
-// makeGroups creates control groups below those of this process, or at the top of version 2, and gives them to a host
-// whose root is owner.
+// makeGroups creates control groups below those of this process, or at the top of the version 2 tree, and gives them to
+// a host whose root is owner.
 func makeGroups(temp string, owner int) *groups {
 	g := &groups{dir: filepath.Join(temp, "cgroup")}
 	err := os.Mkdir(g.dir, 0o755)
@@ -94,7 +94,7 @@ func (g *groups) makeUnified(owner int) error {
 	return os.WriteFile(filepath.Join(g.made[0], "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0o644)
 }
 
-// make creates a group, gives these files of it to the host, and links to it.
+// make creates a group, makes the host the owner of these files in it, and creates a link to the group.
 func (g *groups) make(parent, name string, owner int, files ...string) error {
 	group := filepath.Join(parent, "capstan-test-"+strconv.Itoa(os.Getpid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
@@ -109,7 +109,8 @@ func (g *groups) make(parent, name string, owner int, files ...string) error {
 	return os.Symlink(group, filepath.Join(g.dir, name))
 }
 
-// start makes a process start where the host's processes must, and returns what closes the file that this takes.
+// start makes a process start in the group in which the host's processes must start. It returns a function that closes
+// the file needed for that.
 func (g *groups) start(attr *syscall.SysProcAttr) (closed func(), err error) {
 	if g.inside == "" {
 		return func() {}, nil
@@ -122,7 +123,7 @@ func (g *groups) start(attr *syscall.SysProcAttr) (closed func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// remove removes the groups, and reports those that are in use.
+// remove removes the groups, and reports any that are in use.
 func (g *groups) remove() {
 	for _, group := range g.made {
 		for _, below := range []string{"pods", "init", ""} {

@@ -24,7 +24,7 @@ const (
 	levelVariable  = "CAPSTAN_HOST_IDS"    // the number of ids; unset outside
 	reasonVariable = "CAPSTAN_HOST_REASON" // why this level is impossible here
 	toolsVariable  = "CAPSTAN_HOST_TOOLS"  // the directory with the programs; built when unset
-	firstID        = 1 << 24               // outside, if the test runs as root
+	firstID        = 1 << 24               // first id on the machine, if the test runs as root
 	limit          = 20 * time.Second
 )
 
@@ -54,7 +54,7 @@ func Need(t testing.TB) {
 // OneID reports whether the host has only one id.
 func OneID() bool { return os.Getenv(levelVariable) == "1" }
 
-// Suffix is what the name of a benchmark ends with at this level.
+// Suffix returns the ending of benchmark names at this level.
 func Suffix() string {
 	if OneID() {
 		return ", one id"
@@ -66,7 +66,7 @@ func Suffix() string {
 func Tool(name string) string { return filepath.Join(os.Getenv(toolsVariable), name) }
 
 func runLevels(programs map[string]string) int {
-	if tools := os.Getenv(toolsVariable); tools != "" { // for a user without Go
+	if tools := os.Getenv(toolsVariable); tools != "" { // so that a user without Go can run the tests
 		return max(runLevel(tools, 65536), runLevel(tools, 1))
 	}
 	tools, err := os.MkdirTemp("", "capstan-tools-")
@@ -114,7 +114,7 @@ func runLevel(tools string, size int) int {
 		c.SysProcAttr = attributes(first, size)
 		return c
 	}
-	// Find out by trying: start a process in such namespaces that does nothing.
+	// Find out by trying: start a process that does nothing in such namespaces.
 	reason := ""
 	try := self("-test.run=^$")
 	try.Env = append(try.Env, reasonVariable+"=trying")

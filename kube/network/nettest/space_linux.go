@@ -187,13 +187,13 @@ func (s *Space) MTU(link string) (mtu int) {
 	return mtu
 }
 
-// Take adds an address to a link, whoever else has the address.
+// Take adds an address to a link, even if somebody else has the address.
 func (s *Space) Take(link string, a netip.Addr) {
 	s.t.Helper()
 	s.change(link, a, netlink.AddrReplace)
 }
 
-// Leave removes that address.
+// Leave removes an address that Take added.
 func (s *Space) Leave(link string, a netip.Addr) {
 	s.t.Helper()
 	s.change(link, a, netlink.AddrDel)

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network"
 )
 
-// talkLimit bounds a question and its answer. A test that expects no answer takes that long.
+// talkLimit bounds the time for a question and its answer. A test that expects no answer takes that long.
 const talkLimit = 5 * time.Second
 
 // Serve answers at a port of all addresses of the namespace, by TCP and UDP, until the test ends. The answer is name
@@ -151,7 +151,7 @@ func (s *Space) Say(from netip.Addr, to netip.AddrPort, text []byte) error {
 	})
 }
 
-// Hears asks by TCP and UDP and checks the answers.
+// Hears sends questions by TCP and UDP and checks the answers.
 func (s *Space) Hears(to netip.AddrPort, want string) {
 	s.t.Helper()
 	for _, protocol := range []string{"tcp", "udp"} {
@@ -161,7 +161,7 @@ func (s *Space) Hears(to netip.AddrPort, want string) {
 	}
 }
 
-// HearsFrom asks by UDP from an address and port, and checks the answer.
+// HearsFrom sends a question by UDP from an address and port, and checks the answer.
 func (s *Space) HearsFrom(from, to netip.AddrPort, want string) {
 	s.t.Helper()
 	s.Do(func() error {

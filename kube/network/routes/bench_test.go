@@ -17,7 +17,7 @@ type path struct {
 	address  netip.Addr
 }
 
-// paths returns the paths of pods' packets and, for comparison, those without pods.
+// paths returns the paths of pods' packets and, for comparison, paths without pods.
 func paths(b *testing.B) map[string]path {
 	b.Helper()
 	hosttest.Need(b)

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/table"
 )
 
-// withPort is a pod that answers at port 8080, to which port 9000 of its host leads.
+// withPort creates a pod that answers at port 8080. Port 9000 of its host leads there.
 func (h *host) withPort(name string) *pod {
 	h.t.Helper()
 	p := &pod{Space: nettest.New(h.t)}
@@ -36,7 +36,7 @@ func TestAHostPortAnswersEverybody(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
 	one, two, foreign := newHost(t, dock, 1, 1), newHost(t, dock, 1, 2), newHost(t, dock, 2, 1)
-	two.Do(func() error { // as some distributions have it
+	two.Do(func() error { // as in some distributions
 		return os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("2"), 0)
 	})
 	know(one, two)

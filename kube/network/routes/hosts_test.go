@@ -91,7 +91,7 @@ func TestPodsOfTwoHostsInTwoClusters(t *testing.T) {
 		know(one, two)
 		near, far := one.pod(fmt.Sprint("near", cluster)), two.pod(fmt.Sprint("far", cluster))
 		one.Serve(9090, fmt.Sprint("one", cluster))
-		defer func() { // with both clusters there
+		defer func() { // while both clusters exist
 			name := fmt.Sprint("far", cluster)
 			near.Hears(at(far.v4, 8080), name+" saw "+near.v4.String())
 			near.Hears(at(far.v6, 8080), name+" saw "+near.v6.String())
@@ -115,7 +115,7 @@ func TestALargeAnswerPassesTheTunnel(t *testing.T) {
 		t.Errorf("got %d bytes, %v", got, err)
 	}
 	ear := far.Listen(7001)
-	large := make([]byte, 1400) // the maximum is 1450 less the headers of IPv4 and UDP: 1422
+	large := make([]byte, 1400) // the maximum is 1450 minus the headers of IPv4 and UDP: 1422
 	if err := near.Say(netip.Addr{}, at(far.v4, 7001), large); err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +142,8 @@ func frame(mac net.HardwareAddr, from netip.Addr, toMAC net.HardwareAddr, to net
 	return slices.Concat([]byte{8, 0, 0, 0, 0, 0, 1, 0}, toMAC, mac, []byte{8, 0}, ip, udp)
 }
 
-// A host of another cluster reaches no pod of this one, whatever it claims, and a Node of this cluster can send only
-// from its own addresses.
+// A host of another cluster reaches no pod of this cluster, whatever it pretends to be. A Node of this cluster can send
+// only from its own addresses.
 func TestPodsHearTheirClusterOnly(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -226,7 +226,7 @@ func TestPodsHearTheirClusterOnly(t *testing.T) {
 	}
 }
 
-// Routes that somebody else removes come back, unwanted ones go, and after Remove nothing is left.
+// Routes that somebody else removes come back, unwanted routes disappear, and after Remove nothing is left.
 func TestRoutesAreRepairedAndRemoved(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)

@@ -20,8 +20,8 @@ import (
 // vni is the id of the tunnel's VXLAN network. A host has only one.
 const vni = 1
 
-// forget is the time in seconds after which the kernel forgets MACs that it learned. It needs none of them: it learns
-// senders' MACs only so that nobody can use a peer's.
+// forget is the time in seconds after which the kernel forgets MACs that it learned. It does not need them: learning is
+// on only so that no sender can use a peer's MAC.
 const forget = 10
 
 // dumpTries bounds how often a list that changed during reading is read again.
@@ -128,7 +128,7 @@ func (k *kernel) neighbors(link int, into map[Entry]bool) error {
 	return nil
 }
 
-// list reads a list, and reads it again if it changed meanwhile.
+// list reads a list, and reads it again if it changed during reading.
 func list[T any](read func() ([]T, error)) ([]T, error) {
 	for range dumpTries {
 		all, err := read()
@@ -195,9 +195,9 @@ func (k *kernel) addLink(l Link) error {
 			return err
 		}
 	}
-	// Answers of pods behind a port of their Node arrive through the tunnel although the questions did not. The kernel's
-	// reverse path check would drop them, because the tunnel has no address; the packet rules check senders instead. The
-	// setting for all links also applies to each link.
+	// Answers of pods behind a port of their Node arrive through the tunnel although the questions did not leave through
+	// it. The kernel's reverse path check would drop these answers, because the tunnel has no address; the packet rules
+	// check senders instead. The setting for all links also applies to each link.
 	if err := os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("0"), 0); err != nil {
 		return fmt.Errorf("turning off rp_filter: %w", err)
 	}

@@ -2,8 +2,8 @@
 //
 // The dock routes only hosts' addresses, not pods', because the pod ranges of different clusters may overlap. So
 // packets between pods of two hosts travel inside UDP (VXLAN) from Node address to Node address. The cluster's own API
-// server says which Nodes exist and which range each has. A host accepts such packets only from Nodes of its own
-// cluster, and from each Node only with source addresses of that Node's ranges.
+// server provides the Nodes and their ranges. A host accepts such packets only from Nodes of its own cluster, and from
+// each Node only with source addresses of that Node's ranges.
 package routes
 
 import (
@@ -63,8 +63,8 @@ type Refusal struct{ Node, Reason string }
 func (r Refusal) String() string { return "Node " + r.Node + ": " + r.Reason }
 
 // Plan decides what the Node self needs to reach the pods of all nodes. ok is false while self has no address yet. Plan
-// refuses a Node's address or range if an older Node has it, and a range outside pods (any is allowed if pods is
-// empty).
+// refuses a Node's address or range if an older Node has it. It also refuses a range outside pods (any range is allowed
+// if pods is empty).
 func Plan(self string, pods []netip.Prefix, nodes []Node) (want Wanted, refused []Refusal, ok bool) {
 	at := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == self })
 	if at < 0 || !nodes[at].Address.Is4() {
@@ -82,7 +82,7 @@ func Plan(self string, pods []netip.Prefix, nodes []Node) (want Wanted, refused 
 	}
 	for _, n := range others {
 		if !n.Address.IsValid() {
-			continue // it has not come up yet
+			continue // the Node has not come up yet
 		}
 		if reason := taken.address(n); reason != "" {
 			refused = append(refused, Refusal{n.Name, reason})

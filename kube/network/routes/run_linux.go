@@ -38,7 +38,7 @@ const (
 )
 
 // Run maintains the routes of the Node nodeName to the pods of the others, in this process's network namespace, until
-// ctx ends. The routes stay afterwards. Run only needs permission to list and watch Nodes. It logs and retries errors
+// ctx ends. The routes stay afterwards. Run needs permission only to list and watch Nodes. It logs and retries errors
 // of the kernel, and returns an error only if it can't begin.
 func Run(ctx context.Context, client kubernetes.Interface, nodeName string, opts Options) error {
 	if nodeName == "" {

@@ -53,7 +53,7 @@ func nodeOf(h *host) *corev1.Node {
 	return n
 }
 
-// Run follows the Nodes of the cluster, repairs what others damage, and leaves the routes when it ends.
+// Run follows the Nodes of the cluster, repairs what others damage, and keeps the routes when it returns.
 func TestRun(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)

@@ -13,7 +13,7 @@ import (
 type Link struct {
 	Own netip.Addr // the Node's address
 	MTU int
-	V6  bool // it also carries IPv6
+	V6  bool // whether it also carries IPv6
 }
 
 // Entry is one object in the kernel that this package owns, other than the link.
@@ -130,7 +130,7 @@ func Diff(have, want State) []Change {
 	kept := have.Entries
 	if have.Link != nil && (want.Link == nil || *have.Link != *want.Link) {
 		changes = append(changes, Change{Remove: true})
-		kept = map[Entry]bool{} // everything else goes with the link
+		kept = map[Entry]bool{} // everything else disappears with the link
 		for e := range have.Entries {
 			if _, is := e.(Rule); is {
 				kept[e] = true

@@ -67,7 +67,7 @@ func transaction(name, doing string, change func(*nftables.Conn, *nftables.Table
 	}
 	defer conn.CloseLasting()
 	owned := &nftables.Table{Name: name, Family: nftables.TableFamilyINet}
-	conn.AddTable(owned) // so that there is one to delete
+	conn.AddTable(owned) // so that there is a table to delete
 	conn.DelTable(owned)
 	if err := change(conn, owned); err != nil {
 		return fmt.Errorf("%s the packet rules %s: %w", doing, name, err)

@@ -43,7 +43,7 @@ func do(name, value string) error {
 		return err
 	case "env":
 		fmt.Println(os.Getenv(value))
-	case "fail": // the next time it does not
+	case "fail": // the next run does not fail
 		if _, err := os.Stat(value); err == nil {
 			return nil
 		}
@@ -67,7 +67,7 @@ func do(name, value string) error {
 		d, err := time.ParseDuration(value)
 		time.Sleep(d)
 		return err
-	case "term": // at SIGTERM writes a file
+	case "term": // writes a file at SIGTERM
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, unix.SIGTERM)
 		<-c
@@ -92,7 +92,7 @@ func do(name, value string) error {
 	return nil
 }
 
-// files does what has to do with files.
+// files executes the arguments that concern files.
 func files(name, value string) (known bool, err error) {
 	path, text, _ := strings.Cut(value, ":")
 	switch name {
@@ -100,7 +100,7 @@ func files(name, value string) (known bool, err error) {
 		data, err := os.ReadFile(value)
 		fmt.Println(strings.TrimSuffix(string(data), "\n"))
 		return true, err
-	case "grep": // prints the lines that have a text
+	case "grep": // prints the lines that contain a text
 		data, err := os.ReadFile(path)
 		for line := range strings.Lines(string(data)) {
 			if strings.Contains(line, text) {
@@ -118,7 +118,7 @@ func files(name, value string) (known bool, err error) {
 		defer f.Close()
 		_, err = f.WriteString(text + "\n")
 		return true, err
-	case "refused": // that a file can't be written is right
+	case "refused": // it is right that the file can't be written
 		err := os.WriteFile(value, nil, 0o644)
 		fmt.Println("refused", value, unix.ErrnoName(errno(err)))
 		return true, nil
@@ -145,7 +145,7 @@ func files(name, value string) (known bool, err error) {
 	case "list":
 		entries, err := os.ReadDir(value)
 		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), "..") { // what volumes are made of
+			if !strings.HasPrefix(e.Name(), "..") { // internal files of volumes
 				fmt.Println("list", e.Name(), e.Type()&fs.ModeSymlink != 0)
 			}
 		}
@@ -163,7 +163,7 @@ func errno(err error) syscall.Errno {
 	return 0
 }
 
-// serve listens, and answers as a file says: healthy while it exists, always if there is no name.
+// serve listens and answers requests: healthy while the named file exists, or always if there is no name.
 func serve(name, value string) error {
 	address, file, _ := strings.Cut(value, ",")
 	listener, err := net.Listen("tcp", address)
@@ -203,7 +203,7 @@ func serve(name, value string) error {
 	return fmt.Errorf("unknown")
 }
 
-// ask prints the addresses of a name that a name server knows.
+// ask prints the addresses that a name server has for a name.
 func ask(server, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -33,7 +33,7 @@ type Facts struct {
 	Links          map[string]string
 	Terminal       bool
 	Rows, Cols     uint16
-	Processes      int // that /proc shows
+	Processes      int // processes that /proc shows
 	NetworkDevices []string
 }
 
@@ -47,10 +47,10 @@ func main() {
 	}
 }
 
-// eaten is the memory that the program took; it keeps it.
+// eaten is the memory that the program has allocated and keeps.
 var eaten []byte
 
-// bomb makes up to so many processes, which wait for ever, and returns how many.
+// bomb creates processes that wait forever, up to most, and returns how many it created.
 func bomb(most int) (int, error) {
 	for made := range most {
 		pid, _, e := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
@@ -91,21 +91,21 @@ func do(name, value string) error {
 	case "wait":
 		fmt.Println("waiting")
 		time.Sleep(time.Hour)
-	case "flood": // writes without end
+	case "flood": // writes endlessly
 		line := strings.Repeat("x", 1000)
 		for {
 			if _, err := fmt.Println(line); err != nil {
 				return err
 			}
 		}
-	case "eat": // takes so many MiB of memory
+	case "eat": // allocates so many MiB of memory
 		n, _ := strconv.Atoi(value)
 		eaten = make([]byte, n<<20)
 		for i := 0; i < len(eaten); i += 4096 {
 			eaten[i] = 1
 		}
 		fmt.Println("ate", len(eaten)>>20)
-	case "bomb": // makes copies of itself until it can't
+	case "bomb": // creates copies of itself until it can't
 		most, _ := strconv.Atoi(value)
 		made, err := bomb(most)
 		fmt.Println("bomb", made < most, errno(err))
@@ -129,7 +129,7 @@ func do(name, value string) error {
 	case "write":
 		err := os.WriteFile(value, []byte("written"), 0o644)
 		fmt.Println("write", value, errno(err))
-	case "reopen": // standard output by its name
+	case "reopen": // opens standard output by its name
 		file, err := os.OpenFile("/dev/stdout", os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func do(name, value string) error {
 			fmt.Fprintln(conn, "answer")
 			conn.Close()
 		}
-	case "mq": // a queue of messages
+	case "mq": // opens a message queue
 		name := []byte("queue\x00")
 		_, _, e := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o600,
 			0, 0, 0)

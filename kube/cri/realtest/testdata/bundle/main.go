@@ -1,5 +1,5 @@
-// Command bundle is a bundle as far as tests of add-ons need one: it says what it has, and as "coredns" who it is, and
-// whether it may listen where a name server does.
+// Command bundle simulates a bundle for tests of add-ons. It lists its contents. As "coredns" it prints who it is, and
+// whether it may listen on a name server's port.
 package main
 
 import (
