@@ -164,6 +164,10 @@ test-pod-kills: kube ## kill what runs real pods on a local host at random point
 test-dock-kills: build ## kill the dock's and the plane's processes while real pods run, 200 times (takes hours): make test-dock-kills KILLS=20
 	@CAPSTAN_TEST_DOCK_KILLS='$(KILLS)' go test -count=1 -timeout 6h -v -run TestRealPodsSurviveKillsOfTheDock ./test/e2e
 
+.PHONY: test-image-garbage
+test-image-garbage: build ## fill the disk of the image store, and see that kubelets remove only what nothing uses (root; takes up to 15 minutes)
+	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 30m -v -run TestAFullImageStoreGivesUpImages ./test/e2e
+
 .PHONY: test-million-files
 test-million-files: ## load an image of a million files, and look at a host with as many: bounded in time, memory and what is left (root)
 	@CAPSTAN_TEST_FILES=1 go test -count=1 -timeout 20m -v -run TestAMillionFiles ./image/store
