@@ -65,8 +65,8 @@ func flavors(out *bytes.Buffer, files Files) error {
 
 // classes writes the sections on ClusterClasses and their variables.
 func classes(out *bytes.Buffer, files Files) error {
-	out.WriteString("\n## ClusterClasses\n\nClusterctl adds them to what it generates for a flavor that uses them, " +
-		"unless they are there.\n")
+	out.WriteString("\n## ClusterClasses\n\nFor a flavor that uses a class, clusterctl adds the class to its output, " +
+		"unless the management cluster has it.\n")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasPrefix(path.Base(name), classPrefix) {
 			continue

@@ -20,9 +20,9 @@ var variables = map[string]string{
 	"CAPSTAN_ZONE_3":        "zone of the third MachineDeployment",
 
 	"CAPSTAN_CONCURRENCY": "objects of each kind that capstan-manager works on at once",
-	"CAPSTAN_HOST_RATE": "how often in a second each operation, such as claim and release, is done to all hosts " +
-		"together",
-	"CAPSTAN_EACH_HOST_RATE":   "how often in a second each of these operations is done to one host",
+	"CAPSTAN_HOST_RATE": "how many operations of each kind, such as claims and releases, are allowed in a second " +
+		"on all hosts together",
+	"CAPSTAN_EACH_HOST_RATE":   "how many of each kind are allowed in a second on one host",
 	"CAPSTAN_UNLINKED_TIMEOUT": "how long a host may be claimed without a Cluster before it is marked as left behind",
 	"CAPSTAN_METRICS_BIND":     "address of capstan-manager's metrics, such as :8080 to let others read them; 0: none",
 	"CAPSTAN_LOG_LEVEL":        "how much capstan-manager logs, 0 to 5",

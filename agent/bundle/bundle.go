@@ -1,5 +1,5 @@
-// Package bundle installs bundles. A bundle contains the programs of one Kubernetes version, in one binary with many
-// names.
+// Package bundle installs bundles. A bundle contains the programs of one Kubernetes version: on local hosts in one
+// binary with many names, on owned hosts as the stock programs and the images that a cluster starts with.
 package bundle
 
 import (

@@ -61,12 +61,13 @@ const pageHead = `<!-- Made by "make bench ARGS=-record" from hack/bench/figures
 
 # Figures
 
-How fast Capstan is and what it takes, measured by ` + "`make bench`" + ` with the built binaries. Each figure has
-the commit it was measured on, its date, and the load of the machine at that time: how many processes wanted a
-processor. A load above the number of processors makes times longer, so such a time is an upper limit.
+How fast Capstan is, and how much memory and processor time it needs, measured by ` + "`make bench`" + ` with the
+built binaries. Each figure has the commit it was measured on, its date, and the load of the machine at that time: how
+many processes wanted a processor. A load above the number of processors makes times longer, so such a time is an upper
+limit.
 
-A bound must be kept; an aim is where a figure should be. **Bold** values miss their bound. The levels say who ran it:
-root, an ordinary user whose containers have one user id, or one with subordinate ids.
+A figure must keep its bound; the aim is what we would like it to be. **Bold** values miss their bound. The levels say
+who ran it: root, an ordinary user whose containers have one user id, or one with subordinate ids.
 
 `
 

@@ -37,7 +37,7 @@ func (m *machine) MachineInfo() (*cadvisorv1.MachineInfo, error) {
 		NumPhysicalCores: runtime.NumCPU(),
 		NumSockets:       1,
 		MemoryCapacity:   memory["MemTotal"],
-		SwapCapacity:     0, // hollow containers don't swap
+		SwapCapacity:     0, // containers don't swap
 		MachineID:        id,
 		SystemUUID:       dashed(id), // the machine's own id would be the same on all its hosts
 		BootID:           readLine("/proc/sys/kernel/random/boot_id"),
