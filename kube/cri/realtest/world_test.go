@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	limit          = 20 * time.Second
+	limit          = time.Minute
 	serverVariable = "CAPSTAN_TEST_SERVER"
 	imageName      = "registry.example/program:1"
 	imageID        = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
