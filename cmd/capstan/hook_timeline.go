@@ -84,7 +84,7 @@ func (a *app) timelineTable(shown describe.Timeline) error {
 	return a.table([]string{"OBJECT", "HOOK", "BY", "SINCE", "CALLS", "WHY", "GOES ON WHEN"}, rows)
 }
 
-// watchTimeline prints the timeline, and then anything new in it, until ctx ends.
+// watchTimeline prints the timeline, and then anything new in it, until ctx is done.
 func (a *app) watchTimeline(ctx context.Context, cluster, format string) error {
 	if format == "yaml" {
 		return hint("use -o table or -o json", "--watch does not support -o yaml")
