@@ -79,7 +79,7 @@ func (k *podKills) deleteSomePod(t *testing.T) {
 // static reports whether a pod is a component that runs from the bundle.
 func static(p corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
-// answers returns an error unless each kept pod can reach the Service by name, and the host port answers.
+// answers returns an error unless the kept pods and their Service answer by name, and the host ports answer.
 func (k *podKills) answers(t *testing.T, pods []corev1.Pod) error {
 	want := map[string]string{}
 	for i := range keptPods {
