@@ -82,7 +82,7 @@ func TestAChainedUpgradeWithTheShippedExtension(t *testing.T) {
 	t.Attr("rule", "UH-06")
 }
 
-// check returns Cluster API's reading of a plan.
+// check validates a plan as Cluster API does, and returns its steps.
 func check(target, controlPlane, workers string, steps []string, workersSteps *[]string) ([]string, error) {
 	defaulted, err := desiredstate.DefaultAndValidateUpgradePlans(target, controlPlane, workers, steps, *workersSteps)
 	if err != nil {
