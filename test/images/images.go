@@ -32,7 +32,7 @@ type Table struct {
 // Image is an image of the table. Its content is added in the order of the fields: a later file replaces an earlier
 // one.
 type Image struct {
-	// Names are the image's names as NAME:TAG. The first is complete; further ones are complete if NAME differs.
+	// Names are the image's names as REGISTRY/NAME:TAG.
 	Names []string `json:"names"`
 	// For lists the suites that run it: conformance, list (the conformance tests that make test runs), critest, software.
 	For []string `json:"for"`
