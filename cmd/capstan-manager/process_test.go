@@ -29,7 +29,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// patience bounds each wait of these tests.
+// patience limits each wait of these tests.
 const patience = 90 * time.Second
 
 // asManager makes this test binary run as the manager, with the variable's lines as arguments.

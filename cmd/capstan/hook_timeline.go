@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// existsTimeout bounds how long the timeline waits for the management plane, which is optional.
+// existsTimeout limits how long the timeline waits for the management plane, which is optional.
 const existsTimeout = 3 * time.Second
 
 // stillCounts returns a function that reports whether a call can still block something. It asks the management plane at

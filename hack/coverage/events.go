@@ -38,7 +38,7 @@ type event struct {
 // recorded matches an attribute's value.
 var recorded = regexp.MustCompile(`^((?:T-)?[A-Z]+-\d\d\d?)(?: (v1beta[12]))?$`)
 
-// longest bounds a line of events. The output of a test is split into much shorter lines.
+// longest limits a line of events. The output of a test is split into much shorter lines.
 const longest = 16 << 20
 
 // module is the path of the root module, with which the paths of all other modules begin.
