@@ -263,7 +263,7 @@ func (w *workload) remove(ctx context.Context, name string) error {
 	}
 }
 
-// percentile returns the smallest value that is not exceeded by the given percentage of all values. Pure.
+// percentile returns the smallest value that at least this percentage of all values does not exceed. Pure.
 func percentile(all []time.Duration, percent int) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[max(int(math.Ceil(float64(len(sorted)*percent)/100)), 1)-1]

@@ -101,8 +101,8 @@ func (s suite) read(output string) (all []figure) {
 	return all
 }
 
-// levelOf splits the number of ids that the hosts have off a benchmark's name. A benchmark without that number runs
-// only once, at the level of the current user. Pure except for the current user.
+// levelOf removes the hosts' number of ids from a benchmark's name, and returns it as a level. A benchmark without that
+// number runs only once, at the level of the current user. Pure except for the current user.
 func levelOf(name string) (rest, level string) {
 	if rest, ok := strings.CutSuffix(name, ",_one_id"); ok {
 		return rest, levelOneID

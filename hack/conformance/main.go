@@ -46,7 +46,7 @@ var errLeft = errors.New("specs are left: run it again for the next part")
 // options say what to run.
 type options struct {
 	root, home, list string
-	// images names the suite in test/images/table.yaml whose images are used.
+	// images is the name of the suite in test/images/table.yaml whose images are used.
 	images       string
 	again        bool
 	keep, hollow bool

@@ -36,7 +36,7 @@ const (
 	suiteName   = "critest-v1.36.0"
 )
 
-// limit limits everything after the builds.
+// limit is the time limit for everything after the builds.
 const limit = 40 * time.Minute
 
 func main() {

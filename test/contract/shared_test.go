@@ -33,7 +33,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// limit limits each wait. It is long because the machine may be busy.
+// limit is the time limit for each wait. It is long because the machine may be busy.
 const limit = 90 * time.Second
 
 // shared is what all tests of this package use: one API server with upstream's definitions and ours, and the webhooks

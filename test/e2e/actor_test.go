@@ -153,7 +153,7 @@ func (a *actor) tell(extension, hook string, l line) {
 	}
 }
 
-// asked is a call that an extension got, or its answer.
+// asked is a call that an extension received, or its answer.
 type asked struct {
 	Time            time.Time
 	Hook, Handler   string
@@ -189,7 +189,7 @@ func (a *actor) notes(extension, file, hook string) []asked {
 	return all
 }
 
-// asks waits until an extension was called for a hook so many more times.
+// asks waits until an extension has been called for a hook this many more times.
 func (a *actor) asks(extension, hook string, times int) {
 	a.t.Helper()
 	before := len(a.calls(extension, hook))

@@ -28,7 +28,8 @@ func generationsOf(t *testing.T, cluster, kind string) func() []string {
 	return func() []string { return slices.Sorted(maps.Keys(seen())) }
 }
 
-// following watches the objects of one kind in a topology until the test ends. It counts their states, each key once.
+// following watches the objects of one kind in a topology until the test ends. It counts the values of what, each key
+// once.
 func following(t *testing.T, cluster, kind string, note func(part) (key, what string)) func() map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -39,7 +39,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// limit limits every wait.
+// limit is the time limit for every wait.
 const limit = time.Minute
 
 // api is the API server of all tests of this package.

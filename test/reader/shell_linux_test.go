@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// limit limits one command; the longest one builds two Kubernetes bundles.
+	// limit is the time limit for one command; the longest one builds two Kubernetes bundles.
 	limit = 25 * time.Minute
 	// serving limits the wait until a server answers; go run may have to build it first.
 	serving = 5 * time.Minute

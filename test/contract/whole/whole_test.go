@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// limit limits each command.
+// limit is the time limit for each command.
 const limit = 5 * time.Minute
 
 // home is a home directory with a plane of its own.

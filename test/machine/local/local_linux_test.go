@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(machine.Main(m)) }
 
-// limit limits the whole test.
+// limit is the time limit for the whole test.
 const limit = 40 * time.Minute
 
 // dir is the directory with the programs on the machine.
