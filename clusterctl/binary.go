@@ -153,7 +153,7 @@ func (c podlessComponents) Get(ctx context.Context, o repository.ComponentsOptio
 }
 
 // InstalledError reports that a provider is already installed and runs another program, which an installation would not
-// change. An upgrade changes it, even one to the same version.
+// change. An upgrade, even to the same version, changes the program.
 type InstalledError struct {
 	Provider Provider
 	// Version is the requested version, Binary the requested program.
@@ -186,7 +186,7 @@ func (c *Client) mayRun(ctx context.Context, kind clusterctlv1.ProviderType, ref
 	return other(c.Installed[i], cmp.Or(version, c.Installed[i].Version), path, all)
 }
 
-// other fails if the Deployments of a provider do not name the requested program.
+// other returns an error if the Deployments of a provider do not name the requested program.
 func other(p Provider, version, path string, all []appsv1.Deployment) error {
 	var runs []string
 	for _, d := range all {

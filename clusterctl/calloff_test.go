@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestCallOffCleansUp: wherever an offer or a call-off is interrupted, another call-off leaves nothing behind on either
-// side.
+// TestCallOffCleansUp: wherever an offer or a call-off was interrupted, another call-off leaves nothing behind on
+// either side.
 func TestCallOffCleansUp(t *testing.T) {
 	left := new(int) // number of writes that still succeed
 	s := &sides{from: &failing{apiServer(t), left}, to: &failing{apiServer(t), left}, target: "there"}

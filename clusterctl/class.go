@@ -31,8 +31,8 @@ const (
 // ErrClassGone reports that clusters have moved, but the plane they left could not restore its own ClusterClass.
 var ErrClassGone = errors.New("the clusters have moved, but the plane has not got its own ClusterClass back")
 
-// Move moves clusters. The ClusterClasses of the namespace move along. An embedded plane then gets its own ClusterClass
-// back, because it cannot create clusters without it.
+// Move moves clusters, and the ClusterClasses of the namespace with them. It then restores an embedded plane's own
+// ClusterClass, without which the plane cannot create clusters.
 func (c *Client) Move(ctx context.Context, o upstream.MoveOptions) error {
 	if err := c.Client.Move(ctx, o); err != nil {
 		return err

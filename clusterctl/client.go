@@ -2,8 +2,8 @@
 //
 // [Open] returns upstream's client for a management cluster. For an embedded plane, the providers built into it come
 // from a repository in this binary, at the versions that the plane runs; there is no search for cert-manager and no
-// need for a network. Whatever would need Pods is refused before anything is written. For any other management cluster
-// it is upstream's client, which additionally knows Capstan's cluster templates.
+// need for a network. Whatever would need Pods is refused before anything is written. For any other management cluster,
+// Open returns upstream's client, which additionally knows Capstan's cluster templates.
 package clusterctl
 
 import (
@@ -38,8 +38,8 @@ const embeddedMark = "plane.capstan.dev/hash"
 
 // Options select a management cluster and configure the client.
 type Options struct {
-	// Kubeconfig is the path of its kubeconfig. If the file does not exist, the client works without a management
-	// cluster as far as possible.
+	// Kubeconfig is the path of the management cluster's kubeconfig. If the file does not exist, the client works without
+	// a management cluster as far as possible.
 	Kubeconfig string
 	// Context is a context of the kubeconfig. Default: the current one.
 	Context string
@@ -48,7 +48,7 @@ type Options struct {
 	// Binaries are programs that an embedded plane runs as processes in place of the providers' Pods: absolute paths by
 	// provider name, such as docker, or infrastructure-docker if the name is ambiguous.
 	Binaries map[string]string
-	// Allow is called before Binaries are installed, to permit the plane to run them. No other client may install any
+	// Allow is called before Binaries are installed, to permit the plane to run them. No other client may install Binaries
 	// until done is called. Default: the plane may run them already.
 	Allow func(ctx context.Context, binaries map[string]string) (done func(), err error)
 	// Version is the version of this binary. Its cluster templates are used if there is no embedded plane and the

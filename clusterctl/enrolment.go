@@ -24,8 +24,8 @@ const (
 	probeLimit = 4 << 10
 )
 
-// enrolment returns the URL of the target's enrolment server. If none answers the mover, it tells so and returns an
-// empty string: the agents go without it.
+// enrolment returns the URL of the target's enrolment server. If no such server answers the mover, it reports that and
+// returns an empty string: the agents then change sides without an enrolment server.
 func (h HandOver) enrolment(ctx context.Context, server string, ca []byte) string {
 	at, err := enrolmentServer(ctx, server, ca)
 	if err != nil {
@@ -38,8 +38,8 @@ func (h HandOver) enrolment(ctx context.Context, server string, ca []byte) strin
 	return at
 }
 
-// enrolmentServer returns the URL of the target's enrolment server, or why the mover does not reach one. A plane has it
-// at the port after its API server's, with the same certificate.
+// enrolmentServer returns the URL of the target's enrolment server, or why the mover can't reach one. A plane's
+// enrolment server uses the port after the API server's, and the same certificate.
 func enrolmentServer(ctx context.Context, server string, ca []byte) (string, error) {
 	at := enrolmentURL(server)
 	if at == "" {
@@ -72,7 +72,7 @@ func enrolmentServer(ctx context.Context, server string, ca []byte) (string, err
 	return at, nil
 }
 
-// enrolmentURL returns the URL with the port after a server's, or an empty string if there is none. Pure.
+// enrolmentURL returns the URL of a server with the next higher port, or an empty string if there is none. Pure.
 func enrolmentURL(server string) string {
 	u, err := url.Parse(server)
 	if err != nil || u.Hostname() == "" {

@@ -178,7 +178,7 @@ func wants(host *infrav1.CapstanHost) bool {
 	return host.Spec.Claim != nil && host.Spec.Supplier == "" && !vouched && !handover.Leaving(host)
 }
 
-// stands reports whether the agent has already accepted this target.
+// stands reports whether the agent's acceptance of this target is still valid.
 func stands(host *infrav1.CapstanHost, offer map[string][]byte, target, server string, ca []byte) bool {
 	return host.Offer() != "" && host.OfferAccepted() && string(offer[infrav1.OfferIDKey]) == host.Offer() &&
 		string(offer[infrav1.OfferTargetKey]) == target &&

@@ -50,8 +50,8 @@ func (c *Client) part(kind clusterctlv1.ProviderType, ref string) (p Provider, o
 	return c.Installed[i], true
 }
 
-// ToInstall returns what remains of a request to install, without the providers that are built into the plane. It fails
-// if the request asks for another version of those, or for a provider that cannot work here. It writes nothing.
+// ToInstall returns a request to install without the providers that are built into the plane. It fails if the request
+// asks for another version of those, or for a provider that cannot work here. It writes nothing.
 func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace string) (Request, error) {
 	left := Request{}
 	var errs []error

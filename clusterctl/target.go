@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Target is a management cluster as the user names it: by a kubeconfig, or by nothing, which means this machine's
+// Target is a management cluster as the user names it: by a kubeconfig, or not at all, which means this machine's
 // plane. The Kubeconfig and Context of its Options are as the user set them.
 type Target struct {
 	Options

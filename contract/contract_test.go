@@ -10,7 +10,7 @@ import (
 
 var ruleID = regexp.MustCompile(`^[A-Z]+-\d\d\d?$`)
 
-// The table is complete: a number that is missing, a row twice or a cell without text is a mistake in the data.
+// The table is complete: a missing number, a repeated row or a cell without text is a mistake in the data.
 func TestRules(t *testing.T) {
 	all := Rules()
 	next := map[string]int{}
@@ -70,7 +70,7 @@ func TestForm(t *testing.T) {
 
 var cited = regexp.MustCompile(`\b(?:T-)?[A-Z]{1,3}-\d\d\d?\b`)
 
-// Every id that a text names is one that the data has.
+// Every id that a text names exists in the data.
 func TestTextsNameWhatExists(t *testing.T) {
 	known := map[string]bool{}
 	texts := map[string]string{}
@@ -101,7 +101,7 @@ func TestTextsNameWhatExists(t *testing.T) {
 	}
 }
 
-// A caller that changes what it got does not change what the next one gets.
+// A caller that changes its result does not change what the next caller gets.
 func TestRulesAreACopy(t *testing.T) {
 	Rules()[0].ID = "changed"
 	if got := Rules()[0].ID; got != "IM-01" {

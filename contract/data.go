@@ -10,7 +10,7 @@ import (
 //go:embed data/*.yaml
 var files embed.FS
 
-// read returns the rows of a data file. It panics on a malformed file; a test finds that before a release.
+// read returns the rows of a data file. It panics if the file is malformed; a test detects that before a release.
 func read[Row any](name string) []Row {
 	data, err := files.ReadFile("data/" + name + ".yaml")
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package contract holds the contracts of Cluster API as data: each rule that a provider, a runtime extension, core or
 // clusterctl must keep.
 //
-// [Rules] returns the rules. [Decisions] returns which reading to follow where the sources contradict each other.
+// [Rules] returns the rules. [Decisions] returns the reading to follow wherever the sources contradict each other.
 // [Sequences] returns the behaviour tests: what to do, and what must then be observed. [Find] looks up one rule by its
 // id.
 //

@@ -1,7 +1,7 @@
 package contract
 
-// unseen are the static provider rules that no check covers, with the reason: a release does not contain what they ask
-// for, or another rule covers them.
+// unseen lists the static provider rules that no check covers, with the reason: a release does not contain what the
+// rule asks for, or another rule covers it.
 var unseen = map[string]string{
 	"CT-08": "the list of other providers is not in a release",
 	"CT-11": "the organisation of a repository is not in a release",

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Find gets a Cluster. If it does not exist, the error names those that do.
+// Find gets a Cluster. If it does not exist, the error names the existing Clusters.
 func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*clusterv1.Cluster, error) {
 	found := &clusterv1.Cluster{}
 	err := c.Get(ctx, cluster, found)

@@ -25,8 +25,8 @@ type Settings struct {
 	// Date is the date of all files in images and of the bill of materials. Use the date of the commit to make the
 	// release reproducible.
 	Date time.Time
-	// Architectures are the architectures to build. Default: [Architectures]. A build of fewer is for trying out on the
-	// machine that built it.
+	// Architectures are the architectures to build. Default: [Architectures]. A build of fewer architectures is only for
+	// trials on the machine that built it.
 	Architectures []string
 	// Flags are additional flags for go build. Pass -trimpath to keep the path of the source tree out of the binaries.
 	Flags []string

@@ -145,8 +145,8 @@ func TestRepositoryHasWhatClusterctlReads(t *testing.T) {
 	}
 }
 
-// TestAssetsOfOneRelease: a hosted release has one list of names for both providers, so a name must not have two
-// contents.
+// TestAssetsOfOneRelease: a hosted release has one list of file names for both providers, so two files of the same name
+// must not differ.
 func TestAssetsOfOneRelease(t *testing.T) {
 	assets := map[string][]byte{}
 	for name, text := range repository(t, options) {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestFailedWorkersAreReplaced computes, as a MachineHealthCheck does, of how many workers how many may have failed for
-// one to be replaced.
+// TestFailedWorkersAreReplaced computes, as a MachineHealthCheck does, how many workers of a group may have failed
+// before none is replaced any more.
 func TestFailedWorkersAreReplaced(t *testing.T) {
 	for _, file := range []string{
 		"clusterclass-capstan-local.yaml", "clusterclass-capstan-owned.yaml", "cluster-template-ha.yaml",
@@ -44,7 +44,7 @@ func TestFailedWorkersAreReplaced(t *testing.T) {
 	}
 }
 
-// workerLimits returns up to how many workers may have failed in the health checks of a document.
+// workerLimits returns the maximum numbers of failed workers in the health checks of a document.
 func workerLimits(t *testing.T, document string) (limits []intstr.IntOrString) {
 	t.Helper()
 	all := intstr.FromString("100%") // Cluster API's default

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTemplatesOfClassesNeverChange: a template can't be changed where it exists, so a ClusterClass whose template has
-// another content under the name of before can't be applied by an upgrade. testdata/templates.yaml has what each name
-// stands for. To change a template, choose another name for it and add a line; no line there may ever change.
+// TestTemplatesOfClassesNeverChange: an existing template can't be changed, so an upgrade can't apply a ClusterClass
+// whose template has new content under its old name. testdata/templates.yaml records the content of each name. To
+// change a template, choose another name for it and add a line; no line there may ever change.
 func TestTemplatesOfClassesNeverChange(t *testing.T) {
 	data, err := os.ReadFile("testdata/templates.yaml")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestTemplatesOfClassesNeverChange(t *testing.T) {
 	}
 }
 
-// sum identifies a content, whatever its format and comments.
+// sum identifies content regardless of its format and comments.
 func sum(t *testing.T, content any) string {
 	t.Helper()
 	text, err := yaml.Marshal(content) // with sorted keys

@@ -4,7 +4,7 @@ package templates
 import "embed"
 
 // Local is the ClusterClass for local hosts with its templates, in one multi-document YAML without namespaces: whoever
-// applies it chooses one.
+// applies it chooses the namespace.
 //
 //go:embed clusterclass-capstan-local.yaml
 var Local []byte

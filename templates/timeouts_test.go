@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestOwnedControlPlanesMayBeSlow: "kubeadm init" gives up after a minute without an answer of the API server, before
-// it begins to wait for it for four minutes, unless it is told to be more patient.
+// TestOwnedControlPlanesMayBeSlow: unless configured otherwise, "kubeadm init" gives up after a minute without an
+// answer of the API server, before it reaches the step that waits for that answer for four minutes.
 func TestOwnedControlPlanesMayBeSlow(t *testing.T) {
 	found := 0
 	for _, document := range bytes.Split(Owned, []byte("\n---\n")) {

@@ -45,7 +45,7 @@ func Create(ctx context.Context, c client.Client, r Request) error {
 	return nil
 }
 
-// checkIsNew refuses the name of a cluster that exists: its hosts keep their marks.
+// checkIsNew refuses the name of an existing cluster, whose hosts keep their marks.
 func (r Request) checkIsNew(ctx context.Context, c client.Client) error {
 	err := c.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, &clusterv1.Cluster{})
 	if err == nil {
@@ -57,7 +57,7 @@ func (r Request) checkIsNew(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// exists returns the error for a name that another cluster has.
+// exists returns the error for a name that is already taken by another cluster.
 func (r Request) exists() error {
 	return hint.Errorf("choose another name, or: capstan cluster describe "+r.Name,
 		"there is a cluster %q already", r.Name)

@@ -49,8 +49,8 @@ func (r Request) takeEndpoint(ctx context.Context, c client.Client) (Request, er
 	return r, nil
 }
 
-// leaveEndpoint removes the mark from hosts that an earlier cluster of this name had its control plane on: the control
-// plane of this one would go there, too.
+// leaveEndpoint removes the mark from hosts on which an earlier cluster of this name had its control plane. Otherwise
+// the control plane of this cluster would go there, too.
 func (r Request) leaveEndpoint(ctx context.Context, c client.Client) error {
 	hosts := &infrav1.CapstanHostList{}
 	marked := client.MatchingLabels{infrav1.EndpointLabel: r.endpointMark()}
@@ -69,9 +69,9 @@ func (r Request) leaveEndpoint(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// checkEndpoint refuses a change that gives the control plane another host, or more of them, if the endpoint of the
+// checkEndpoint refuses a change that gives the control plane another host, or more hosts, if the endpoint of the
 // cluster is the address of one host: the new machine could not be reached at the endpoint, and the change would never
-// end.
+// finish.
 func checkEndpoint(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, change string) error {
 	hosts := &infrav1.CapstanHostList{}
 	marked := client.MatchingLabels{infrav1.EndpointLabel: infrav1.EndpointMark(cluster.Namespace, cluster.Name)}
@@ -82,7 +82,7 @@ func checkEndpoint(ctx context.Context, c client.Client, cluster *clusterv1.Clus
 		host := &hosts.Items[i]
 		agent := host.Status.Agent
 		if agent == nil || agent.Address != cluster.Spec.ControlPlaneEndpoint.Host {
-			continue // the cluster has got an endpoint of its own since
+			continue // the cluster has an endpoint of its own by now
 		}
 		return hint.Errorf("make a cluster whose endpoint is a load balancer or a virtual address: docs/owned-hosts.md",
 			"%s needs another host for the control plane, but the endpoint of cluster %s is the address of host %s", change,

@@ -68,8 +68,8 @@ func TestACreatedClusterHasTheAddressOfItsControlPlaneHost(t *testing.T) {
 	}
 }
 
-// TestTheMarkOfAnEndpointMoves: a cluster is made again with its control plane on another host. One that exists keeps
-// its mark.
+// TestTheMarkOfAnEndpointMoves: a cluster is recreated with its control plane on another host. An existing cluster
+// keeps its mark.
 func TestTheMarkOfAnEndpointMoves(t *testing.T) {
 	var hosts []client.Object
 	for _, name := range []string{"rack1-01", "rack1-02"} {
@@ -120,8 +120,8 @@ func TestTheAddressOfOneHostIsForOneControlPlane(t *testing.T) {
 	}
 }
 
-// TestAnEndpointThatIsAHostKeepsItsControlPlane: neither an upgrade nor a larger control plane begins, because the
-// machine on another host would not have the endpoint's address. Workers come and go.
+// TestAnEndpointThatIsAHostKeepsItsControlPlane: an upgrade or a larger control plane is refused, because a machine on
+// another host would not have the endpoint's address. The number of workers may change.
 func TestAnEndpointThatIsAHostKeepsItsControlPlane(t *testing.T) {
 	host := &infrav1.CapstanHost{}
 	host.Namespace, host.Name, host.Status.Agent = "team", "rack1-01", &infrav1.AgentReport{Address: "192.0.2.11"}

@@ -16,8 +16,8 @@ import (
 var ErrSeveralMinors = errors.New("is more than one minor release")
 
 // Upgrade sets the Kubernetes version of a cluster read from the API server, if [CheckUpgrade] permits it and the
-// control plane can go to another host. If the ClusterClass names an extension for upgrade plans, the cluster may go up
-// by several minor releases.
+// control plane can move to another host. If the ClusterClass names an extension for upgrade plans, the cluster may go
+// up by several minor releases.
 func Upgrade(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, version string) error {
 	topology := &cluster.Spec.Topology
 	if !topology.IsDefined() {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestAnExtensionWhoseExtensionConfigComesLater: the extension gets flags for its port and its certificate. Upstream's
-// test-extension needs both, because the plane uses its default port.
+// test-extension needs both, because the plane itself uses the extension's default port.
 func TestAnExtensionWhoseExtensionConfigComesLater(t *testing.T) {
 	const hooks, definitions = "kind: ValidatingWebhookConfiguration", "kind: CustomResourceDefinition"
 	alone := []string{

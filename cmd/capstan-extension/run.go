@@ -30,10 +30,10 @@ import (
 // version is set by the linker.
 var version string
 
-// readTimeout bounds one request to the API server: callers wait ten seconds for a response.
+// readTimeout limits one request to the API server: callers wait ten seconds for a response.
 const readTimeout = 8 * time.Second
 
-// linger is how long a replica keeps serving, with a failing readiness probe, after it was told to stop: a Service may
+// linger is how long a replica keeps serving, with a failing readiness probe, after it is asked to stop: a Service may
 // send it calls for that long.
 const linger = 3 * time.Second
 
@@ -145,7 +145,7 @@ func (f *flags) completeSecret() error {
 	return nil
 }
 
-// run runs the program and returns its exit code: 0 when ctx ended, 1 on an error, 2 for wrong arguments.
+// run runs the program and returns its exit code: 0 when ctx is done, 1 on an error, 2 for wrong arguments.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var f flags
 	if err := f.parse(args, stderr); errors.Is(err, flag.ErrHelp) {

@@ -67,7 +67,7 @@ func run(args []string, in io.Reader, errOut io.Writer) int {
 	return 0
 }
 
-// serve serves a store until ctx ends.
+// serve serves a store until ctx is done.
 func serve(ctx context.Context, dir string, logger *log.Logger) error {
 	home := filepath.Dir(dir)
 	s, err := store.Open(store.Options{Dir: dir, HostsDir: filepath.Join(home, "dock", "hosts"), Log: logger})

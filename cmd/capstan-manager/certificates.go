@@ -33,7 +33,7 @@ const (
 const (
 	// injectPeriod is how often to check the objects that refer to the webhooks.
 	injectPeriod = time.Minute
-	// injectTimeout bounds one check.
+	// injectTimeout limits one check.
 	injectTimeout = 30 * time.Second
 )
 

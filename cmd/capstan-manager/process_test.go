@@ -29,7 +29,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// patience bounds each wait of these tests.
+// patience limits each wait of these tests.
 const patience = 90 * time.Second
 
 // asManager makes this test binary run as the manager, with the variable's lines as arguments.
@@ -204,7 +204,7 @@ func TestOneReplicaLeads(t *testing.T) {
 	}
 }
 
-// TestEndsInTheMiddleOfWork repeatedly stops a manager while its queues are full: none of them keeps it from stopping.
+// TestEndsInTheMiddleOfWork repeatedly stops a manager while its queues are full: no queue keeps it from stopping.
 func TestEndsInTheMiddleOfWork(t *testing.T) {
 	c := newCluster(t)
 	for round := range 4 {
@@ -220,8 +220,8 @@ func TestEndsInTheMiddleOfWork(t *testing.T) {
 	}
 }
 
-// TestShards runs one manager for a namespace, and one for a label in another namespace: both lead at the same time,
-// and each leaves other objects alone.
+// TestShards runs one manager for a namespace, and one for a label in another namespace. Both are leaders at the same
+// time, and neither touches the other's objects.
 func TestShards(t *testing.T) {
 	c := newCluster(t)
 	label := map[string]string{clusterv1.WatchLabel: "x"}

@@ -8,8 +8,8 @@ import (
 	"github.com/capstan-dev/capstan/local/nodebundle"
 )
 
-// warnOfBundles says what owned hosts need if the plane has no bundle of a version. That may be all right: a mirror or
-// the hosts' own programs can serve them.
+// warnOfBundles says what owned hosts need if the plane has no bundle of a version. This is only a warning, because a
+// mirror or the hosts' own programs may be enough.
 func (a *app) warnOfBundles(version string) error {
 	store, err := local.NodeBundles(a.place(), false)
 	if err != nil {

@@ -34,7 +34,7 @@ func (a *app) podsOf(ctx context.Context, c client.Reader, cluster *clusterv1.Cl
 	return pods, ""
 }
 
-// writePods prints how pods run, with one line for Nodes that have the same.
+// writePods prints how pods run, with one line for all Nodes where they run in the same way.
 func (a *app) writePods(cluster *clusterv1.Cluster, pods []local.NodePods, unknown string) {
 	for _, line := range podLines(pods, unknown, topology.AsksForHollow(cluster)) {
 		fmt.Fprintln(a.out, line)

@@ -76,7 +76,7 @@ func completeBinary(request clusterctl.Request, begun string) ([]string, cobra.S
 	return all, directive
 }
 
-// useBinaries parses the given programs before any prompt.
+// useBinaries parses the programs that the user gave. It runs before any prompt.
 func (t *target) useBinaries(given []string, request clusterctl.Request) (err error) {
 	if len(given) > 0 && t.kubeconfig != "" {
 		return hint("leave out --provider-binary", "with --kubeconfig the management cluster runs the provider's Pods, so "+

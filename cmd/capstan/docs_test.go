@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// commandOf matches a line of a code block that runs capstan, without its end: a comment, a pipe, a redirection.
+// commandOf matches a line of a code block that runs capstan, up to a comment, a pipe or a redirection.
 var commandOf = regexp.MustCompile(`^(?:    |)(?:[A-Z_]+=\S+ |sudo |\$ )*(?:bin/)?capstan ([^#|>;&]*)`)
 
 // substitution matches what a shell replaces by the output of a command.

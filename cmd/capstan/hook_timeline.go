@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// existsTimeout bounds how long the timeline waits for the management plane, which is optional.
+// existsTimeout limits how long the timeline waits for the management plane, which is optional.
 const existsTimeout = 3 * time.Second
 
 // stillCounts returns a function that reports whether a call can still block something. It asks the management plane at
@@ -84,7 +84,7 @@ func (a *app) timelineTable(shown describe.Timeline) error {
 	return a.table([]string{"OBJECT", "HOOK", "BY", "SINCE", "CALLS", "WHY", "GOES ON WHEN"}, rows)
 }
 
-// watchTimeline prints the timeline, and then anything new in it, until ctx ends.
+// watchTimeline prints the timeline, and then anything new in it, until ctx is done.
 func (a *app) watchTimeline(ctx context.Context, cluster, format string) error {
 	if format == "yaml" {
 		return hint("use -o table or -o json", "--watch does not support -o yaml")

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/local"
 )
 
-// completionLimit bounds the calls of a completion, because nobody waits longer for one.
+// completionLimit limits the calls of a completion, because nobody waits longer for one.
 const completionLimit = 2 * time.Second
 
 func (a *app) hostCommand() *cobra.Command {

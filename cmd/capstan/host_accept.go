@@ -69,7 +69,7 @@ run the command again.`,
 	return cmd
 }
 
-// answerLimit bounds how much of an answer is read, in bytes.
+// answerLimit limits how much of an answer is read, in bytes.
 const answerLimit = 1024
 
 // confirmed reports whether the next line of in says yes.

@@ -35,7 +35,7 @@ func (a *app) images(ctx context.Context) (*client.Client, error) {
 // progressAfter is how long an operation may take before its progress is shown.
 const progressAfter = 2 * time.Second
 
-// slowly runs an operation. If that takes long, it shows a step with the details that do passes to say.
+// slowly runs an operation. If the operation takes long, slowly shows a step with the details that do passes to say.
 func (a *app) slowly(name string, do func(say func(string)) error) error {
 	said := make(chan string)
 	done := make(chan error)

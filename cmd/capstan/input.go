@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// maxInput bounds what is read from a file or standard input.
+// maxInput limits what is read from a file or standard input.
 const maxInput = 20 << 20
 
 // readInput reads a file, or standard input for "-".

@@ -231,7 +231,7 @@ func (s *sharedPlane) worker(ts *testscript.TestScript) string {
 	return name
 }
 
-// end removes the plane and requires that nothing of it remains.
+// end removes the plane and fails the test if anything of it remains.
 func (s *sharedPlane) end(t *testing.T) {
 	if s.home == "" {
 		return

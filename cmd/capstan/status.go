@@ -95,7 +95,7 @@ func otherGates(all gates.Set) string {
 	return other.String()
 }
 
-// sharesLimit bounds the request for the shares.
+// sharesLimit limits the request for the shares.
 const sharesLimit = 5 * time.Second
 
 // shareTable prints how namespaces share the local hosts, and which of them wait for more.

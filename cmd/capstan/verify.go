@@ -175,7 +175,7 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 	return result, nil
 }
 
-// reader returns a reader with the variables' values from flags. Those of --set take precedence.
+// reader returns a reader with the values of variables from flags. Values of --set take precedence.
 func (f verifyFlags) reader() (source.Reader, error) {
 	reader := source.Reader{Variables: map[string]string{}, Clusters: f.clusters}
 	if f.values != "" {

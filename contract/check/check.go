@@ -1,6 +1,6 @@
 // Package check is the framework behind capstan verify, modelled on go/analysis. A check is a value that says what it
-// looks for, why it matters, how to fix it, what it needs and how to run. [Validate] checks a table of checks; [Run]
-// runs it over releases. A panic in one check fails that check only.
+// looks for, why that matters, how to fix a finding, what the check needs and how it runs. [Validate] checks a table of
+// checks; [Run] runs it over releases. A panic in one check fails that check only.
 package check
 
 import (
@@ -57,9 +57,9 @@ type Check struct {
 	ID string
 	// Doc says in one sentence what must hold.
 	Doc string
-	// Why says what goes wrong otherwise.
+	// Why says what goes wrong if it does not hold.
 	Why string
-	// Fix says how to fix it.
+	// Fix says how to fix a finding.
 	Fix string
 	// Level is the level of the check's rules.
 	Level Level

@@ -109,7 +109,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// deaf is a driver that reaches nothing.
+// deaf is a driver that can't reach a management cluster.
 type deaf struct{}
 
 var errDeaf = errors.New("nobody answers")
@@ -124,7 +124,8 @@ func (deaf) Observe(context.Context, *unstructured.Unstructured) iter.Seq2[*unst
 	return func(yield func(*unstructured.Unstructured, error) bool) { yield(nil, errDeaf) }
 }
 
-// A live check runs where there is a driver, and is skipped otherwise. What it could not ask is its failure.
+// A live check runs if there is a driver, and is skipped otherwise. A request that it could not make is a failure of
+// the check.
 func TestRunLive(t *testing.T) {
 	c := example(nil)
 	c.Needs = []Need{Installed}

@@ -11,8 +11,8 @@ import (
 )
 
 // Driver drives a provider for live checks. It has a management cluster with the definitions and webhooks of the
-// release installed and, for checks that need [Running], its controllers running. A check plays a sequence of the
-// catalogue with these methods: it applies objects, then observes them.
+// release installed and, for checks that need [Running], its controllers running. With these methods, a check plays a
+// sequence of the catalogue: it applies objects, then observes them.
 //
 // An implementation only does what it is asked; it does not judge the result. It works in a namespace of its own and
 // puts objects without a namespace there. A method returns a [*RefusedError] if the API server or a webhook refuses the

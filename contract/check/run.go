@@ -13,7 +13,7 @@ import (
 
 // Finding is one place where a rule is broken. Its JSON form is stable.
 type Finding struct {
-	// Check and Rule name what was broken, Level says how binding the rule is, Contract is the version that has the
+	// Check and Rule name what was broken, Level says how binding the rule is, and Contract is the version that has the
 	// rule.
 	Check    string `json:"check"`
 	Rule     string `json:"rule"`
@@ -25,7 +25,8 @@ type Finding struct {
 	// Field is empty if it is about the whole object.
 	Object string `json:"object,omitempty"`
 	Field  string `json:"field,omitempty"`
-	// Message says what is wrong, Why what it causes, Fix how to fix it; Link is the page of the book with the rule.
+	// Message says what is wrong, Why says what that causes, and Fix says how to fix it. Link is the page of the book with
+	// the rule.
 	Message string `json:"message"`
 	Why     string `json:"why"`
 	Fix     string `json:"fix"`
@@ -46,7 +47,7 @@ type Skipped struct {
 	Missing Need   `json:"missing"`
 }
 
-// What shows whether a rule is kept that files cannot show.
+// What can verify a rule that files cannot show.
 const (
 	ByRunning = "a running provider"
 	ByReading = "its documents and code"
@@ -59,18 +60,19 @@ type Live struct {
 	// By is what verifies the rule.
 	By   string `json:"by"`
 	Text string `json:"text"`
-	// Why says why no check of files verifies the rule although files could show it. It is empty if they could not.
+	// Why says why no check of files verifies the rule, although files could show it. It is empty if files could not show
+	// it.
 	Why string `json:"why,omitempty"`
 	// Checks are the live checks that verify the rule, Sequences the catalogue's behaviour tests for it.
 	Checks    []string `json:"checks,omitempty"`
 	Sequences []string `json:"sequences,omitempty"`
 }
 
-// Source is the Check of a [Failure] to read a release.
+// Source is the value of Check in a [Failure] to read a release.
 const Source = "source"
 
-// Failure is a check that failed itself, which is the mistake of its author, not of the provider. If Check is [Source],
-// the failure says what could not be read of a release.
+// Failure is a check that itself failed, which is a mistake of its author, not of the provider. If Check is [Source],
+// the failure says which part of a release could not be read.
 type Failure struct {
 	Check   string `json:"check"`
 	Release string `json:"release"`
@@ -95,7 +97,7 @@ type Report struct {
 	Checks int `json:"checks"`
 	// Findings are sorted by position and never nil.
 	Findings []Finding `json:"findings"`
-	// Skipped and Failures are what could not be checked.
+	// Skipped and Failures list what could not be checked.
 	Skipped  []Skipped `json:"skipped,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
 	// Live are the rules that files cannot show. The caller that knows the catalogue fills it.

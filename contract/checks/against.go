@@ -64,7 +64,7 @@ var againstChecks = []*check.Check{
 // pair is a definition in the older and in the newer release.
 type pair struct{ before, now *source.Definition }
 
-// pairs returns the definitions that both releases have, and those that only the older one has.
+// pairs returns the definitions that both releases have, and those that only the older release has.
 func pairs(p *check.Pass) (both []pair, gone []*source.Definition) {
 	now := p.Definitions()
 	for _, before := range p.Before.Definitions() {
@@ -99,7 +99,8 @@ func againstDefinitions(p *check.Pass) {
 	}
 }
 
-// version returns the index of a version in the newer definition, or a negative number if it has none of that name.
+// version returns the index of a version in the newer definition, or a negative number if that definition lacks the
+// version.
 func (d pair) version(name string) int {
 	for i, v := range d.now.CRD.Spec.Versions {
 		if v.Name == name {

@@ -159,7 +159,8 @@ func elements(o *source.Object, path []string) []node {
 	return all
 }
 
-// selects says why the selector of a definition selects no template of the class. It returns "" if it selects one.
+// selects says why the selector of a definition selects no template of the class. It returns "" if the selector selects
+// one.
 func (c class) selects(d node) string {
 	matches := node{d.object, d.at("selector", "matchResources")}
 	enabled := false

@@ -135,7 +135,7 @@ func patched(p *check.Pass, judges *judges, c class, s slot, set values) {
 	}
 }
 
-// isMatched reports whether matchResources of a definition matches the slot.
+// isMatched reports whether the matchResources of a definition matches the slot.
 func (s slot) isMatched(d node) bool {
 	matches := node{d.object, d.at("selector", "matchResources", s.place)}
 	if matches.get() == true {

@@ -128,7 +128,8 @@ func decoded(j *apiextensionsv1.JSON) (any, bool) {
 	return value, err == nil
 }
 
-// contradictions reports objects in a schema whose default sets a field to another value than the field's own default.
+// contradictions reports objects in a schema whose default sets a field to a value that differs from the field's own
+// default.
 func contradictions(p *check.Pass, d *source.Definition, s source.Schema) {
 	walkBoth(s, s, func(_, at source.Schema) {
 		value, _ := decoded(at.Default)

@@ -24,7 +24,8 @@ func patching(path, value string) string {
 		"jsonPatches: [{op: add, path: " + path + ", value: " + value + "}]}]}]\n"
 }
 
-// What templates and classes of others do is found where it breaks a rule, and not where it only looks so.
+// The checks report what other providers' templates and classes do if it breaks a rule, but not if it only looks like
+// that.
 func TestWhatTemplatesDo(t *testing.T) {
 	components := "infrastructure-components.yaml"
 	fields := definition("FooCluster", both, "spec: {type: object, properties: {image: {type: string}, "+

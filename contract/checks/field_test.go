@@ -45,13 +45,13 @@ func manager(group string) string {
 		"roleRef: {kind: ClusterRole, name: m}\nsubjects: [{kind: ServiceAccount, name: m, namespace: n}]\n"
 }
 
-// What providers of others do is found where it breaks a rule, and not where it only looks so.
+// The checks report what other providers do if it breaks a rule, but not if it only looks like that.
 func TestWhatProvidersDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		check string
 		file  string // name of the file
 		text  string
-		want  bool // that the check finds something
+		want  bool // whether the check finds something
 	}{
 		"a version with the fields of both contracts, under both labels": {
 			"contract-label-once", "infrastructure-components.yaml",

@@ -34,7 +34,7 @@ var liveChecks = []*check.Check{
 // Live returns the checks that drive a provider. The caller may change the slice but not the checks.
 func Live() []*check.Check { return slices.Clone(liveChecks) }
 
-// The field managers of the checks' own requests, and of those that imitate the topology controller.
+// The field managers of the checks' own requests, and of requests that imitate the topology controller.
 const (
 	ownManager      = "capstan-verify"
 	topologyManager = "capi-topology"
@@ -154,7 +154,7 @@ func (t drivenTemplate) dryRun(ctx context.Context, changed, made *unstructured.
 	return ctx.Err()
 }
 
-// apply returns nil if the object is refused.
+// apply applies the object, and returns nil if it is refused.
 func (t drivenTemplate) apply(ctx context.Context, o *unstructured.Unstructured, manager string, dry bool) (
 	*unstructured.Unstructured, error,
 ) {

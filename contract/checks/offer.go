@@ -63,7 +63,7 @@ func infrastructureResources(p *check.Pass) {
 	if !has(machine) && !has(pool) {
 		p.BrokenAt("IM-01", at, "no definition is one of machines")
 	}
-	if has(machine) && !has(cluster) { // a provider with pools only is used with another one
+	if has(machine) && !has(cluster) { // a provider that has only pools is used together with another provider
 		p.BrokenAt("IC-01", at, "no definition is one of clusters")
 	}
 }

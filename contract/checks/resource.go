@@ -83,8 +83,8 @@ func roleOf(kind, group string, provider source.Type) (role, bool) {
 	return 0, false
 }
 
-// isMachine reports whether a definition named like a machine is one: it has a template, or a field that only machines
-// have. Others are what a provider makes machines from, for example hosts.
+// isMachine reports whether a definition named like a machine defines one: it has a template, or a field that only
+// machines have. Other such definitions are what a provider makes machines from, for example hosts.
 func isMachine(d *source.Definition, defined []*source.Definition) bool {
 	template := d.CRD.Spec.Names.Kind + "Template"
 	if slices.ContainsFunc(defined, func(other *source.Definition) bool {

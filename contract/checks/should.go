@@ -128,8 +128,8 @@ func classFiles(p *check.Pass) {
 	}
 }
 
-// isOfProviders reports whether all groups are ones that providers share. Files do not show which kinds others define
-// there.
+// isOfProviders reports whether providers share all of these groups. Files do not show which kinds other providers
+// define there.
 func isOfProviders(groups []string) bool {
 	shared := []string{
 		"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io",

@@ -59,7 +59,7 @@ var templateChecks = []*check.Check{
 	},
 }
 
-// beside returns the resource of a kind in the same group and file as another one, or nil.
+// beside returns the resource of a kind that is in the same group and file as another resource, or nil.
 func beside(all []resource, other resource, kind string) *resource {
 	i := slices.IndexFunc(all, func(r resource) bool {
 		return r.kind() == kind && r.CRD.Spec.Group == other.CRD.Spec.Group && r.File == other.File
@@ -72,7 +72,7 @@ func beside(all []resource, other resource, kind string) *resource {
 
 // lacksTemplate reports a resource without a template.
 func lacksTemplate(s subject) {
-	// The pool makes the machines of a pool.
+	// The pool itself creates its machines.
 	if !strings.HasSuffix(s.kind(), "MachinePoolMachine") &&
 		beside(resources(s.pass), s.resource, s.kind()+"Template") == nil {
 		s.broken(nil, "%s has no template %sTemplate", s.kind(), s.kind())

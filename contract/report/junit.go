@@ -90,7 +90,8 @@ func junitResult(r *check.Report, c *check.Check) junitCase {
 	return result
 }
 
-// junitOthers returns cases for what belongs to no check: findings about the baseline, and what could not be checked.
+// junitOthers returns cases for everything that belongs to no check: findings about the baseline, and what could not be
+// checked.
 func junitOthers(r *check.Report, checks []*check.Check) []junitCase {
 	known := map[string]bool{}
 	for _, c := range checks {

@@ -122,7 +122,7 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// What could not be read at all is in each format, and so is the name of another tool.
+// Each format contains what could not be read at all, and the name of the other tool.
 func TestAnotherToolThatCouldNotRead(t *testing.T) {
 	r := &check.Report{
 		Tool: "capstan hook test", Releases: []string{"https://a"}, Findings: []check.Finding{{

@@ -141,7 +141,7 @@ func sarifResultOf(f check.Finding) sarifResult {
 	return result
 }
 
-// sarifURI returns the URI of a file. A file that is a URL already stays as it is.
+// sarifURI returns the URI of a file. A name that is already a URL stays as it is.
 func sarifURI(file string) string {
 	if strings.Contains(file, "://") {
 		return file

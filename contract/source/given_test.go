@@ -41,7 +41,7 @@ func TestUnused(t *testing.T) {
 	}
 }
 
-// A file with a Cluster goes to the release that has its class, and is named where none has.
+// A file with a Cluster goes to the release that has its class. If no release has it, the file is reported.
 func TestGivenClusters(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -72,7 +72,7 @@ func TestOpenFindsTheBasesOfAModule(t *testing.T) {
 	}
 }
 
-// What clusterctl fills in before it reads YAML is read here as well, though it is not YAML before.
+// The reader accepts files that become YAML only after clusterctl has replaced variables.
 func TestVariablesThatAreNotYAML(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -102,7 +102,7 @@ func TestVariablesThatAreNotYAML(t *testing.T) {
 	}
 }
 
-// A base that cannot be rendered hides only itself: metadata and templates are read.
+// A base that cannot be rendered hides only itself: metadata and templates are still read.
 func TestOpenReadsBesideABaseThatCannotBeRendered(t *testing.T) {
 	base := map[string]string{"config/default/kustomization.yaml": "resources: [https://foo.example/base]\n"}
 	if _, err := Open(write(t, base)); err == nil {

@@ -36,8 +36,8 @@ func (e *NothingError) Hint() string {
 
 // Reader reads releases. The zero value is ready.
 type Reader struct {
-	// Variables are the values of clusterctl's variables by name, as its users set them in the environment. An empty or
-	// missing variable takes its default.
+	// Variables are the values of clusterctl's variables by name, as its users set them in the environment. A variable
+	// that is empty or missing here has its default value.
 	Variables map[string]string
 	// Clusters are files with Clusters. A release with the ClusterClass of one of these Clusters gets the file in the
 	// role [Given], and the class is rendered with its variables as well.

@@ -1,5 +1,5 @@
-// Command apidocs writes the API reference from the CustomResourceDefinitions, that is from what the API server
-// enforces: fields, types, defaults, limits, rules and columns of every version.
+// Command apidocs writes the API reference from the CustomResourceDefinitions, which are what the API server enforces:
+// fields, types, defaults, limits, rules and columns of every version.
 //
 //	go run ./hack/apidocs config/crd/bases docs/reference/api.md
 package main

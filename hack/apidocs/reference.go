@@ -50,7 +50,7 @@ func names(crd apiextensionsv1.CustomResourceDefinition) (all []string) {
 	return all
 }
 
-// contracts returns which contract version is served by which API version.
+// contracts returns the API version that serves each contract version.
 func contracts(crd apiextensionsv1.CustomResourceDefinition) (all []string) {
 	for _, label := range slices.Sorted(maps.Keys(crd.Labels)) {
 		if contract, ok := strings.CutPrefix(label, "cluster.x-k8s.io/v"); ok {
@@ -104,7 +104,7 @@ func columns(b *strings.Builder, all []apiextensionsv1.CustomResourceColumnDefin
 	b.WriteString(".\n\n")
 }
 
-// field writes the rows of a field and those below it.
+// field writes the rows of a field and of the fields below it.
 func field(b *strings.Builder, path string, s apiextensionsv1.JSONSchemaProps, required bool) {
 	meaning := paragraph(s.Description)
 	for _, rule := range s.XValidations {
@@ -129,7 +129,7 @@ func field(b *strings.Builder, path string, s apiextensionsv1.JSONSchemaProps, r
 	}
 }
 
-// describe returns type and limits of a field.
+// describe returns the type and limits of a field.
 func describe(s apiextensionsv1.JSONSchemaProps) string {
 	switch {
 	case len(s.Enum) > 0:
@@ -179,10 +179,10 @@ func between(low, high *int64, unit string) string {
 	}
 }
 
-// paragraph makes one line of a comment.
+// paragraph joins the lines of a comment into one.
 func paragraph(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// cell makes a text fit for a cell of a table.
+// cell makes a text suitable for a table cell.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;").Replace(s)
 }

@@ -1,4 +1,4 @@
-// Command apilint checks the API types with the Kubernetes API linter (kube-api-linter) as config.yaml says.
+// Command apilint checks the API types with the Kubernetes API linter (kube-api-linter), configured by config.yaml.
 //
 //	go run . PACKAGES...
 //
@@ -22,16 +22,16 @@ import (
 //go:embed config.yaml
 var file []byte
 
-// settings are the linter's, and what is excepted.
+// settings are the settings of the linter, and the exceptions.
 type settings struct {
 	config.GolangCIConfig `json:",inline"`
 	// Except are findings that are accepted.
 	Except []struct {
 		// Match is a regular expression on the text of the finding.
 		Match string `json:"match"`
-		// Because says why.
+		// Because gives the reason.
 		Because string `json:"because"`
-		// Package limits it to the package of this name. Empty: all.
+		// Package limits the exception to the package of this name. Empty: all.
 		Package string `json:"package,omitempty"`
 	} `json:"except"`
 }
@@ -45,7 +45,7 @@ func main() {
 	multichecker.Main(analyzers...)
 }
 
-// configure returns the analyzers, which don't report what is excepted.
+// configure returns the analyzers, which don't report the exceptions.
 func configure() ([]*analysis.Analyzer, error) {
 	var s settings
 	if err := yaml.UnmarshalStrict(file, &s); err != nil {

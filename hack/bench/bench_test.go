@@ -37,7 +37,7 @@ func TestTheCatalogNamesEachFigureOnce(t *testing.T) {
 	}
 }
 
-// TestThePageShowsTheRecord: nobody edits the page, and the limits of the record are those of the catalog.
+// TestThePageShowsTheRecord: nobody has edited the page, and the limits in the record match the catalog.
 func TestThePageShowsTheRecord(t *testing.T) {
 	all, err := readRecord(filepath.Join("..", "..", recordFile))
 	if err != nil {
@@ -132,7 +132,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// output is what go test prints for a package of hosts: once for each number of ids.
+// output is what go test prints for a package that runs hosts: one line for each number of ids.
 const output = `goos: linux
 BenchmarkServiceStream/one_host,_all_ids-2    20   205954985 ns/op   647.76 MB/s   1.196 times-direct
 BenchmarkServiceStream/two_hosts,_all_ids-2   20   190158398 ns/op   821.92 MB/s   0.9484 times-direct
@@ -180,7 +180,7 @@ func TestUsed(t *testing.T) {
 		"1": {name: "parent", own: 10 * s, ended: 5 * s, wakeups: 100},
 		"2": {name: "child", parent: "1", own: 3 * s, wakeups: 7},
 	}
-	after := map[string]proc{ // 2 took another second and has ended, 3 is new
+	after := map[string]proc{ // 2 used another second and has exited, 3 is new
 		"1": {name: "parent", own: 12 * s, ended: 9 * s, wakeups: 130},
 		"3": {name: "new", parent: "1", own: 4 * s, wakeups: 50},
 	}
@@ -194,7 +194,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// TestProcessorTimeIsCounted compares what a child used with what the kernel says at its end.
+// TestProcessorTimeIsCounted compares the time measured for a child with what the kernel reports at its exit.
 func TestProcessorTimeIsCounted(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
 	before := processes()[pid]

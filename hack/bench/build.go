@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// firstOfPods is a file that came with real pods.
+// firstOfPods is a file that was added together with real pods.
 const firstOfPods = "kube/run/spec.go"
 
-// coldBuilds builds the bundle from an empty cache, of this commit and of the one before real pods, and returns both
-// figures. Modules are fetched before.
+// coldBuilds builds the bundle from an empty cache, at this commit and at the last one before real pods, and returns
+// both figures. Modules are downloaded first.
 func coldBuilds(ctx context.Context) (all []figure, err error) {
 	out, err := git(ctx, "log", "--diff-filter=A", "--format=%H", "--", firstOfPods)
 	if err != nil {

@@ -2,12 +2,12 @@ package main
 
 import "slices"
 
-// wanted says what a figure is, and what the project has set itself.
+// wanted describes a figure and the limits that the project has set itself.
 type wanted struct {
 	id   string
 	name string
 	unit string
-	// bound must be kept, and aim is where it should be; 0 is none. They are the most, or the least if atLeast is set.
+	// bound must be kept, and aim should be reached; 0 means none. They are maxima, or minima if atLeast is set.
 	bound, aim float64
 	atLeast    bool
 }
@@ -75,7 +75,7 @@ var catalog = []group{
 	}},
 }
 
-// find returns what is wanted of a figure.
+// find returns the catalog's entry for a figure.
 func find(id string) (wanted, bool) {
 	for _, g := range catalog {
 		if i := slices.IndexFunc(g.figures, func(w wanted) bool { return w.id == id }); i >= 0 {

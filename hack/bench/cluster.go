@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// rest is how long a new cluster gets until it counts as idle.
+	// rest is how long after its creation a cluster counts as idle.
 	rest = 30 * time.Second
-	// idleFor is how long it is watched then.
+	// idleFor is how long the idle cluster is then watched.
 	idleFor = time.Minute
 )
 
-// measure takes a plane and a cluster through their lives at the level of who runs this. The cluster's later life is
-// left out if it shall be.
+// measure takes a plane and a cluster through their lives, at the level of the user who runs it. It skips the cluster's
+// later life unless life is set.
 func (b *bench) measure(ctx context.Context, life, ha bool) error {
 	for _, o := range []struct {
 		id   string
@@ -41,7 +41,7 @@ func (b *bench) measure(ctx context.Context, life, ha bool) error {
 	return nil
 }
 
-// pods makes a cluster with real pods, and measures it.
+// pods creates a cluster with real pods, and measures it.
 func (b *bench) pods(ctx context.Context, name string) error {
 	if err := b.do(ctx, "image", "build", webImage, filepath.Join("bin", "web")); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (b *bench) starts(ctx context.Context, w *workload) error {
 	return nil
 }
 
-// life takes the cluster through the rest of its life, and one of three control planes.
+// life takes the cluster through the rest of its life, and then a cluster of three control planes.
 func (b *bench) life(ctx context.Context, ha bool) error {
 	measure := func(id string, args ...string) error {
 		took, err := b.time(ctx, args...)
@@ -175,7 +175,7 @@ func (b *bench) replaceWorker(ctx context.Context) error {
 	return fmt.Errorf("the deleted worker %s was not replaced within 3 minutes", victim)
 }
 
-// bench is a plane of its own, and what was measured.
+// bench is a plane of its own, with the figures measured on it.
 type bench struct {
 	capstan string
 	home    string
@@ -183,7 +183,7 @@ type bench struct {
 	figures []figure
 }
 
-// newBench makes a home directory for a plane.
+// newBench creates a home directory for a plane.
 func newBench() (*bench, error) {
 	binary, err := filepath.Abs("bin/capstan")
 	if err != nil {

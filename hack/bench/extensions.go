@@ -19,9 +19,9 @@ const bound = 5
 // sides are the two sides of the comparison.
 var sides = []string{"on", "off"}
 
-// compareExtensions makes and upgrades clusters with the plane's own extensions and without them, in turns, so that
-// both sides meet the same machine, and prints what they cost. Without a bundle of the Kubernetes minor before, nothing
-// is upgraded.
+// compareExtensions creates and upgrades clusters with and without the plane's own extensions, in turns, so that both
+// sides run under the same conditions, and prints what the extensions cost. Without a bundle of the previous Kubernetes
+// minor, nothing is upgraded.
 func (b *bench) compareExtensions(ctx context.Context, times int) error {
 	if err := b.do(ctx, "up"); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (b *bench) compareExtensions(ctx context.Context, times int) error {
 	for i := range times {
 		turn := slices.Clone(sides)
 		if i%2 == 1 {
-			slices.Reverse(turn) // neither is always the first
+			slices.Reverse(turn) // neither side always comes first
 		}
 		for _, side := range turn {
 			if err := b.compareOnce(ctx, side, fmt.Sprintf("%s-%d", side, i), from, to, took); err != nil {
@@ -46,7 +46,7 @@ func (b *bench) compareExtensions(ctx context.Context, times int) error {
 	return nil
 }
 
-// versions gives the newest version that there is a bundle of, and the one before, which is empty if there is none.
+// versions returns the newest version with a bundle, and the version before it, which is empty if there is none.
 func (b *bench) versions() (from, to string, err error) {
 	bundles, err := filepath.Glob(filepath.Join(filepath.Dir(b.capstan), "bundles", "v*"))
 	if err != nil || len(bundles) == 0 {
@@ -104,7 +104,7 @@ func (b *bench) compareOnce(
 	return nil
 }
 
-// switchExtensions says whether the plane's own extensions are asked, and waits until the plane knows.
+// switchExtensions turns the plane's own extensions on or off, and waits until the plane has noticed.
 func (b *bench) switchExtensions(ctx context.Context, on bool) error {
 	selector := `null`
 	if !on {
@@ -126,7 +126,7 @@ func (b *bench) switchExtensions(ctx context.Context, on bool) error {
 	return errors.New("the plane did not take over a change of ExtensionConfig capstan within half a minute")
 }
 
-// loadAverage is that of the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() string {
 	data, _ := os.ReadFile("/proc/loadavg")
 	load, _, _ := strings.Cut(string(data), " ")
@@ -150,10 +150,10 @@ func (b *bench) printComparison(took map[string][]time.Duration) {
 	w.Flush()
 }
 
-// more gives by how many percent a is more than b.
+// more returns by how many percent a exceeds b.
 func more(a, b time.Duration) float64 { return (float64(a)/float64(b) - 1) * 100 }
 
-// median is the one in the middle, or the mean of the two there.
+// median returns the middle value, or the mean of the two middle values.
 func median(all []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2

@@ -12,25 +12,26 @@ import (
 	"time"
 )
 
-// Levels: what the user who ran it can give to containers.
+// Levels: which ids the user who ran the benchmark can give to containers.
 const (
 	levelRoot        = "root"
 	levelSubordinate = "subordinate ids"
 	levelOneID       = "one id"
 )
 
-// figure is what was measured.
+// figure is one measured value.
 type figure struct {
 	ID    string  `json:"id"`
 	Name  string  `json:"name"`
 	Level string  `json:"level"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Bound and Aim are the most that Value should be, or the least if AtLeast is set. 0 is none.
+	// Bound and Aim are the maxima of Value, or the minima if AtLeast is set. 0 means none.
 	Bound   float64 `json:"bound,omitempty"`
 	Aim     float64 `json:"aim,omitempty"`
 	AtLeast bool    `json:"atLeast,omitempty"`
-	// Commit and Date say of which sources it is, Load how many processes of the machine wanted a processor then.
+	// Commit and Date say which sources were measured and when; Load is how many processes of the machine wanted a
+	// processor at that time.
 	Commit string    `json:"commit"`
 	Date   time.Time `json:"date"`
 	Load   float64   `json:"load"`
@@ -38,7 +39,7 @@ type figure struct {
 	Where []string `json:"where,omitempty"`
 }
 
-// newFigure returns a figure of the catalog. It panics if there is none of this id.
+// newFigure returns a figure of the catalog. It panics if the catalog has no such id.
 func newFigure(id, level string, value float64, where ...string) figure {
 	w, ok := find(id)
 	if !ok {
@@ -61,7 +62,7 @@ func (f figure) misses(limit float64) bool {
 	return f.Value > limit
 }
 
-// verdict says how the value stands to its limits.
+// verdict says whether the value keeps its limits.
 func (f figure) verdict() string {
 	switch {
 	case f.misses(f.Bound):
@@ -72,7 +73,7 @@ func (f figure) verdict() string {
 	return ""
 }
 
-// show returns a number with three digits, or all those of a larger one.
+// show formats a number with three digits, or without a fraction if it has more digits before the point.
 func show(value float64) string {
 	digits := 2
 	switch {
@@ -92,7 +93,7 @@ func (f figure) limit(value float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(value, 'f', 2, 64), "0"), ".")
 }
 
-// inOrder sorts figures as the catalog does, and those of one id by level.
+// inOrder sorts figures in the order of the catalog, and figures with the same id by level.
 func inOrder(all []figure) []figure {
 	place := map[string]int{}
 	for _, g := range catalog {

@@ -1,4 +1,4 @@
-// Command bench measures Capstan as a user meets it: it runs the built binaries in a directory of its own, and Go
+// Command bench measures Capstan as a user experiences it: it runs the built binaries in a directory of its own, and Go
 // benchmarks, and prints each figure beside the bound that the project has set itself.
 //
 //	go run ./hack/bench                       # for root: as root, and as an ordinary user whose hosts have one id
@@ -10,8 +10,8 @@
 //	go run ./hack/bench -build                # instead: the bundle from an empty cache, now and before real pods
 //	go run ./hack/bench -extensions 5         # instead: what the plane's own extensions cost
 //
-// Figures depend on the machine and on what else it does: compare those of one run, or the same run before and after a
-// change. The exit status is 1 if something could not be measured, and 3 if a figure misses its bound.
+// Figures depend on the machine and on what else it does: compare figures of one run, or of the same run before and
+// after a change. The exit status is 1 if something could not be measured, and 3 if a figure misses its bound.
 package main
 
 import (
@@ -35,13 +35,13 @@ import (
 	"github.com/capstan-dev/capstan/test/asuser"
 )
 
-// exitMissed says that everything was measured, and a figure misses its bound.
+// exitMissed is the exit status if everything was measured and a figure misses its bound.
 const exitMissed = 3
 
-// nobody is the ordinary user that root becomes.
+// nobody is the ordinary user that root switches to.
 const nobody = 65534
 
-// downTimeout bounds the end of a plane.
+// downTimeout limits how long a plane may take to stop.
 const downTimeout = 5 * time.Minute
 
 type options struct {
@@ -86,7 +86,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 		return 2
 	}
 	figures, err := o.run(ctx)
-	// What was measured before something failed stays measured.
+	// Figures measured before a failure are still reported.
 	if err := errors.Join(err, o.report(figures)); err != nil {
 		fmt.Fprintln(errs, "bench:", err)
 		return 1
@@ -97,7 +97,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// check refuses what makes no sense.
+// check rejects options that make no sense together.
 func (o *options) check(rest []string) error {
 	if len(rest) > 0 {
 		return fmt.Errorf("unknown arguments %q", rest)
@@ -133,7 +133,7 @@ func (o *options) check(rest []string) error {
 	return nil
 }
 
-// run measures what was asked for.
+// run measures what the options request.
 func (o *options) run(ctx context.Context) ([]figure, error) {
 	switch {
 	case asuser.Is():
@@ -182,7 +182,7 @@ func (o *options) all(ctx context.Context) (all []figure, err error) {
 	return all, err
 }
 
-// levels measures clusters at each level that was asked for.
+// levels measures clusters at each requested level.
 func (o *options) levels(ctx context.Context) (all []figure, err error) {
 	if os.Getuid() != 0 {
 		return o.clusters(ctx)
@@ -204,7 +204,7 @@ func (o *options) levels(ctx context.Context) (all []figure, err error) {
 	return all, err
 }
 
-// asUser measures clusters as an ordinary user, but not their later life.
+// asUser measures clusters as an ordinary user, without their later life.
 func (o *options) asUser(ctx context.Context, subordinate bool) (all []figure, err error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -220,11 +220,11 @@ func (o *options) asUser(ctx context.Context, subordinate bool) (all []figure, e
 	return all, err
 }
 
-// clusters measures clusters as whoever runs this.
+// clusters measures clusters as the current user.
 func (o *options) clusters(ctx context.Context) (all []figure, err error) {
 	err = o.withPlane(func(b *bench) error {
 		err := b.measure(ctx, o.life, o.ha)
-		for i := range b.figures { // the first ones are older than the Nodes that know the level
+		for i := range b.figures { // the first figures were measured before there were Nodes that show the level
 			b.figures[i].Level = b.level
 		}
 		if b.level != "" {
@@ -235,7 +235,7 @@ func (o *options) clusters(ctx context.Context) (all []figure, err error) {
 	return all, err
 }
 
-// withPlane runs something with a home directory for a plane, which is removed at the end.
+// withPlane calls do with a home directory for a plane, and removes the directory afterwards.
 func (o *options) withPlane(do func(*bench) error) (err error) {
 	b, err := newBench()
 	if err != nil {
@@ -270,7 +270,7 @@ func (o *options) report(figures []figure) error {
 	return nil
 }
 
-// commit names the sources, with a mark if they are changed.
+// commit returns the commit of the sources, with a mark if they have changes.
 func commit(ctx context.Context) (string, error) {
 	head, err := git(ctx, "rev-parse", "--short=9", "HEAD")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// recordFile keeps the latest value of each figure, pageFile shows them.
+// recordFile keeps the latest value of each figure; pageFile shows these values.
 const (
 	recordFile = "hack/bench/figures.json"
 	pageFile   = "docs/figures.md"
@@ -26,7 +26,7 @@ func readRecord(path string) ([]figure, error) {
 	return all, nil
 }
 
-// merge returns figures with the later ones in place of those with the same id and level. Pure.
+// merge returns the figures of both lists. A later figure replaces one with the same id and level. Pure.
 func merge(before, later []figure) []figure {
 	type key struct{ id, level string }
 	var all []figure
@@ -107,7 +107,7 @@ func page(all []figure) string {
 	return strings.TrimSpace(text.String()) + "\n"
 }
 
-// list returns where a figure goes, as an item of a list.
+// list returns where the figure's time or memory goes, as a list item.
 func (f figure) list() string {
 	if len(f.Where) == 0 {
 		return ""

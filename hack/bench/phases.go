@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// planePhases reports what took how long in the last start of the plane.
+// planePhases reports how long each phase of the plane's last start took.
 func (b *bench) planePhases() string {
 	var state struct {
 		Phases []struct {
@@ -70,8 +70,8 @@ func (b *bench) list(ctx context.Context, kind string) []object {
 	return list.Items
 }
 
-// clusterPhases tells when each machine of a cluster reached each step, in seconds after the Cluster was created. The
-// API keeps whole seconds.
+// clusterPhases reports when each machine of a cluster reached each step, in seconds after the Cluster was created. The
+// API stores whole seconds.
 func (b *bench) clusterPhases(name string) (lines []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -26,10 +26,10 @@ const (
 	manyLimit = 5 * time.Minute
 )
 
-// workload is a cluster's API.
+// workload is a client for a cluster's API.
 type workload struct{ kubernetes.Interface }
 
-// workload reaches the API of a cluster.
+// workload connects to the API of a cluster.
 func (b *bench) workload(ctx context.Context, cluster string) (*workload, error) {
 	text, err := b.output(ctx, "cluster", "kubeconfig", cluster)
 	if err != nil {
@@ -39,12 +39,12 @@ func (b *bench) workload(ctx context.Context, cluster string) (*workload, error)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of %s: %w", cluster, err)
 	}
-	config.QPS = -1 // what is measured is not this client
+	config.QPS = -1 // this client must not slow down what is measured
 	api, err := kubernetes.NewForConfig(config)
 	return &workload{api}, err
 }
 
-// level asks the Nodes' labels which ids containers can have.
+// level reads from the Nodes' labels which ids containers can have.
 func (w *workload) level(ctx context.Context, uid int) (string, error) {
 	nodes, err := w.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -80,7 +80,8 @@ func deployment(name string, replicas int32, containers []corev1.Container) *app
 	}
 }
 
-// serveByName makes two web servers and their Service, and returns when a pod has fetched it by its name.
+// serveByName creates two web servers and their Service, and returns when a pod has fetched a page by the Service's
+// name.
 func (w *workload) serveByName(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, manyLimit)
 	defer cancel()
@@ -110,11 +111,11 @@ func (w *workload) serveByName(ctx context.Context) error {
 	return err
 }
 
-// steps are the times that a pod took to be scheduled and to be Ready, as its watcher saw them.
+// steps are the times until a pod was scheduled and until it was Ready, as a watch saw them.
 type steps struct{ scheduled, ready time.Duration }
 
-// run makes a pod, waits until it is as it shall be, deletes it, and waits until it is gone. It returns what took how
-// long.
+// run creates a pod, waits until it is in the wanted state, deletes it, and waits until it is gone. It returns the time
+// of each step.
 func (w *workload) run(
 	ctx context.Context, pod *corev1.Pod, done func(*corev1.Pod) (bool, error),
 ) (s steps, err error) {
@@ -166,7 +167,7 @@ func (w *workload) run(
 	}
 }
 
-// late describes a pod that is not as it shall be in time, with its Events.
+// late describes a pod that did not reach the wanted state in time, with its Events.
 func (w *workload) late(pod *corev1.Pod, deleted bool, err error) error {
 	if pod == nil {
 		return fmt.Errorf("no event of a new pod came: %w", err)
@@ -186,7 +187,7 @@ func (w *workload) late(pod *corev1.Pod, deleted bool, err error) error {
 	return errors.Join(fmt.Errorf("waiting for pod %s: %w; %s", pod.Name, err, text), listErr)
 }
 
-// oneAfterAnother makes pods, each when the one before is gone.
+// oneAfterAnother creates pods one by one, each when the previous one is gone.
 func (w *workload) oneAfterAnother(ctx context.Context, n int) (all []steps, err error) {
 	for i := range n {
 		one, cancel := context.WithTimeout(ctx, podLimit)
@@ -207,7 +208,7 @@ func (w *workload) oneAfterAnother(ctx context.Context, n int) (all []steps, err
 	return all, nil
 }
 
-// many makes a Deployment of so many pods and returns how long it took until all were Ready. Then it deletes them.
+// many creates a Deployment of n pods, deletes it again, and returns how long it took until all pods were Ready.
 func (w *workload) many(ctx context.Context, n int32) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, manyLimit)
 	defer cancel()
@@ -239,7 +240,7 @@ func (w *workload) many(ctx context.Context, n int32) (took time.Duration, err e
 	return took, w.remove(ctx, name)
 }
 
-// remove deletes a Deployment, and waits until it is gone with its pods.
+// remove deletes a Deployment, and waits until it and its pods are gone.
 func (w *workload) remove(ctx context.Context, name string) error {
 	foreground := metav1.DeletePropagationForeground
 	deployments := w.AppsV1().Deployments("default")
@@ -262,7 +263,7 @@ func (w *workload) remove(ctx context.Context, name string) error {
 	}
 }
 
-// percentile returns the value that so many percent of all are at most. Pure.
+// percentile returns the smallest value that at least this percentage of all values does not exceed. Pure.
 func percentile(all []time.Duration, percent int) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[max(int(math.Ceil(float64(len(sorted)*percent)/100)), 1)-1]

@@ -17,13 +17,13 @@ import (
 // tick is the unit of processor time in /proc, on all architectures.
 const tick = 10 * time.Millisecond
 
-// proc is a process, with what it has used so far.
+// proc is a process, with the resources that it has used so far.
 type proc struct {
 	name   string
 	parent string
-	// own is its processor time, ended that of children which have ended.
+	// own is its own processor time; ended is that of its children that have exited.
 	own, ended time.Duration
-	// wakeups are how often its threads have waited.
+	// wakeups is how often its threads have waited.
 	wakeups int
 }
 
@@ -34,7 +34,7 @@ func processes() map[string]proc {
 	for _, path := range stats {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		pid := filepath.Base(filepath.Dir(path))
 		if p, err := parseStat(string(data)); err == nil {
@@ -62,7 +62,7 @@ func parseStat(text string) (p proc, err error) {
 	}, nil
 }
 
-// below returns the processes of a home directory's dock, and all that descend from them.
+// below returns the processes of a home directory's dock, and all their descendants.
 func below(all map[string]proc, home string) map[string]proc {
 	found := map[string]proc{}
 	for pid := range all {
@@ -83,7 +83,7 @@ func below(all map[string]proc, home string) map[string]proc {
 	return found
 }
 
-// processName is the name of what a process runs: the applet, for a binary that holds several.
+// processName returns the name of the program that a process runs: the applet, for a binary with several.
 func processName(pid string) string {
 	data, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
 	if err != nil {
@@ -126,7 +126,7 @@ func ofDock(home string) (map[string]proc, error) {
 	return all, nil
 }
 
-// use is what the processes of one name used.
+// use is what all processes of one name have used.
 type use struct {
 	name      string
 	processes int
@@ -134,8 +134,8 @@ type use struct {
 	wakeups   int
 }
 
-// used returns what was used between two readings, by name, the most first, and the sum. What ended in between counts
-// for the parent that waited for it. Pure.
+// used returns what was used between two readings, by name, the largest first, and the sum. A process that exited in
+// between counts for the parent that waited for it. Pure.
 func used(before, after map[string]proc) (byName []use, sum time.Duration) {
 	uses := map[string]*use{}
 	of := func(p proc) *use {
@@ -155,7 +155,7 @@ func used(before, after map[string]proc) (byName []use, sum time.Duration) {
 		u := of(p)
 		_, still := after[pid]
 		if parent, has := before[p.parent]; !still && has {
-			u = of(parent) // which has the time of this one now
+			u = of(parent) // which now includes the time of this process
 		}
 		u.time -= p.own + p.ended
 		sum -= p.own + p.ended
@@ -175,7 +175,7 @@ func used(before, after map[string]proc) (byName []use, sum time.Duration) {
 	return byName, sum
 }
 
-// idle returns the part of one processor, in percent, that a dock takes while nobody asks anything of it.
+// idle returns the share of one processor, in percent, that a dock uses while nobody sends it requests.
 func idle(home string, during time.Duration) (percent float64, table []string, err error) {
 	before, err := ofDock(home)
 	if err != nil {
@@ -210,7 +210,7 @@ func memory(home string) (gib float64, table []string, err error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return 0, nil, fmt.Errorf("reading the memory of %s: %w", p.name, err)
 		}
-		for line := range strings.Lines(string(data)) { // without any: the process has ended
+		for line := range strings.Lines(string(data)) { // no lines: the process has exited
 			if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
 				kib, _ := strconv.Atoi(strings.Fields(rest)[0])
 				total += kib
@@ -229,7 +229,7 @@ func memory(home string) (gib float64, table []string, err error) {
 	return float64(total) / (1 << 20), table, nil
 }
 
-// load is the load average of the last minute.
+// load returns the load average of the last minute.
 func load() float64 {
 	value, _ := strconv.ParseFloat(loadAverage(), 64)
 	return value

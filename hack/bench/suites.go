@@ -45,13 +45,13 @@ var suites = []suite{
 	}},
 }
 
-// optional are figures that a machine may lack, with the reason.
+// optional lists figures that can't be measured on every machine, with the reason.
 var optional = map[string]string{
 	"container-crun":      "not compared: crun is not installed",
 	"container-bare-crun": "not compared: crun is not installed",
 }
 
-// run runs the benchmark and returns its figures, at each level that it has.
+// run runs the benchmark and returns its figures, for each of its levels.
 func (s suite) run(ctx context.Context) (all []figure, err error) {
 	fmt.Fprintf(os.Stderr, "… benchmarks %s of %s\n", s.bench, s.pkg)
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=20m", "-run=^$", "-bench="+s.bench,
@@ -101,8 +101,8 @@ func (s suite) read(output string) (all []figure) {
 	return all
 }
 
-// levelOf takes the number of ids that the hosts of a benchmark have off its name. The others run once, as whoever
-// runs this. Pure but for that.
+// levelOf removes the hosts' number of ids from a benchmark's name, and returns it as a level. A benchmark without that
+// number runs only once, at the level of the current user. Pure except for the current user.
 func levelOf(name string) (rest, level string) {
 	if rest, ok := strings.CutSuffix(name, ",_one_id"); ok {
 		return rest, levelOneID

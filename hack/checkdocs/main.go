@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// run writes all pages, and removes those of checks that are gone.
+// run writes all pages, and removes the pages of checks that no longer exist.
 func run(to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
@@ -52,7 +52,7 @@ func run(to string) error {
 	return nil
 }
 
-// pages returns the text of each page by the name of its file.
+// pages returns the text of each page by file name.
 func pages() map[string]string {
 	all := map[string]string{"README.md": index()}
 	for _, c := range slices.Concat(checks.All(), checks.Live()) {
@@ -97,7 +97,7 @@ func page(c *check.Check) string {
 	for _, id := range c.Rules {
 		rule, ok := contract.Find(id)
 		if !ok {
-			continue // a test of the table says so
+			continue // a test of the table reports this
 		}
 		fmt.Fprintf(&b, "\n%s", wrap(fmt.Sprintf("- %s (%s): %s", rule.ID, rule.Level, rule.Text), "  "))
 		for _, v := range rule.Versions() {
@@ -111,7 +111,7 @@ func page(c *check.Check) string {
 	return b.String()
 }
 
-// width is the number of columns that a line of Markdown has.
+// width is the maximum number of columns of a Markdown line.
 const width = 118
 
 // wrap breaks a text into lines, with an indentation for all but the first.

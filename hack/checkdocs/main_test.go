@@ -11,7 +11,7 @@ import (
 
 const directory = "../../docs/checks"
 
-// The pages say what the table says: each check has one, and there is no other.
+// The pages match the table: each check has a page, and there are no others.
 func TestPagesAreUpToDate(t *testing.T) {
 	want := pages()
 	have, err := filepath.Glob(filepath.Join(directory, "*.md"))

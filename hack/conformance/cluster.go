@@ -18,16 +18,16 @@ import (
 // clusterName is the cluster that specs run on.
 const clusterName = "conformance"
 
-// downTimeout bounds the end of a plane with all hosts.
+// downTimeout limits how long a plane with all hosts may take to stop.
 const downTimeout = 5 * time.Minute
 
-// cluster is what specs run on: a cluster of a plane that belongs to it, or a given one.
+// cluster is the cluster that specs run on: a new one, with a plane of its own, or an existing one that the user gave.
 type cluster struct {
 	capstan, home       string
 	kubeconfig, kubectl string
-	// remove are what is removed at the end; nothing is when the plane stays.
+	// remove lists what is removed at the end. It is empty if the plane stays.
 	remove []string
-	// keep is true if the plane stays at the end; given if there is none, because the cluster is somebody else's.
+	// keep is true if the plane stays at the end. given is true if there is no plane, because the user gave the cluster.
 	keep, given bool
 }
 
@@ -58,7 +58,7 @@ func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
 	return c, o.start(ctx, c)
 }
 
-// start starts a plane with the images, makes the cluster if it is not there, and writes its kubeconfig.
+// start starts a plane with the images, creates the cluster if it does not exist, and writes its kubeconfig.
 func (o *options) start(ctx context.Context, c *cluster) error {
 	fmt.Fprintln(o.errs, "→ starting a plane")
 	if _, err := c.run(ctx, "up", "--hosts", "3"); err != nil {
@@ -87,7 +87,7 @@ func (o *options) start(ctx context.Context, c *cluster) error {
 	return os.WriteFile(c.kubeconfig, config, 0o600)
 }
 
-// level asks the Nodes' labels how many ids containers can have.
+// level reads from the Nodes' labels how many ids containers can have.
 func (o *options) level(ctx context.Context, c *cluster) (verdicts.Level, error) {
 	switch {
 	case c.given:
@@ -107,7 +107,7 @@ func (o *options) level(ctx context.Context, c *cluster) (verdicts.Level, error)
 	return level, nil
 }
 
-// levelOf returns the level that the Nodes' labels and the user mean. Pure.
+// levelOf derives the level from the Nodes' labels and the user. Pure.
 func levelOf(labels []string, uid int) verdicts.Level {
 	switch {
 	case len(labels) == 0 || slices.ContainsFunc(labels, func(ids string) bool { return ids != "all" }):
@@ -130,7 +130,7 @@ func (c *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// close removes the plane, also when the run was interrupted, unless it shall stay.
+// close removes the plane unless it stays, even if the run was interrupted.
 func (c *cluster) close() error {
 	var err error
 	if !c.keep && !c.given {

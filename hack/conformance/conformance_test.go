@@ -144,7 +144,7 @@ func TestTheReportIsReadAsTheSuitesOwn(t *testing.T) {
 	}
 }
 
-// TestTheListForCI: 60 tests, twelve of each group at least, that the Kubernetes module has.
+// TestTheListForCI: the list has 60 tests, at least twelve of each group, and all exist in the Kubernetes module.
 func TestTheListForCI(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -194,7 +194,8 @@ func TestTheLevelIsWhatTheNodesSay(t *testing.T) {
 	}
 }
 
-// TestAGivenCluster: it has a level and reports of its own, and nothing that makes another cluster goes with it.
+// TestAGivenCluster: a given cluster has a level and reports of its own, and excludes all options that create another
+// cluster.
 func TestAGivenCluster(t *testing.T) {
 	o := options{kubeconfig: "/k", root: "/r"}
 	level, err := o.level(t.Context(), &cluster{given: true})

@@ -9,14 +9,14 @@ import (
 	"github.com/capstan-dev/capstan/test/verdicts"
 )
 
-// A list is what one process of the suite runs. Short lists keep all workers busy until the end; long ones start fewer
-// processes.
+// One process of the suite runs one list of specs. Short lists keep all workers busy until the end; long lists need
+// fewer processes.
 const (
 	listsPerWorker = 4
 	maxList        = 12
 )
 
-// split returns specs as lists, in their order. Pure.
+// split divides specs into lists and keeps their order. Pure.
 func split(specs []string, workers int) [][]string {
 	size := min(max(len(specs)/(workers*listsPerWorker), 1), maxList)
 	var lists [][]string
@@ -27,8 +27,8 @@ func split(specs []string, workers int) [][]string {
 	return lists
 }
 
-// deal runs the lists, as many at a time as there are workers. No list begins after an error, or shortly before the
-// time is over; it stays for another part.
+// deal runs the lists, as many at a time as there are workers. It begins no list after an error, or shortly before the
+// time is over: such a list is left for another part.
 func deal(
 	ctx context.Context, lists [][]string, workers int, until time.Time, run func([]string) error,
 ) (err error) {

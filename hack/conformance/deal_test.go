@@ -40,7 +40,7 @@ func TestDealRunsEachListOnce(t *testing.T) {
 			close(together)
 		}
 		mu.Unlock()
-		<-together // all workers have one
+		<-together // all workers have a list
 		mu.Lock()
 		defer mu.Unlock()
 		running--

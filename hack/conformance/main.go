@@ -1,21 +1,22 @@
 // Conformance runs the conformance tests of Kubernetes, unchanged and without skips, against a local cluster of one
 // control plane and two workers.
 //
-//	go run ./hack/conformance                           # goes on where the last part has stopped, for 40 minutes
-//	go run ./hack/conformance -again                    # begins anew
+//	go run ./hack/conformance                           # continues after the last part, for 40 minutes
+//	go run ./hack/conformance -again                    # starts over
 //	go run ./hack/conformance 'sig-network.*Services'   # some specs, by regular expressions
 //	go run ./hack/conformance -list test/conformance/ci.txt
 //	go run ./hack/conformance -user 65534               # as another user, for root: hosts with one id
 //	go run ./hack/conformance -user 65534 -subordinate  # the same with subordinate ids
-//	go run ./hack/conformance -hollow                   # pods without processes: what needs none
-//	go run ./hack/conformance -home DIR -keep           # a cluster that stays, and is used again
+//	go run ./hack/conformance -hollow                   # pods without processes: only specs that need none
+//	go run ./hack/conformance -home DIR -keep           # a cluster that stays and is reused
 //	go run ./hack/conformance -kubeconfig FILE          # a cluster of yours, whose Nodes have the images
 //	go run ./hack/conformance -prepare                  # only builds the suite and the images
 //
-// A run is of one commit, in parts: what has a verdict does not run again, and what fails runs three times. Results are
-// in bin/reports/conformance: e2e.log and junit_01.xml, as hydrophone and sonobuoy leave them, table.txt and
-// progress.json. test/conformance/expected.yaml lists the specs that can't pass, with what is missing; the exit status
-// is 1 if one ends otherwise, 3 if specs are left for another part. Everything must be built (make build).
+// A run tests one commit, in parts: a spec with a verdict does not run again, and a spec that fails runs three times.
+// Results are in bin/reports/conformance: e2e.log and junit_01.xml, in the format of hydrophone and sonobuoy, table.txt
+// and progress.json. test/conformance/expected.yaml lists the specs that can't pass, and what they lack. The exit
+// status is 1 if a spec has an unexpected result, 3 if specs are left for another part. Everything must be built (make
+// build).
 package main
 
 import (
@@ -37,25 +38,25 @@ import (
 	"github.com/capstan-dev/capstan/test/verdicts"
 )
 
-// exitLeft says that specs are left for another part.
+// exitLeft is the exit status if specs are left for another part.
 const exitLeft = 3
 
 var errLeft = errors.New("specs are left: run it again for the next part")
 
-// options say what is run.
+// options say what to run.
 type options struct {
 	root, home, list string
-	// images are those of a suite in test/images/table.yaml.
+	// images is the name of the suite in test/images/table.yaml whose images are used.
 	images       string
 	again        bool
 	keep, hollow bool
-	// kubeconfig is that of a cluster that is there; prepareOnly asks for no run at all.
+	// kubeconfig is that of an existing cluster; prepareOnly means that no spec runs.
 	kubeconfig     string
 	prepareOnly    bool
 	subordinate    bool
 	user, parallel int
 	limit          time.Duration
-	// names are regular expressions of specs; none is all.
+	// names are regular expressions that select specs. Empty: all.
 	names     []string
 	out, errs io.Writer
 }
@@ -94,7 +95,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 		return 2
 	}
 	var err error
-	if o.kubeconfig != "" { // specs run in directories of their own
+	if o.kubeconfig != "" { // specs run in other directories
 		o.kubeconfig, err = filepath.Abs(o.kubeconfig)
 	}
 	if err == nil {
@@ -192,7 +193,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	}
 	left := p.left(chosen)
 	fmt.Fprintf(o.out, "%d of %d specs of commit %s have a verdict\n", len(chosen)-len(left), len(chosen), p.Commit)
-	if o.hollow { // what needs a process fails there
+	if o.hollow { // a spec that needs a process fails there
 		return nil
 	}
 	differences := verdicts.Compare(final, expected, p.Level, len(chosen) == len(all) && len(left) == 0)
@@ -209,7 +210,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// part runs what is left on a cluster until the time is over.
+// part runs the remaining specs on a cluster until the time is over.
 func (o *options) part(
 	ctx context.Context, p *progress, chosen []string, expected []verdicts.Expected, until time.Time,
 ) (err error) {
@@ -243,7 +244,7 @@ func (o *options) part(
 				}
 			}
 			if ctx.Err() != nil || !time.Now().Before(until) {
-				list = namesOf(got) // the others did not run: they stay for another part
+				list = namesOf(got) // the others did not run: they are left for another part
 			}
 			return p.add(list, got)
 		}
@@ -253,5 +254,5 @@ func (o *options) part(
 	}
 }
 
-// least is how much time must be left for specs to begin.
+// least is the minimum time that must be left to start further specs.
 const least = time.Minute

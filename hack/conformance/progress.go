@@ -16,24 +16,24 @@ import (
 	"github.com/capstan-dev/capstan/test/verdicts"
 )
 
-// tries is how often a spec runs that does not pass.
+// tries is how often a spec that does not pass is run.
 const tries = 3
 
-// progress is what is known of the specs of one commit. It is kept on the disk.
+// progress is what is known about the specs of one commit. It is stored on disk.
 type progress struct {
 	file string
 	mu   sync.Mutex // held while a verdict is added
-	// Commit is that of our sources, with "+" if files differ from it.
+	// Commit is the commit of our sources, with "+" if files differ from it.
 	Commit string `json:"commit"`
 	// Level is how many ids the containers of the last part could have.
 	Level verdicts.Level `json:"level,omitempty"`
-	// Attempts are the verdicts about each spec, the first first.
+	// Attempts are the verdicts about each spec, in the order of the attempts.
 	Attempts map[string][]verdicts.Verdict `json:"attempts"`
-	// Broken counts processes that left no verdict about a spec.
+	// Broken counts, for each spec, the processes that exited without a verdict about it.
 	Broken map[string]int `json:"broken,omitempty"`
 }
 
-// progress reads how far the run of this commit is, or begins one.
+// progress reads the progress of the run of this commit, or begins a new run.
 func (o *options) progress(ctx context.Context) (*progress, error) {
 	commit, err := o.commit(ctx)
 	if err != nil {
@@ -72,10 +72,10 @@ func (o *options) progress(ctx context.Context) (*progress, error) {
 	return p, nil
 }
 
-// commit returns which sources are run.
+// commit returns the commit of the sources.
 func (o *options) commit(ctx context.Context) (string, error) {
 	git := func(args ...string) (string, error) {
-		// Another user than the owner of the sources may ask, too.
+		// This may run as a user who does not own the sources.
 		cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=" + o.root}, args...)...)
 		cmd.Dir = o.root
 		out, err := cmd.Output()
@@ -95,7 +95,7 @@ func (o *options) commit(ctx context.Context) (string, error) {
 	return head, err
 }
 
-// done reports whether a spec needs to run no more: it has passed or was skipped at first, or has run three times.
+// done reports whether a spec need not run again: its first attempt passed or was skipped, or it has run three times.
 func (p *progress) done(name string) bool {
 	a := p.Attempts[name]
 	return len(a) > 0 && a[0].Outcome != verdicts.Failed || len(a) >= tries
@@ -106,8 +106,8 @@ func (p *progress) left(chosen []string) []string {
 	return slices.DeleteFunc(slices.Clone(chosen), p.done)
 }
 
-// next returns what runs next, and whether one at a time: specs that never ran come first, then those that failed; of
-// both, those that can run beside others.
+// next returns the specs to run next, and whether they must run one at a time. Specs that never ran come first, then
+// those that failed. Within each group, specs that can run beside others come first.
 func (p *progress) next(chosen []string, expected []verdicts.Expected) (phase []string, alone bool) {
 	left := p.left(chosen)
 	for _, retry := range []bool{false, true} {
@@ -131,14 +131,14 @@ func (p *progress) next(chosen []string, expected []verdicts.Expected) (phase []
 	return nil, false
 }
 
-// giveUp ends the tries of a spec that is expected to fail, and has.
+// giveUp stops retrying a spec that was expected to fail and has failed.
 func (p *progress) giveUp(name string) {
 	for len(p.Attempts[name]) < tries {
 		p.Attempts[name] = append(p.Attempts[name], p.Attempts[name][0])
 	}
 }
 
-// add notes the verdicts about the specs of one process. A spec without one counts as broken.
+// add records the verdicts about the specs of one process. A spec without a verdict counts as broken.
 func (p *progress) add(list []string, got []verdicts.Verdict) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +161,7 @@ func (p *progress) add(list []string, got []verdicts.Verdict) error {
 	return os.WriteFile(p.file, data, 0o644)
 }
 
-// verdicts returns the final verdict about each spec that ran: what most attempts say.
+// verdicts returns the final verdict about each spec that ran: the one that most attempts have.
 func (p *progress) verdicts(chosen []string) []verdicts.Verdict {
 	var all []verdicts.Verdict
 	for _, name := range chosen {

@@ -41,7 +41,7 @@ type (
 	}
 )
 
-// suiteName is how the suite calls itself.
+// suiteName is the name that the suite uses for itself.
 const suiteName = "Kubernetes e2e suite"
 
 // report writes the verdicts of all parts as one report.

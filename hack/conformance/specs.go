@@ -14,10 +14,10 @@ import (
 	"github.com/capstan-dev/capstan/test/images"
 )
 
-// conformanceFile is where the Kubernetes module lists its conformance tests.
+// conformanceFile is the file of the Kubernetes module that lists its conformance tests.
 const conformanceFile = "test/conformance/testdata/conformance.yaml"
 
-// listed is the copy for users who have no Go.
+// listed returns the path of the copy for users without Go.
 func (o *options) listed() string { return o.bin("conformance.yaml") }
 
 // keepList copies the list of the Kubernetes module.
@@ -61,7 +61,7 @@ func readSpecs(text []byte) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// choose returns the specs that are asked for.
+// choose returns the requested specs.
 func (o *options) choose(all []string) ([]string, error) {
 	if o.list != "" {
 		text, err := os.ReadFile(o.list)

@@ -23,10 +23,10 @@ func (o *options) version() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// binary is the suite, named by its release.
+// binary returns the path of the suite's binary, whose name contains the release.
 func (o *options) binary(version string) string { return o.bin("e2e-" + version + ".test") }
 
-// build builds the suite, which takes minutes from empty caches, and keeps it.
+// build builds the suite and keeps the binary. With empty caches, that takes minutes.
 func (o *options) build(ctx context.Context) error {
 	version, err := o.version()
 	if err != nil {
@@ -107,7 +107,7 @@ func (o *options) runList(
 
 var logLock sync.Mutex
 
-// appendLog adds what a process has printed.
+// appendLog appends what a process has printed.
 func (o *options) appendLog(text []byte) error {
 	logLock.Lock()
 	defer logLock.Unlock()

@@ -98,7 +98,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A family that is recorded by version has a row for each version. A rule that only one version has gets one row.
+// A family that is recorded by version has a row for each version. A rule of only one version gets one row.
 func TestRows(t *testing.T) {
 	count := map[string]int{}
 	for _, r := range rows() {
@@ -146,7 +146,7 @@ func TestX(t *testing.T) {
 	}
 }
 
-// The sources of this project record rules where they are asserted.
+// The tests of this project record rules at the lines that assert them.
 func TestNoLists(t *testing.T) {
 	_, problems, err := scan("../..")
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 type record struct {
 	// id names the rule, for example IM-05 or RX-05.
 	id string
-	// version is that of the contract. It is empty if the family is not recorded by version.
+	// version is the contract version. It is empty if the family is not recorded by version.
 	version string
 	// test is DIRECTORY.TestName/sub; DIRECTORY is relative to the root of the sources.
 	test    string
@@ -38,10 +38,10 @@ type event struct {
 // recorded matches an attribute's value.
 var recorded = regexp.MustCompile(`^((?:T-)?[A-Z]+-\d\d\d?)(?: (v1beta[12]))?$`)
 
-// longest bounds a line of events. The output of a test is split into much shorter lines.
+// longest limits a line of events. The output of a test is split into much shorter lines.
 const longest = 16 << 20
 
-// module is the path of the root module, which starts those of all others, too.
+// module is the path of the root module, with which the paths of all other modules begin.
 const module = "github.com/capstan-dev/capstan"
 
 // read returns what the tests of a run recorded. It ignores records of skipped tests. An attribute "rule" that does not

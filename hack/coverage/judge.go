@@ -32,7 +32,7 @@ const (
 	missing state = "MISSING"
 )
 
-// result is a row with what the tests recorded about it, or the reason for which none does.
+// result is a row with what the tests recorded about it, or the reason why no test records it.
 type result struct {
 	row
 	state  state

@@ -1,14 +1,14 @@
-// Coverage reports which rule of the contracts an executed test asserts.
+// Coverage reports which rules of the contracts are asserted by executed tests.
 //
 //	go run ./hack/coverage -out bin/reports/rules.tsv bin/reports/unit.json bin/reports/heavy.json
 //
 // A test records a rule at the line that asserts it: t.Attr("rule", "RX-05"); the families IM, IMT, IC and ICT name the
-// contract version, too: t.Attr("rule", "IM-05 v1beta2"). The files are what "go test -json" wrote. The report has a
-// line for each rule of package contract: the worst verdict of the tests that recorded it, or the reason in
-// test/rules/reasons.yaml why none did. Skipped tests don't count.
+// contract version, too: t.Attr("rule", "IM-05 v1beta2"). The files are output of "go test -json". The report has a
+// line for each rule of package contract: the worst verdict of the tests that recorded it, or the reason why none did,
+// from test/rules/reasons.yaml. Skipped tests don't count.
 //
-// Coverage fails if a rule has neither record nor reason, or both, if a test that recorded it failed, and if a record
-// or a reason names something that does not exist.
+// Coverage fails if a rule has neither record nor reason, or both, if a test that recorded a rule failed, and if a
+// record or a reason names something that does not exist.
 package main
 
 import (

@@ -16,10 +16,11 @@ import (
 var named = regexp.MustCompile(`^((?:T-)?[A-Z]+-\d\d\d?)(?: |(?: v1beta[12]))?$`)
 
 // inARow is the largest number of rules that consecutive statements may record. More would be a list, not records at
-// the lines that assert.
+// the lines that assert the rules.
 const inARow = 3
 
-// scan returns where the tests below a directory record each rule, as FILE:LINE, and the problems with these places.
+// scan returns the places where the tests below a directory record each rule, as FILE:LINE, and the problems with these
+// places.
 func scan(root string) (sites map[string][]string, problems []string, err error) {
 	sites = map[string][]string{}
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -28,14 +28,14 @@ import (
 	"github.com/capstan-dev/capstan/test/verdicts"
 )
 
-// Where the server is in the host.
+// Paths of the server in the host.
 const (
 	serverSocket = "/run/critest.sock"
 	serverState  = "/var/lib/capstan/critest"
 	reportInside = "/var/lib/capstan/critest.xml"
 )
 
-// suite runs the suite in a host of a dock of its own, and leaves its report.
+// suite runs the suite in a host, in a separate dock, and writes its report.
 func (o *options) suite(ctx context.Context, report string) (err error) {
 	home, err := os.MkdirTemp("", "capstan-critest-home-")
 	if err != nil {
@@ -57,7 +57,7 @@ func (o *options) suite(ctx context.Context, report string) (err error) {
 		defer cancel()
 		err = errors.Join(err, client.Shutdown(last))
 	}()
-	// The kubelet would tell the server the range of its Node; the server keeps it in this file.
+	// Normally the kubelet tells the server its Node's range of pod addresses; the server stores it in this file.
 	ranges := dock.File{Path: serverState + "/network", Mode: 0o600, Data: []byte("10.244.0.0/24\n")}
 	host, err := client.EnsureHost(ctx, dock.HostSpec{Name: "critest", Files: []dock.File{ranges}})
 	if err != nil {
@@ -102,7 +102,7 @@ func (o *options) suite(ctx context.Context, report string) (err error) {
 	return os.WriteFile(report, data, 0o644)
 }
 
-// offer puts the images into a registry, and lets the image store of a home directory look there first.
+// offer puts the images into a registry, and configures the image store of a home directory to look there first.
 func (o *options) offer(ctx context.Context, served *httptest.Server, home string) error {
 	fmt.Fprintln(o.errs, "→ filling a registry")
 	address := strings.TrimPrefix(served.URL, "http://")
@@ -151,7 +151,7 @@ func inside(ctx context.Context, host dock.Host, argv ...string) *exec.Cmd {
 		"--target", strconv.Itoa(host.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd",
 	}
 	if os.Geteuid() != 0 {
-		args = append([]string{"--preserve-credentials"}, args...) // who has one id only has it already
+		args = append([]string{"--preserve-credentials"}, args...) // a host with one id needs no switch
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", append(append(args, "--"), argv...)...)
 	cmd.Env = []string{
@@ -162,7 +162,7 @@ func inside(ctx context.Context, host dock.Host, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve starts a CRI server in the host, beside that of the host's own, and waits until it answers.
+// serve starts a second CRI server in the host, beside the host's own, and waits until it answers.
 func (o *options) serve(ctx context.Context, host dock.Host) (stop func(), err error) {
 	version, err := os.ReadFile(filepath.Join(o.root, "kube", "DEFAULT_VERSION"))
 	if err != nil {

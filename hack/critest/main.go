@@ -2,13 +2,13 @@
 // of a local host, whose containers are real.
 //
 //	go run ./hack/critest                         # as the user that runs it
-//	go run ./hack/critest -user 65534             # as another one, for root: a host with one id
+//	go run ./hack/critest -user 65534             # as another user, for root: a host with one id
 //	go run ./hack/critest -user 65534 -subordinate   # the same with subordinate ids
 //	go run ./hack/critest -focus 'portforward'    # some tests
 //
-// Images come from a registry on loopback: package test/images makes them. test/critest/expected.yaml lists the tests
-// that can't pass, with what is missing; the exit status is 1 if a test ends otherwise. bin/reports/critest has the
-// report, the table and the log of the server. Binaries and the bundle must be built (make build).
+// Images come from a registry on loopback: package test/images builds them. test/critest/expected.yaml lists the tests
+// that can't pass, and what they lack; the exit status is 1 if a test has an unexpected result. bin/reports/critest has
+// the report, the table and the log of the server. Binaries and the bundle must be built (make build).
 package main
 
 import (
@@ -36,7 +36,7 @@ const (
 	suiteName   = "critest-v1.36.0"
 )
 
-// limit bounds everything after the builds.
+// limit is the time limit for everything after the builds.
 const limit = 40 * time.Minute
 
 func main() {
@@ -45,14 +45,14 @@ func main() {
 	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// options say what is run.
+// options say what to run.
 type options struct {
 	root, focus string
 	user        int
 	subordinate bool
-	// level is what hosts of this user have.
+	// level says which ids hosts of this user have.
 	level verdicts.Level
-	// images is the OCI layout, made already.
+	// images is the path of the OCI layout, which already exists.
 	images string
 	out    io.Writer
 	errs   io.Writer
@@ -89,7 +89,7 @@ func (o *options) bin(parts ...string) string {
 	return filepath.Join(append([]string{o.root, "bin"}, parts...)...)
 }
 
-// prepare builds the suite and the images. A user who has no Go finds them built.
+// prepare builds the suite and the images. For a user without Go, both are already built.
 func (o *options) prepare(ctx context.Context) error {
 	if asuser.Is() {
 		o.images = o.bin("testimages", "critest")

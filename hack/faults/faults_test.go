@@ -11,8 +11,8 @@ import (
 
 const root = "../.."
 
-// The tables fit the sources: each fault can be planted, its test exists, and each rule of level MUST
-// that our own code keeps has a fault or a reason.
+// The tables match the sources: each fault can be planted, its test exists, and each rule of level MUST that our own
+// code keeps has a fault or a reason.
 func TestTables(t *testing.T) {
 	table, err := read(filepath.Join(root, "test", "faults"))
 	if err != nil {
@@ -23,7 +23,7 @@ func TestTables(t *testing.T) {
 		if err := f.check(root); err != nil {
 			t.Error(err)
 		}
-		// The report knows faults by these.
+		// These identify a fault in the report.
 		if key := f.Rule + " " + f.File + " " + f.Test; seen[key] {
 			t.Errorf("two faults are of %s", key)
 		} else {
@@ -106,7 +106,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The detail is what the test says is wrong, not what it logs about commands.
+// The detail is the failure that the test reports, not what it logs about commands.
 func TestDetail(t *testing.T) {
 	events := `{"Action":"output","Test":"TestA","Output":"=== RUN TestA\n"}
 {"Action":"output","Test":"TestA","Output":"    a_test.go:3: capstan hook list: 500ms\n"}

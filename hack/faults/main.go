@@ -1,15 +1,15 @@
-// Faults plants a fault for each rule of the contracts that our code keeps, and sees whether the rule's test notices.
+// Faults plants a fault for each rule of the contracts that our code keeps, and checks whether the rule's test notices.
 //
 //	go run ./hack/faults                 # all faults: takes hours
 //	go run ./hack/faults RX CL-05        # the faults of a family and of a rule
 //
 // The tables are test/faults/*.yaml: rule, file, the text to replace, the text with the fault, and the test that must
-// fail. Each fault is planted in a work tree of the commit that is checked out, the cheap ones first. What is found
-// goes to bin/reports/faults.tsv, one line for each fault; a run of some faults replaces their lines only. Faults that
-// were found on this commit are not tried again, so a run that was interrupted goes on: -again tries them, too. The
-// exit status is 1 if a fault is not found.
+// fail. Each fault is planted in a work tree of the commit that is checked out, the cheap faults first. Results go to
+// bin/reports/faults.tsv, one line for each fault; a run of some faults replaces only their lines. Faults that were
+// found on this commit are not tried again, so an interrupted run can be continued; -again also tries those. The exit
+// status is 1 if a fault is not found.
 //
-// With -record the report of a run over all faults on one commit becomes test/faults/results.tsv, which hack/coverage
+// With -record, the report of a run over all faults on one commit becomes test/faults/results.tsv, which hack/coverage
 // joins with the rules.
 package main
 
@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	// tables is the directory of the tables, results the report that is committed.
+	// tables is the directory of the tables; results is the committed report.
 	tables  = "test/faults"
 	results = "test/faults/results.tsv"
-	// report is the report of the runs here.
+	// report is the report of runs on this machine.
 	report = "bin/reports/faults.tsv"
 )
 
@@ -69,7 +69,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// all tries the faults of the rules that are named; no name is all of them.
+// all tries the faults of the named rules, or all faults if there are no names.
 func all(ctx context.Context, root string, names []string, trees int, again bool, out io.Writer) error {
 	table, err := read(filepath.Join(root, tables))
 	if err != nil {
@@ -106,7 +106,7 @@ func all(ctx context.Context, root string, names []string, trees int, again bool
 	return nil
 }
 
-// named reports whether a rule is one of names: rules or families.
+// named reports whether a rule or its family is one of names.
 func named(rule string, names []string) bool {
 	family := rule[:strings.LastIndex(rule, "-")]
 	return len(names) == 0 || slices.Contains(names, rule) || slices.Contains(names, family)

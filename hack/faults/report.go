@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// reportRow is a line of the report: what became of a fault, on which commit and day, and how long it took.
+// reportRow is a line of the report: the outcome of a fault, the commit, the day, and how long it took.
 type reportRow struct {
 	rule, verdict, commit, date string
 	took                        time.Duration
@@ -23,7 +23,7 @@ const heading = "rule\tverdict\tcommit\tdate\tseconds\tfile\ttest\tdetail\n"
 // of reports whether the row is about a fault.
 func (r reportRow) of(f fault) bool { return r.rule == f.Rule && r.file == f.File && r.test == f.Test }
 
-// readReport reads the report of runs before. Without one it is empty.
+// readReport reads the report of earlier runs. It is empty if there were none.
 func readReport(path string) ([]reportRow, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -14,14 +14,14 @@ import (
 	"github.com/capstan-dev/capstan/contract"
 )
 
-// fault is one line of the table: a change of our code that breaks a rule, and the test that must notice it. Or the
-// reason for which there is none.
+// fault is one line of the table: a change of our code that breaks a rule, and the test that must notice it, or else
+// the reason why there is no such change.
 type fault struct {
 	// Rule is the id of the rule that the fault breaks.
 	Rule string `json:"rule"`
-	// Why is the reason for which no fault can be planted. The other fields are empty then.
+	// Why says why no fault can be planted. The other fields are empty then.
 	Why string `json:"why,omitempty"`
-	// File is the file to change, from the root of the sources.
+	// File is the file to change, relative to the root of the sources.
 	File string `json:"file,omitempty"`
 	// Old is the text to replace, which occurs once in the file.
 	Old string `json:"old,omitempty"`
@@ -29,7 +29,7 @@ type fault struct {
 	New string `json:"new,omitempty"`
 	// Test must fail, as ./DIRECTORY.TestName.
 	Test string `json:"test,omitempty"`
-	// Build are the programs below cmd/ that the test runs.
+	// Build lists the programs below cmd/ that the test runs.
 	Build []string `json:"build,omitempty"`
 }
 
@@ -44,7 +44,7 @@ func (f fault) split() (pkg, name string) {
 	return m[1], m[2]
 }
 
-// read reads all tables of a directory, in the order of their names.
+// read reads all tables in a directory, in the order of their names.
 func read(dir string) ([]fault, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// limit is how long one fault may take, its builds and its test.
+// limit is how long one fault may take, including builds and its test.
 const limit = 15 * time.Minute
 
 // tree is a copy of the sources in which faults are planted.
 type tree struct{ root, dir string }
 
-// plant makes the copy: a work tree of the commit that is checked out, with the tools, bundles and programs that are
-// built already.
+// plant creates the copy: a work tree of the commit that is checked out, with the tools, bundles and programs that are
+// already built.
 func plant(ctx context.Context, root, dir string) (*tree, error) {
 	t := &tree{root: root, dir: dir}
 	if err := t.remove(ctx); err != nil {
@@ -50,7 +50,7 @@ func plant(ctx context.Context, root, dir string) (*tree, error) {
 	return t, run(ctx, t.dir, "go", "run", "./hack/manifests")
 }
 
-// remove takes the copy away.
+// remove removes the copy.
 func (t *tree) remove(ctx context.Context) error {
 	if _, err := os.Stat(t.dir); errors.Is(err, os.ErrNotExist) {
 		return run(ctx, t.root, "git", "worktree", "prune")
@@ -58,7 +58,7 @@ func (t *tree) remove(ctx context.Context) error {
 	return run(ctx, t.root, "git", "worktree", "remove", "--force", t.dir)
 }
 
-// outcome is what became of a fault.
+// outcome says whether a fault was found.
 type outcome string
 
 const (
@@ -68,7 +68,7 @@ const (
 	notCompiled outcome = "DOES NOT COMPILE"
 )
 
-// try plants a fault, runs its test, and takes the fault away.
+// try plants a fault, runs its test, and removes the fault.
 func (t *tree) try(ctx context.Context, f fault) (_ outcome, _ string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -91,7 +91,7 @@ func (t *tree) try(ctx context.Context, f fault) (_ outcome, _ string, err error
 		return notCompiled, err.Error(), nil
 	}
 	pkg, name := f.split()
-	// Vet has no part in whether a test notices, and costs as much as the compiler.
+	// Vet does not decide whether a test notices, and costs as much as the compiler.
 	test := exec.CommandContext(ctx,
 		"go", "test", "-json", "-vet=off", "-count=1", "-timeout", "12m", "-run", "^"+name+"$", pkg)
 	test.Dir = t.dir
@@ -105,7 +105,7 @@ func (t *tree) try(ctx context.Context, f fault) (_ outcome, _ string, err error
 	return result, detail, nil
 }
 
-// build builds programs of the copy.
+// build builds programs in the copy.
 func (t *tree) build(ctx context.Context, programs []string) error {
 	for _, program := range programs {
 		if err := run(ctx, t.dir, "go", "build", "-o", "bin/"+program, "./cmd/"+program); err != nil {
@@ -115,7 +115,7 @@ func (t *tree) build(ctx context.Context, programs []string) error {
 	return nil
 }
 
-// restore puts programs without the fault back: those that were built before, else they are built again.
+// restore restores the programs without the fault: it copies those that were built before, and builds the others again.
 func (t *tree) restore(ctx context.Context, programs []string) error {
 	for _, program := range programs {
 		from, to := filepath.Join(t.root, "bin", program), filepath.Join(t.dir, "bin", program)
@@ -130,15 +130,15 @@ func (t *tree) restore(ctx context.Context, programs []string) error {
 	return nil
 }
 
-// said is the form of a line that a test writes, timed that of one about a command which ends with the time it took:
-// that is no failure.
+// said matches a line that a test writes. timed matches such a line that ends with the time that a command took, which
+// is not a failure.
 var (
 	said  = regexp.MustCompile(`_test\.go:\d+: `)
 	timed = regexp.MustCompile(`: [0-9.]+m?s\s*$`)
 )
 
-// judge reads the events of go test -json: whether the test failed, and the first line that says why. Empty: the events
-// do not say.
+// judge reads the events of go test -json. It returns whether the test failed, and the first line that says why, or an
+// empty outcome if the events do not say.
 func judge(events []byte, name string) (outcome, string) {
 	var result outcome
 	detail := ""
@@ -162,7 +162,7 @@ func judge(events []byte, name string) (outcome, string) {
 		case e.Action == "skip" && e.Test == name:
 			result = notRun
 		case e.Action == "fail" && e.Test == "" && result == "":
-			// The package failed without a verdict of the test: it crashed, which is a way to notice.
+			// The package failed without a verdict of the test: it crashed, which counts as noticing.
 			result = found
 		case e.Action == "pass" && e.Test == "" && result == "":
 			result = notRun
@@ -174,7 +174,7 @@ func judge(events []byte, name string) (outcome, string) {
 	return result, detail
 }
 
-// run runs a command; the error carries what it wrote.
+// run runs a command; the error contains its output.
 func run(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// noFault is the verdict of a rule that has a reason in place of a fault.
+// noFault is the verdict of a rule that has a reason instead of a fault.
 const noFault = "no fault"
 
 // trial is one run over the faults of the table, on one commit.
 type trial struct {
-	// table has all faults; names are the rules and families that are tried.
+	// table has all faults; names are the rules and families to try.
 	table []fault
 	names []string
-	// commit is that of the sources.
+	// commit is the commit of the sources.
 	commit string
-	// again tries faults, too, that were found on this commit before.
+	// again also tries faults that were already found on this commit.
 	again bool
-	// report is the file of the report.
+	// report is the path of the report.
 	report string
 	out    io.Writer
 
@@ -34,7 +34,7 @@ type trial struct {
 	bad  []string
 }
 
-// run tries the faults that are left, in as many trees at a time as there are, and writes the report after each.
+// run tries the remaining faults, one at a time in each tree, and writes the report after each fault.
 func (r *trial) run(ctx context.Context, trees []*tree) error {
 	todo, err := r.begin()
 	if err != nil {
@@ -72,8 +72,8 @@ func (r *trial) run(ctx context.Context, trees []*tree) error {
 	return writeReport(r.report, r.rows)
 }
 
-// begin reads the report of the runs before and returns the faults to try. Rows of faults that the table no longer has
-// go.
+// begin reads the report of earlier runs and returns the faults to try. It drops rows of faults that are no longer in
+// the table.
 func (r *trial) begin() (todo []fault, err error) {
 	old, err := readReport(r.report)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *trial) begin() (todo []fault, err error) {
 	return todo, nil
 }
 
-// done keeps what became of a fault.
+// done records the outcome of a fault.
 func (r *trial) done(f fault, result outcome, detail string, start time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,10 +122,10 @@ func (r *trial) done(f fault, result outcome, detail string, start time.Time) {
 	}
 }
 
-// slow is the form of the packages whose tests start API servers or planes.
+// slow matches the packages whose tests start API servers or planes.
 var slow = regexp.MustCompile(`^\./(plane|test/(e2e|lifecycle|contract|clusterctl|interop))$`)
 
-// cost is a guess of how long a fault takes: the cheap ones are tried first.
+// cost estimates how long a fault takes: cheap faults are tried first.
 func (f fault) cost() time.Duration {
 	pkg, _ := f.split()
 	switch {
@@ -137,11 +137,11 @@ func (f fault) cost() time.Duration {
 	return 10 * time.Second
 }
 
-// place is the form of the line of a test that noticed a fault.
+// place matches the position of the test line that noticed a fault.
 var place = regexp.MustCompile(`^\w+_test\.go:\d+`)
 
-// record writes a report to be committed: all faults of the table, tried on one commit, with the line that noticed in
-// place of its words, which name addresses and directories of a machine.
+// record writes a report to be committed: all faults of the table, tried on one commit. It replaces the words of each
+// failure, which name addresses and directories of a machine, by the line of the test.
 func record(table []fault, from, to string) error {
 	rows, err := readReport(from)
 	if err != nil {

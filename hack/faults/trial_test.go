@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// few are a table: two faults of one rule, one that takes long, one of another family, and a reason.
+// few returns a table: two faults of one rule, one that takes long, one of another family, and a reason.
 func few() []fault {
 	return []fault{
 		{Rule: "LH-24", File: "a.go", Test: "./test/e2e.TestA"},
@@ -56,7 +56,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A run tries what was not found on its commit, the cheap faults first, and keeps the other lines.
+// A run tries the faults that were not found on its commit, the cheap ones first, and keeps the other lines.
 func TestBegin(t *testing.T) {
 	before := []reportRow{
 		row("RX-05", "found", "new", "a.go", "./p.TestA"),
@@ -104,7 +104,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// What became of a fault replaces the line of that fault only, and is written at once.
+// The outcome of a fault replaces only the line of that fault, and is written at once.
 func TestDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults.tsv")
 	var out strings.Builder
@@ -172,7 +172,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// The report that is committed is of one commit, and says of each fault that it was found.
+// The committed report is of one commit, and says that each fault was found.
 func TestResults(t *testing.T) {
 	rows, err := readReport(filepath.Join(root, results))
 	if err != nil {

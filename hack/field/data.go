@@ -16,9 +16,9 @@ import (
 type field struct {
 	// Date is when the checkouts were judged.
 	Date string `json:"date"`
-	// Providers are those that were judged, by name.
+	// Providers are the judged providers, by name.
 	Providers []provider `json:"providers"`
-	// Bugs are bugs that users reported, and what the checks say about them.
+	// Bugs are bugs that users reported, with what the checks say about them.
 	Bugs []bug `json:"bugs"`
 }
 
@@ -26,16 +26,16 @@ type field struct {
 type provider struct {
 	Name       string `json:"name"`
 	Repository string `json:"repository"`
-	// Version is a tag or a branch. Commit is empty for a Go module as it was published.
+	// Version is a tag or a branch. Commit is empty for a published Go module.
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
-	// Path is what is verified below the checkout. Empty: the checkout.
+	// Path is the path to verify below the checkout. Empty: the whole checkout.
 	Path string `json:"path,omitempty"`
-	// Note says what was done to the checkout, or is special about it.
+	// Note says what was done to the checkout, or what is special about it.
 	Note string `json:"note,omitempty"`
-	// Refused is a part of the error, where the components cannot be rendered.
+	// Refused is part of the error if the components cannot be rendered.
 	Refused string `json:"refused,omitempty"`
-	// Findings are what is found, with verdicts.
+	// Findings are the findings, with verdicts.
 	Findings []finding `json:"findings,omitempty"`
 }
 
@@ -46,11 +46,11 @@ type finding struct {
 	Contract string `json:"contract,omitempty"`
 	Verdict  bool   `json:"verdict"`
 	Reason   string `json:"reason"`
-	// Places are file, object and field of each, as [place] writes them.
+	// Places are the file, object and field of each finding, as [place] formats them.
 	Places []string `json:"places"`
 }
 
-// place returns file, object and field in one line. Definitions go by their name.
+// place returns file, object and field in one line. It identifies a definition by its name.
 func place(file, object, field string) string {
 	object = strings.TrimPrefix(object, "CustomResourceDefinition ")
 	return strings.TrimRight(strings.Join([]string{file, object, field}, " | "), " |")
@@ -65,7 +65,7 @@ type bug struct {
 	// Bad and Fixed are revisions. Empty: not in the project's public history.
 	Bad   string `json:"bad,omitempty"`
 	Fixed string `json:"fixed,omitempty"`
-	// Check is what finds it. Empty: nothing does.
+	// Check is the check that finds the bug. Empty: none does.
 	Check  string `json:"check,omitempty"`
 	Result string `json:"result"`
 }
@@ -107,7 +107,7 @@ func (p provider) verdicts() (right, wrong int) {
 	return right, wrong
 }
 
-// levels returns how many findings are about rules that must be kept, and about those that should.
+// levels returns the numbers of findings about MUST rules and about SHOULD rules.
 func (p provider) levels() (must, should int) {
 	for _, one := range p.Findings {
 		if of := checks.Find(one.Check); len(of) > 0 && of[0].Level == check.Must {
@@ -119,7 +119,7 @@ func (p provider) levels() (must, should int) {
 	return must, should
 }
 
-// page returns the page about what is found where.
+// page returns the page that lists the findings in each provider.
 func (f *field) page() string {
 	var b strings.Builder
 	right, wrong := f.verdicts()
@@ -204,7 +204,8 @@ func (f *field) bugs(b *strings.Builder) {
 	}
 }
 
-// wrap breaks a text into lines that fit the width of a page; those after the first one stand below its text.
+// wrap breaks a text into lines that fit the width of a page. Later lines are indented to align with the text of the
+// first.
 func wrap(bullet, text string) string {
 	const width = 118
 	var b strings.Builder

@@ -14,8 +14,8 @@ import (
 
 const dataFile = "../../test/verify/testdata/field.yaml"
 
-// The file is whole: providers enough, each finding with a verdict and its reason, and few that are false. What the
-// checks find can be compared only where the checkouts are: CAPSTAN_FIELD names their directory.
+// The file is complete: it has enough providers, each finding has a verdict and a reason, and few findings are false.
+// Findings can be compared only on a machine with the checkouts: CAPSTAN_FIELD names their directory.
 func TestField(t *testing.T) {
 	f, err := read(dataFile)
 	if err != nil {
@@ -26,7 +26,7 @@ func TestField(t *testing.T) {
 	}
 	names := map[string]bool{}
 	for _, p := range f.Providers {
-		// A module that was published has no commit here: its version says what it is.
+		// A published module has no commit here: its version identifies it.
 		isModule := p.Commit == "" && p.Note != ""
 		if p.Name == "" || names[p.Name] || p.Version == "" || !strings.Contains(p.Repository, "/") ||
 			!isModule && !regexp.MustCompile(`^[0-9a-f]{7,40}$`).MatchString(p.Commit) {

@@ -1,11 +1,11 @@
-// Field runs the checks of capstan verify over checkouts of providers that others wrote, and compares what they find
-// with what people judged.
+// Field runs the checks of capstan verify over checkouts of other people's providers, and compares the findings with
+// the verdicts of people.
 //
 //	go run ./hack/field -checkouts DIR     # a directory NAME for each provider of the data file
 //	go run ./hack/field -page              # the page about what is found where
 //
 // The data file test/verify/testdata/field.yaml has each finding with a verdict, true or false, and the reason. The
-// checkouts are not part of this repository: without them only the form of the file can be checked, as the tests do.
+// checkouts are not part of this repository. Without them, only the form of the file can be checked, as the tests do.
 package main
 
 import (

@@ -17,7 +17,7 @@ import (
 // limit is how long a run over one provider may take.
 const limit = 5 * time.Second
 
-// result is what a run over a checkout found.
+// result is the result of a run over a checkout.
 type result struct {
 	findings []check.Finding
 	failures []check.Failure
@@ -56,7 +56,7 @@ func (p provider) below(checkouts, file string) string {
 	return file
 }
 
-// differences says where a run differs from the data file.
+// differences describes where a run differs from the data file.
 func (p provider) differences(got result) []string {
 	var all []string
 	if got.took > limit {

@@ -5,7 +5,7 @@
 //	go run ./hack/manifests [DIRECTORY]
 //
 // Each file becomes one line of JSON per object: the plane reads them at every start, and JSON is read ten times as
-// fast as YAML. The result depends on the version of the module sigs.k8s.io/cluster-api alone, which is written to the
+// fast as YAML. The result depends only on the version of the module sigs.k8s.io/cluster-api, which is written to the
 // file "version".
 package main
 
@@ -27,7 +27,7 @@ import (
 
 const module = "sigs.k8s.io/cluster-api"
 
-// sources maps directories of the result to what they are made of, as patterns inside the module.
+// sources maps directories of the result to their sources, as patterns inside the module.
 var sources = map[string][]string{
 	"core":      {"core/config/crd/bases/*.yaml", "core/config/webhook/manifests.yaml"},
 	"bootstrap": {"bootstrap/kubeadm/config/crd/bases/*.yaml", "bootstrap/kubeadm/config/webhook/manifests.yaml"},
@@ -64,7 +64,7 @@ func run(args []string) error {
 }
 
 // locate returns the directory and the version of the module. It downloads the module in the first build on a machine.
-// A checkout that go.work puts in its place counts.
+// A checkout that replaces the module in go.work is also accepted.
 func locate() (dir, version string, err error) {
 	for _, command := range [][]string{{"list", "-m", "-json"}, {"mod", "download", "-json"}} {
 		cmd := exec.Command("go", append(command, module)...)
@@ -81,7 +81,7 @@ func locate() (dir, version string, err error) {
 	return "", "", fmt.Errorf("%s is nowhere", module)
 }
 
-// convert adds what matches pattern to files, as JSON, under directory.
+// convert adds the files that match pattern to files, as JSON, under directory.
 func convert(files map[string][]byte, directory, pattern string) error {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
@@ -126,7 +126,7 @@ func convert(files map[string][]byte, directory, pattern string) error {
 	return nil
 }
 
-// write makes out hold files and nothing else, and leaves what is right already.
+// write makes the directory out contain exactly files. It does not rewrite files that are already correct.
 func write(out string, files map[string][]byte) error {
 	err := filepath.WalkDir(out, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

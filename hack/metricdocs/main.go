@@ -71,7 +71,7 @@ func extensions(registerer prometheus.Registerer) error {
 	return errors.Join(serverErr, addOnErr)
 }
 
-// collectors keeps what is registered with it.
+// collectors collects everything that is registered with it.
 type collectors struct{ all []prometheus.Collector }
 
 func (c *collectors) Register(collector prometheus.Collector) error {
@@ -105,7 +105,7 @@ func page() (string, error) {
 	return b.String(), nil
 }
 
-// described matches what a prometheus.Desc prints, which has no other way to be read.
+// described matches the text of a prometheus.Desc, which offers no other way to read it.
 var described = regexp.MustCompile(
 	`^Desc\{fqName: "(.+)", help: "(.*)", constLabels: \{\}, variableLabels: \{(.*)\}\}$`,
 )
@@ -138,8 +138,8 @@ func line(name, kind, labels, help string) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, kind, labels, help)
 }
 
-// kindOf returns the type of a metric by its name, as Prometheus' conventions have it: here every metric of a duration
-// that is no total is a histogram.
+// kindOf derives the type of a metric from its name, by Prometheus' conventions. Here every metric of a duration that
+// is not a total is a histogram.
 func kindOf(name string) string {
 	switch {
 	case strings.HasSuffix(name, "_total"):

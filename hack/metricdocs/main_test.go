@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The page is made by make generate; here is what make test without it would miss.
+// "make generate" writes the page. This test notices if that was forgotten.
 func TestThePageIsThatOfTheCode(t *testing.T) {
 	want, err := page()
 	if err != nil {

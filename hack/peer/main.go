@@ -1,7 +1,7 @@
-// Command peer runs Go tests of the Runtime SDK against the client that Cluster API uses itself. That client is
+// Command peer runs Go tests of the Runtime SDK against the client that Cluster API itself uses. That client is
 // internal to its module, so its source is copied from the module cache into .cache/peer, under import paths of ours,
-// and laid over the tree for this one run. The tests in testdata are laid over the packages that they test. Without
-// this command, neither those packages nor those tests exist.
+// and overlaid on the tree for this run only. The tests in testdata are overlaid on the packages that they test.
+// Without this command, neither those packages nor those tests exist.
 //
 // For the measurements there are also copies of our own client that leave the transport, the encoding, or both, to the
 // standard library.
@@ -23,35 +23,35 @@ import (
 
 const (
 	module = "sigs.k8s.io/cluster-api"
-	// theirs and ours are import paths: what is copied, and what the tests import.
+	// theirs and ours are import paths: of what is copied, and of what the tests import.
 	theirs = module + "/internal/runtime"
 	ours   = internal + "/peer"
-	// internal is the import path of what our own client is made of.
+	// internal is the import path of the packages that make up our own client.
 	internal = "github.com/capstan-dev/capstan/runtime/internal"
-	// directory is where the import path ours would lie in the tree. It exists in the overlay only.
+	// directory is the directory in the tree for the import path ours. It exists only in the overlay.
 	directory = "runtime/internal/peer"
 	// tests holds a directory of tests for each package in tested.
 	tests = "hack/peer/testdata"
 )
 
-// tested maps directories of tests to the packages that they are laid over. The tests of speed start a server in
+// tested maps directories of tests to the packages that they are overlaid on. The tests of speed start a server in
 // TestMain, which the package itself must not.
 var tested = map[string]string{
 	"speed":  "runtime/internal/speed",
 	"server": "runtime/server",
 }
 
-// plain holds packages that stand for ours and leave the work to the standard library: post and encode.
+// plain holds packages that replace ours and leave the work to the standard library: post and encode.
 const plain = "hack/peer/testdata/plain"
 
-// variants are copies of our own client, each with other packages from plain.
+// variants are copies of our own client, each with different packages from plain.
 var variants = map[string][]string{
 	"http":     {"post"},
 	"json":     {"encode"},
 	"httpjson": {"post", "encode"},
 }
 
-// packages of theirs that the client consists of.
+// packages are the packages of theirs that make up the client.
 var packages = []string{"client", "registry", "metrics"}
 
 func main() {
@@ -103,7 +103,7 @@ func run(args []string) error {
 	return cmd.Run()
 }
 
-// layTests lays the tests of one directory over a package.
+// layTests overlays the tests of one directory on a package.
 func layTests(overlay map[string]string, from, over string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*_test.go"))
 	if err != nil {
@@ -118,8 +118,8 @@ func layTests(overlay map[string]string, from, over string) error {
 	return nil
 }
 
-// locate returns the directory of the module: that of a checkout, if go.work replaces it by one, else in the module
-// cache.
+// locate returns the directory of the module: a checkout, if go.work replaces the module by one, else the directory in
+// the module cache.
 func locate() (string, error) {
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
 	list.Stderr = os.Stderr
@@ -138,13 +138,13 @@ func locate() (string, error) {
 	return found.Dir, nil
 }
 
-// copier copies packages into the scratch directory, and lays them over directories below ours.
+// copier copies packages into the scratch directory, and overlays them on directories below ours.
 type copier struct {
 	root, scratch string
 	overlay       map[string]string
 }
 
-// copyVariants copies our client once for each variant, and what the variants are made of.
+// copyVariants copies our client once for each variant, with the packages that the variant uses.
 func (c copier) copyVariants() error {
 	for _, name := range []string{"post", "encode"} {
 		if err := c.copy(filepath.Join(c.root, plain, name), "plain/"+name, nil); err != nil {
@@ -156,7 +156,7 @@ func (c copier) copyVariants() error {
 		for _, name := range replaced {
 			imports[internal+"/"+name+`"`] = ours + "/plain/" + name + `"`
 		}
-		// The package wire encodes requests; its copy encodes them as the variant does.
+		// The package wire encodes requests; its copy uses the variant's encoding.
 		imports[internal+`/wire"`] = ours + "/" + variant + `/wire"`
 		for from, to := range map[string]string{"runtime/client": "client", "runtime/internal/wire": "wire"} {
 			if err := c.copy(filepath.Join(c.root, from), variant+"/"+to, imports); err != nil {
@@ -167,7 +167,7 @@ func (c copier) copyVariants() error {
 	return nil
 }
 
-// copy copies the sources of a package without its tests. Beginnings of import paths are replaced.
+// copy copies the sources of a package without its tests, and replaces prefixes of import paths.
 func (c copier) copy(from, name string, imports map[string]string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.go"))
 	if err != nil {

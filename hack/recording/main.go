@@ -4,7 +4,7 @@
 //	go run ./hack/recording -o docs/demo.cast -- hack/demo
 //
 // Waits longer than -idle are cut short, so that people need not wait for machines. The file is complete or absent: it
-// is written when the command has ended successfully.
+// is written after the command has succeeded.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// maxBytes bounds what a recording holds.
+// maxBytes limits the size of a recording.
 const maxBytes = 16 << 20
 
 type options struct {
@@ -32,7 +32,7 @@ type options struct {
 	columns, rows uint16
 	// idle is the longest pause of the recording.
 	idle time.Duration
-	// hidden is the directory that is shown as "~".
+	// hidden is the directory to show as "~".
 	hidden string
 }
 
@@ -84,7 +84,7 @@ func record(o options, shown io.Writer, argv []string) ([]byte, error) {
 			_, _ = shown.Write(buffer[:n])
 			failed = c.add(time.Now(), buffer[:n])
 		}
-		// A terminal whose program has ended answers EIO.
+		// A terminal returns EIO once its program has exited.
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO) {
 			break
 		}
@@ -98,7 +98,7 @@ func record(o options, shown io.Writer, argv []string) ([]byte, error) {
 	return c.finish(), failed
 }
 
-// cast is a recording as it grows.
+// cast is a recording in progress.
 type cast struct {
 	o     options
 	text  []byte
@@ -106,7 +106,7 @@ type cast struct {
 	last  time.Time
 	// cut is the time by which pauses were shortened.
 	cut time.Duration
-	// rest is the beginning of a character whose end has not arrived.
+	// rest is the start of an incomplete character.
 	rest []byte
 }
 
@@ -118,7 +118,7 @@ func newCast(o options, now time.Time) *cast {
 	return &cast{o: o, text: append(header, '\n'), began: now, last: now}
 }
 
-// add appends what appeared at a time. It fails if the recording becomes too large.
+// add appends output with its time. It fails if the recording becomes too large.
 func (c *cast) add(now time.Time, data []byte) error {
 	if pause := now.Sub(c.last); pause > c.o.idle {
 		c.cut += pause - c.o.idle

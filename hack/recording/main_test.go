@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// events reads a recording back: what it shows, and when the last of it appears.
+// events reads a recording back: its output, and the time of the last event.
 func events(t *testing.T, data []byte) (header map[string]any, shown string, end float64) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(data))

@@ -1,4 +1,4 @@
-// Command release makes a release of Capstan, or its parts:
+// Command release builds a release of Capstan, or parts of one:
 //
 //	go run ./hack/release -version v0.1.0 [-image-prefix REGISTRY/PATH] [-out dist] [-date UNIX] [-arch amd64] [-- FLAGS OF go build]
 //	go run ./hack/release -version v0.1.0 -yaml      the provider repository only: a second instead of minutes
@@ -59,7 +59,7 @@ func run(args []string) error {
 	if *arch != "" {
 		settings.Architectures = []string{*arch}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // ends the compilers too
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // also stops the compilers
 	defer stop()
 	return release.Build(ctx, o, settings, *out)
 }

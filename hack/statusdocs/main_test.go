@@ -95,7 +95,7 @@ func TestTroubleshootingHasEachReason(t *testing.T) {
 				if !strings.Contains(headings, "`"+c.value+"`") {
 					t.Errorf("docs/troubleshooting.md has no heading for condition %s", c.value)
 				}
-			case c.name == "NoReasonReportedReason": // in a sentence: no condition of v1beta2 has it
+			case c.name == "NoReasonReportedReason": // only in a sentence: no condition of v1beta2 has it
 			case !strings.Contains(reasons, "|"+c.value+"|"):
 				t.Errorf("docs/troubleshooting.md has no row for reason %s", c.value)
 			}
@@ -132,8 +132,8 @@ func TestTroubleshootingHasEachReason(t *testing.T) {
 	}
 }
 
-// TestTheErrorsAreThoseOfTheCode: the parts of each error in docs/troubleshooting.md are in string literals of the
-// code.
+// TestTheErrorsAreThoseOfTheCode: string literals of the code contain the parts of each error in
+// docs/troubleshooting.md.
 func TestTheErrorsAreThoseOfTheCode(t *testing.T) {
 	var code strings.Builder
 	for _, dir := range []string{"cmd/capstan", "local", "dock", "topology"} {

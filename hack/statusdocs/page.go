@@ -14,7 +14,7 @@ var pages = map[string]func(root string) (string, error){
 	"agent.md":      agentPage,
 }
 
-// group is what one part of a page shows: constants of some files.
+// group is the content of one part of a page: constants of some files.
 type group struct {
 	title, intro string
 	files        []string
@@ -127,7 +127,7 @@ func (g group) constants(root string) ([]constant, error) {
 	return all, nil
 }
 
-// obstacles returns the reasons of Ready that are repeated as Events.
+// obstacles returns the reasons of Ready that are also recorded as Events.
 func obstacles(root string) ([]string, error) {
 	values, err := conditionGroups[0].constants(root)
 	if err != nil {

@@ -41,8 +41,8 @@ func agentPage(root string) (string, error) {
 		"| Setting | Type | What it is |\n|---|---|---|\n" + strings.Join(rows, ""), nil
 }
 
-// settings returns the rows of a struct: its fields with a name in YAML. Fields without a doc share that of the field
-// before, which names both.
+// settings returns the rows of a struct: its fields with a name in YAML. A field without a doc shares the doc of the
+// previous field, which names both.
 func settings(fields *ast.StructType) ([]string, error) {
 	var rows []string
 	doc := ""

@@ -19,7 +19,7 @@ func (c constant) event() bool {
 	return strings.HasSuffix(c.name, "Event") || strings.HasPrefix(c.name, "Reason")
 }
 
-// kind returns what the doc has in parentheses behind the name: the type of an Event.
+// kind returns the text in parentheses after the name in the doc: the type of an Event.
 func (c constant) kind() (string, bool) {
 	rest, found := strings.CutPrefix(c.doc, c.name+" (")
 	if !found {
@@ -29,7 +29,8 @@ func (c constant) kind() (string, bool) {
 	return kind, found
 }
 
-// sentence returns the doc for a row: without the name of the constant, and with the values of other constants.
+// sentence returns the doc for a row: without the name of the constant, and with names of other constants replaced by
+// their values.
 func (c constant) sentence(all []constant) string {
 	text := strings.TrimPrefix(c.doc, c.name)
 	if _, found := c.kind(); found {
@@ -107,7 +108,7 @@ func keysOf(file, variable string) ([]string, error) {
 	return names, nil
 }
 
-// recorded returns the type of each Event that provider/ and plane/ record, by the name of the constant of its reason.
+// recorded returns the type of each Event that provider/ and plane/ record, by the name of the constant for its reason.
 func recorded(root string) (map[string]string, error) {
 	found := map[string]string{}
 	err := calls(root, func(position token.Position, call *ast.CallExpr) error {

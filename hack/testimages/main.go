@@ -1,4 +1,4 @@
-// Testimages makes the container images that suites of others run: package test/images says how.
+// Testimages builds the container images that other projects' test suites run; package test/images does the work.
 //
 //	go run ./hack/testimages              # those of the conformance tests of Kubernetes, in bin/testimages/conformance
 //	go run ./hack/testimages critest      # those of critest, in bin/testimages/critest

@@ -37,8 +37,8 @@ func (s sources) kcpAdoption() ([]document, error) {
 	return append(first, second...), nil
 }
 
-// adopted is the Machine that will be adopted, with what it refers to: the same configuration as the control plane has,
-// so that it is not replaced.
+// adopted returns the Machine to adopt and the objects that it refers to. Its configuration equals the control plane's,
+// so that the Machine is not replaced.
 func adopted(controlPlane document) []document {
 	const name = "${CLUSTER_NAME}-control-plane-0"
 	object := func(apiVersion, kind string, spec map[string]any) document {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// bundleVersion reads a version of Kubernetes from a file in kube.
+// bundleVersion reads a Kubernetes version from a file in kube.
 func bundleVersion(root, file string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(root, "kube", file))
 	if err != nil {
@@ -16,7 +16,7 @@ func bundleVersion(root, file string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// bundled fails if a spec needs a bundle that is not built.
+// bundled returns an error if a spec needs a bundle that is not built.
 func bundled(root string, chosen []spec) error {
 	for _, s := range chosen {
 		for _, file := range s.Bundles {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// configuration is what of upstream's e2e configuration is taken over or written.
+// configuration holds the parts of upstream's e2e configuration that are copied or written.
 type configuration struct {
 	ManagementClusterName string              `json:"managementClusterName"`
 	Providers             []provider          `json:"providers"`
@@ -39,22 +39,22 @@ type providerFile struct {
 	TargetName string `json:"targetName"`
 }
 
-// installed is a provider that the plane has.
+// installed is a provider in the plane.
 type installed struct {
 	Name, Type, Version string
 }
 
-// key names the provider as clusterctl's inventory does.
+// key identifies the provider as clusterctl's inventory does.
 func (i installed) key() string { return i.Type + " " + i.Name }
 
-// required are the providers that the framework wants in a configuration.
+// required are the providers that the framework requires in a configuration.
 var required = []string{
 	"CoreProvider cluster-api", "BootstrapProvider kubeadm", "ControlPlaneProvider kubeadm",
 	"InfrastructureProvider capstan",
 }
 
-// writeConfig writes the configuration of the suite into a directory, and the files that it refers to. The variables
-// and intervals are upstream's, but for the variables that are given.
+// writeConfig writes the configuration of the suite, and the files that it refers to, into a directory. Variables and
+// intervals are upstream's, except for the given variables.
 func writeConfig(dir string, upstream []byte, providers []installed, templates map[string][]byte,
 	variables map[string]string,
 ) (path string, err error) {
@@ -71,7 +71,7 @@ func writeConfig(dir string, upstream []byte, providers []installed, templates m
 		path := filepath.Join(dir, name)
 		return path, os.WriteFile(path, data, 0o600)
 	}
-	// The plane has all providers: the specs take templates from the repository, never components.
+	// The plane already has all providers, so the specs take only templates from the repository, never components.
 	components, err := write("components.yaml", []byte("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: unused\n"))
 	if err != nil {
 		return "", err
@@ -113,7 +113,7 @@ func writeConfig(dir string, upstream []byte, providers []installed, templates m
 	return write("e2e.yaml", data)
 }
 
-// metadata is clusterctl's metadata of a provider that has one release: it names no newer series, where clusterctl
+// metadata returns clusterctl's metadata of a provider with one release. It names no newer series, in which clusterctl
 // would look for the latest release.
 func metadata(text string) ([]byte, error) {
 	v, err := version.ParseSemantic(text)

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is one YAML document. Variables of clusterctl such as ${CLUSTER_NAME} are strings in it.
+// document is one YAML document. In it, variables of clusterctl such as ${CLUSTER_NAME} are strings.
 type document map[string]any
 
-// parse reads a file of several documents; empty ones are left out.
+// parse reads a file of several documents and skips empty ones.
 func parse(data []byte) (documents []document, err error) {
 	for _, part := range strings.Split("\n"+string(data), "\n---") {
 		var d document
@@ -25,8 +25,8 @@ func parse(data []byte) (documents []document, err error) {
 	return documents, nil
 }
 
-// format writes documents into one file. What was a variable stays one: it is written without quotes, so that a number
-// takes its place as a number.
+// format writes documents into one file. It writes variables without quotes, so that a number that replaces a variable
+// stays a number.
 func format(documents []document) ([]byte, error) {
 	var out bytes.Buffer
 	for _, d := range documents {
@@ -44,13 +44,13 @@ func (d document) kind() string { return d.text("kind") }
 
 func (d document) name() string { return d.text("metadata", "name") }
 
-// text returns the string at a path, and "" if there is none.
+// text returns the string at a path, or "" if there is none.
 func (d document) text(path ...string) string {
 	text, _ := d.get(path...).(string)
 	return text
 }
 
-// get returns what is at a path, and nil if there is nothing.
+// get returns the value at a path, or nil if there is none.
 func (d document) get(path ...string) any {
 	var at any = map[string]any(d)
 	for _, step := range path {
@@ -63,7 +63,7 @@ func (d document) get(path ...string) any {
 	return at
 }
 
-// set puts a value at a path and makes what is missing on the way.
+// set sets the value at a path and creates missing parents.
 func (d document) set(value any, path ...string) {
 	at := map[string]any(d)
 	for _, step := range path[:len(path)-1] {
@@ -77,7 +77,7 @@ func (d document) set(value any, path ...string) {
 	at[path[len(path)-1]] = value
 }
 
-// remove takes away what is at a path.
+// remove removes the value at a path.
 func (d document) remove(path ...string) {
 	if parent, ok := d.get(path[:len(path)-1]...).(map[string]any); ok {
 		delete(parent, path[len(path)-1])
@@ -125,8 +125,8 @@ func find(documents []document, kind string) (document, error) {
 	return found, nil
 }
 
-// merge lays patches over documents of their kind and name: maps are merged, everything else is replaced. A patch of
-// which there is no document becomes one.
+// merge applies patches to the documents of the same kind and name: maps are merged, everything else is replaced. A
+// patch without such a document becomes a new document.
 func merge(documents, patches []document) []document {
 	for _, patch := range patches {
 		merged := false

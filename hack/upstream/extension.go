@@ -12,19 +12,19 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// Extensions that specs need in the plane. Each runs as a process of it, and has a Service NAME-webhook-service in
-// namespace NAME-system.
+// Extensions that specs need in the plane. Each runs as a process of the plane, and has a Service NAME-webhook-service
+// in namespace NAME-system.
 const (
-	// testExtension is upstream's.
+	// testExtension is upstream's test extension.
 	testExtension = "test-extension"
-	// updater is ours, for updates in place; see test/updater.
+	// updater is our extension for in-place updates; see test/updater.
 	updater = "in-place-updater"
 )
 
-// extensionVersion is what the repository calls the extensions.
+// extensionVersion is the version of the extensions in the repository.
 const extensionVersion = "v1.0.0"
 
-// extensions names those that specs need.
+// extensions returns the names of the extensions that specs need.
 func extensions(chosen []spec) (names []string) {
 	for _, s := range chosen {
 		if s.Extension != "" && !slices.Contains(names, s.Extension) {
@@ -34,7 +34,8 @@ func extensions(chosen []spec) (names []string) {
 	return names
 }
 
-// install builds an extension and installs it into the plane by clusterctl, with the components of upstream's.
+// install builds an extension and installs it into the plane with clusterctl, using the components of upstream's
+// extension.
 func (s *suite) install(ctx context.Context, p plane, name string) error {
 	fmt.Fprintf(s.errs, "→ installing %s\n", name)
 	binary := filepath.Join(s.dir, name)
@@ -60,8 +61,8 @@ func (s *suite) install(ctx context.Context, p plane, name string) error {
 	return err
 }
 
-// writeExtension writes a repository with an extension that has upstream's components but for the name, and
-// configuration of clusterctl that finds it.
+// writeExtension writes a repository with an extension that has upstream's components under another name, and a
+// clusterctl configuration that finds it.
 func writeExtension(dir, kustomization, name string) (config string, err error) {
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), kustomization)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// sources are where flavors are made from.
+// sources are the sources of flavors.
 type sources struct {
-	// ours has the templates of Capstan.
+	// ours holds Capstan's templates.
 	ours fs.FS
 	// theirs is the directory of Cluster API's templates for its own provider, in the module of its tests.
 	theirs fs.FS
 }
 
-// files reads documents; the first files are laid under the next.
+// files reads documents and applies each file as patches to the files before it.
 func (s sources) files(system fs.FS, names ...string) (documents []document, err error) {
 	for _, name := range names {
 		data, err := fs.ReadFile(system, name)
@@ -31,10 +31,11 @@ func (s sources) files(system fs.FS, names ...string) (documents []document, err
 	return documents, nil
 }
 
-// addons is a ClusterResourceSet that puts the CNI variable's file into clusters with a label. Each flavor has it.
+// addons is a ClusterResourceSet that puts the CNI variable's file into clusters with a label. Each flavor contains
+// this file.
 const addons = "bases/crs.yaml"
 
-// templates makes all files of templates that the specs ask for, by file name.
+// templates creates all template files that the specs use, by file name.
 func (s sources) templates() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(makers)) {
@@ -50,7 +51,7 @@ func (s sources) templates() (map[string][]byte, error) {
 	return files, nil
 }
 
-// makers make the files. Where a file of Cluster API's changes the plain cluster, it changes ours in the same way.
+// makers create the files. If a file of Cluster API changes its plain cluster, the maker changes ours in the same way.
 var makers = map[string]func(sources) ([]document, error){
 	"cluster-template.yaml": func(s sources) ([]document, error) { return s.plain() },
 	"cluster-template-md-remediation.yaml": func(s sources) ([]document, error) {
@@ -88,7 +89,7 @@ const (
 	classWithoutWorkers = "capstan-local-kcp-only"
 )
 
-// plain is our cluster without a ClusterClass, changed by files of theirs.
+// plain returns our cluster without a ClusterClass, changed by files of theirs.
 func (s sources) plain(changes ...string) ([]document, error) {
 	documents, err := s.files(s.ours, "cluster-template.yaml")
 	if err != nil {
@@ -121,7 +122,8 @@ func withAddons(documents []document) ([]document, error) {
 	return documents, nil
 }
 
-// kcpRemediation has machines that ask the management cluster for a signal before they join, as theirs do.
+// kcpRemediation returns a cluster whose machines, like theirs, ask the management cluster for a signal before they
+// join.
 func (s sources) kcpRemediation() ([]document, error) {
 	documents, err := s.plain("cluster-template-kcp-remediation/mhc.yaml")
 	if err != nil {
@@ -149,7 +151,7 @@ func (s sources) kcpRemediation() ([]document, error) {
 	return documents, nil
 }
 
-// topology is a cluster of a ClusterClass, which may be in another namespace.
+// topology returns a cluster of a ClusterClass, which may be in another namespace.
 func (s sources) topology(class string) ([]document, error) {
 	documents, err := s.files(s.ours, "cluster-template-topology.yaml")
 	if err != nil {
@@ -168,7 +170,7 @@ func (s sources) topology(class string) ([]document, error) {
 	return withAddons(merge(documents, patches))
 }
 
-// withoutWorkers takes the workers away from a topology or a class that was read.
+// withoutWorkers removes the workers from a topology or a class.
 func withoutWorkers(documents []document, err error) ([]document, error) {
 	for _, d := range documents {
 		switch d.kind() {
@@ -176,14 +178,14 @@ func withoutWorkers(documents []document, err error) ([]document, error) {
 			d.remove("spec", "topology", "workers")
 		case "ClusterClass":
 			d.remove("spec", "workers")
-			d.remove("spec", "variables") // patches choose workers too
+			d.remove("spec", "variables") // patches also select workers
 			d.remove("spec", "patches")
 		}
 	}
 	return documents, err
 }
 
-// classWithoutWorkers is our class with control planes only.
+// classWithoutWorkers returns our class with only control planes.
 func (s sources) classWithoutWorkers() ([]document, error) {
 	documents, err := s.files(s.ours, "clusterclass-capstan-local.yaml")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 )
 
-// theirs is a small stand-in for the files of upstream's that are read: the same kinds and names.
+// theirs returns a small substitute for upstream's files, with the same kinds and names.
 func theirs() fstest.MapFS {
 	files := map[string]string{
 		"bases/crs.yaml": `

@@ -1,12 +1,13 @@
 package main
 
-// classInPlace is our class for updates in place.
+// classInPlace is our class for in-place updates.
 const classInPlace = "capstan-local-in-place"
 
-// filesVariable is the variable that the spec of updates in place changes.
+// filesVariable is the variable that the spec of in-place updates changes.
 const filesVariable = "files"
 
-// topologyInPlace is a cluster whose workers are updated in place: the spec says how many may be missing meanwhile.
+// topologyInPlace returns a cluster whose workers are updated in place. The spec says how many may be unavailable
+// meanwhile.
 func (s sources) topologyInPlace() ([]document, error) {
 	documents, err := s.topology(classInPlace)
 	if err != nil {
@@ -29,8 +30,8 @@ func (s sources) topologyInPlace() ([]document, error) {
 	return documents, nil
 }
 
-// classInPlaceDocuments is our class with a variable of files, which patches put into control planes and workers, and
-// control planes that are rolled out without one more machine.
+// classInPlaceDocuments returns our class with a variable for files, which patches add to control planes and workers.
+// Its control planes are rolled out without an additional machine.
 func (s sources) classInPlaceDocuments() ([]document, error) {
 	documents, err := s.files(s.ours, "clusterclass-capstan-local.yaml")
 	if err != nil {

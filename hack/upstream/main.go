@@ -1,4 +1,4 @@
-// Upstream runs Cluster API's own end-to-end specs, unchanged, on a plane of capstan up.
+// Upstream runs Cluster API's own end-to-end specs, unchanged, on a plane started by capstan up.
 //
 //	go run ./hack/upstream                          # all specs that can run: takes hours
 //	go run ./hack/upstream QuickStart NodeDrain     # two of them
@@ -7,8 +7,8 @@
 //
 // The specs come from the module sigs.k8s.io/cluster-api/test, which test/upstream requires. Configuration and
 // templates are made from that module's files and from ours, in a temporary directory. test/upstream/specs.yaml lists
-// the specs, what differs from upstream's own set-up, and those that are not called. The exit status is 1 if a spec
-// does not pass.
+// the specs, the differences from upstream's own set-up, and the specs that are not called. The exit status is 1 if a
+// spec does not pass.
 package main
 
 import (
@@ -23,19 +23,19 @@ import (
 	"time"
 )
 
-// options say what is run.
+// options say what to run.
 type options struct {
 	// root is the root of our sources.
 	root string
-	// clusterAPI is a checkout of Cluster API; empty takes the modules that test/upstream requires.
+	// clusterAPI is a checkout of Cluster API. Empty: the modules that test/upstream requires.
 	clusterAPI string
 	// hosts is the size of the plane's inventory.
 	hosts int
-	// timeout bounds all specs together.
+	// timeout limits all specs together.
 	timeout time.Duration
-	// record records the last run, in place of one.
+	// record records the last run instead of running specs.
 	record bool
-	// names are the specs; none is all.
+	// names are the specs to run. Empty: all.
 	names []string
 }
 
@@ -72,7 +72,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// run builds the suite, starts a plane, runs the specs on it and reports.
+// run builds the suite, starts a plane, runs the specs on it and reports the results.
 func (o options) run(ctx context.Context, out, errs io.Writer) (err error) {
 	table, err := readSpecs(filepath.Join(o.root, "test", "upstream", "specs.yaml"))
 	if err != nil {

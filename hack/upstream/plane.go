@@ -15,11 +15,11 @@ import (
 
 // plane is a management plane of its own, in a temporary directory.
 type plane struct {
-	// capstan is the program, home its home directory.
+	// capstan is the path of the program; home is its home directory.
 	capstan, home string
 }
 
-// downTimeout bounds the end of a plane with all hosts and clusters.
+// downTimeout limits how long a plane with all hosts and clusters may take to stop.
 const downTimeout = 5 * time.Minute
 
 func (p plane) command(ctx context.Context, args ...string) *exec.Cmd {
@@ -44,7 +44,7 @@ func (p plane) up(ctx context.Context, hosts int) error {
 	return err
 }
 
-// down stops the plane and removes all of it, also when the run was interrupted.
+// down stops the plane and removes it completely, even if the run was interrupted.
 func (p plane) down() error {
 	ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func (p plane) down() error {
 
 func (p plane) kubeconfig() string { return filepath.Join(p.home, "kubeconfig") }
 
-// providers lists what clusterctl finds on the plane.
+// providers returns the providers that clusterctl finds on the plane.
 func (p plane) providers(ctx context.Context) ([]installed, error) {
 	out, err := p.run(ctx, "kubectl", "get", "providers.clusterctl.cluster.x-k8s.io", "-A", "-o", "json")
 	if err != nil {

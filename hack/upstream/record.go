@@ -15,20 +15,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// execution says what a run ran.
+// execution describes a run.
 type execution struct {
-	// Commit of our sources; with "-dirty" if they had changes.
+	// Commit is the commit of our sources, with "-dirty" if they had changes.
 	Commit string `json:"commit"`
 	// Hosts is the size of the plane's inventory.
 	Hosts int `json:"hosts"`
-	// ClusterAPI is where the specs came from, if not from the module that test/upstream requires.
+	// ClusterAPI is the source of the specs, if not the module that test/upstream requires.
 	ClusterAPI string `json:"clusterAPI,omitempty"`
 }
 
-// executionFile has the execution in the directory of artifacts.
+// executionFile is the file with the execution, in the directory of artifacts.
 const executionFile = "execution.yaml"
 
-// about says what is about to run.
+// about describes the run that is about to start.
 func (o options) about(ctx context.Context) (execution, error) {
 	commit, err := commitOf(ctx, o.root)
 	if err != nil {
@@ -37,7 +37,8 @@ func (o options) about(ctx context.Context) (execution, error) {
 	return execution{Commit: commit, Hosts: o.hosts, ClusterAPI: o.clusterAPI}, nil
 }
 
-// commitOf returns the commit of the sources, with "-dirty" if they have changes; results of earlier runs are none.
+// commitOf returns the commit of the sources, with "-dirty" if they have changes. Results of earlier runs don't count
+// as changes.
 func commitOf(ctx context.Context, root string) (string, error) {
 	git := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, "git", args...)
@@ -65,7 +66,7 @@ func (e execution) write(artifacts string) error {
 	return os.WriteFile(filepath.Join(artifacts, executionFile), data, 0o600)
 }
 
-// result is what the last recorded run of a spec came to.
+// result is the result of the last recorded run of a spec.
 type result struct {
 	Spec    string `json:"spec"`
 	Verdict string `json:"verdict"`
@@ -76,7 +77,7 @@ type result struct {
 	execution `json:",inline"`
 }
 
-// resultsFile has the results that were recorded, docsFile the table of them, between the two marks.
+// resultsFile has the recorded results; docsFile has their table, between the two marks.
 const (
 	resultsFile = "test/upstream/results.yaml"
 	docsFile    = "docs/upstream-e2e.md"
@@ -84,8 +85,8 @@ const (
 	endMark     = "<!-- end of results -->\n"
 )
 
-// record takes the verdicts of the last run over: to the results, and to the table in the docs. Results of specs that
-// it did not run stay.
+// record copies the verdicts of the last run to the results and to the table in the docs. Results of specs that the run
+// left out stay.
 func record(root string) error {
 	artifacts := filepath.Join(root, "bin", "reports", "upstream")
 	data, err := os.ReadFile(filepath.Join(artifacts, executionFile))
@@ -142,7 +143,7 @@ func readResults(root string) (results []result, err error) {
 	return results, nil
 }
 
-// taken returns the results in the order of the table, with new verdicts in place of old ones.
+// taken returns the results in the order of the table, with new verdicts replacing old ones.
 func taken(table []spec, results []result, verdicts map[string]verdict, about execution) (all []result) {
 	for _, s := range table {
 		i := slices.IndexFunc(results, func(r result) bool { return r.Spec == s.Name })

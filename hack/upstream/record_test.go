@@ -20,7 +20,7 @@ func verdictsOf(t *testing.T, report string) (map[string]verdict, error) {
 	return readVerdicts(dir)
 }
 
-// What the docs say comes from recorded runs.
+// The results in the docs come from recorded runs.
 func TestTheDocsHaveTheRecordedResults(t *testing.T) {
 	table, err := readSpecs("../../test/upstream/specs.yaml")
 	if err != nil {

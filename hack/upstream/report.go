@@ -12,18 +12,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// spec is one of upstream's specs as the table of specs names it.
+// spec is one of upstream's specs, as listed in the table of specs.
 type spec struct {
 	Name string `json:"name"`
-	// Upstream is the function of upstream's that it runs.
+	// Upstream is upstream's function that the spec runs.
 	Upstream string `json:"upstream"`
 	// Extension is the extension that it needs in the plane.
 	Extension string `json:"extension,omitempty"`
-	// Bundles of other versions that it needs, by the files in kube that name the versions.
+	// Bundles are the bundles of other versions that it needs, by the files in kube that name the versions.
 	Bundles []string `json:"bundles,omitempty"`
-	// Deviations say what of the set-up differs from upstream's own.
+	// Deviations say how the set-up differs from upstream's own.
 	Deviations []string `json:"deviations,omitempty"`
-	// Cause says why the suite does not call the spec; empty for those that it calls.
+	// Cause says why the suite does not call the spec. It is empty if the suite calls it.
 	Cause string `json:"cause,omitempty"`
 }
 
@@ -42,7 +42,7 @@ func readSpecs(path string) ([]spec, error) {
 	return table.Specs, nil
 }
 
-// choose returns the specs that are named; no name is all that the suite calls.
+// choose returns the named specs, or all specs that the suite calls if no name is given.
 func choose(table []spec, names []string) (chosen []spec, err error) {
 	if len(names) == 0 {
 		for _, s := range table {
@@ -75,7 +75,7 @@ type verdict struct {
 	State    string
 	Duration time.Duration
 	Message  string
-	// Began is when it began.
+	// Began is when the spec began.
 	Began time.Time
 }
 
@@ -117,7 +117,7 @@ func readVerdicts(artifacts string) (map[string]verdict, error) {
 	return verdicts, nil
 }
 
-// report writes the table of specs with their verdicts, and returns how many of the chosen did not pass.
+// report writes the table of specs with their verdicts, and returns how many of the chosen specs did not pass.
 func report(out io.Writer, table, chosen []spec, verdicts map[string]verdict) (failed int) {
 	asked := map[string]bool{}
 	for _, s := range chosen {

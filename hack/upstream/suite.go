@@ -15,15 +15,15 @@ import (
 
 // suite is the program with the specs.
 type suite struct {
-	// root is the root of our sources, dir a temporary directory, binary the program's path.
+	// root is the root of our sources, dir a temporary directory, and binary the program's path.
 	root, dir, binary string
-	// module is the directory of upstream's module with the specs, flags what builds with it need.
+	// module is the directory of upstream's module with the specs; flags are the flags for building with it.
 	module    string
 	flags     []string
 	out, errs io.Writer
 }
 
-// artifacts is where the specs put objects and logs.
+// artifacts returns the directory where the specs store objects and logs.
 func (s *suite) artifacts() string { return filepath.Join(s.root, "bin", "reports", "upstream") }
 
 func (s *suite) goCommand(ctx context.Context, args ...string) *exec.Cmd {
@@ -57,7 +57,7 @@ func (s *suite) build(ctx context.Context, clusterAPI string) error {
 	return nil
 }
 
-// replace makes a go.mod in the temporary directory that takes Cluster API's modules from a checkout.
+// replace creates a go.mod in the temporary directory that takes Cluster API's modules from a checkout.
 func (s *suite) replace(ctx context.Context, clusterAPI string) (modfile string, err error) {
 	if clusterAPI, err = filepath.Abs(clusterAPI); err != nil {
 		return "", err
@@ -104,7 +104,7 @@ func (s *suite) configure(ctx context.Context, p plane) (path string, err error)
 	return writeConfig(s.dir, upstream, providers, templates, variables)
 }
 
-// variables are those of upstream's configuration that differ for us.
+// variables returns the variables of upstream's configuration that have other values here.
 func (s *suite) variables() (map[string]string, error) {
 	variables := map[string]string{"IP_FAMILY": "IPv4"}
 	for variable, file := range map[string]string{
@@ -116,18 +116,19 @@ func (s *suite) variables() (map[string]string, error) {
 			return nil, err
 		}
 	}
-	// Local hosts need no network plugin: what the ClusterResourceSet puts into clusters is a ConfigMap.
+	// Local hosts need no network plugin, so the ClusterResourceSet only puts a ConfigMap into clusters.
 	addon := filepath.Join(s.dir, "addon.yaml")
 	variables["CNI"] = addon
 	return variables, os.WriteFile(addon,
 		[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: upstream-e2e\n  namespace: kube-system\n"), 0o600)
 }
 
-// cleanTimeout bounds the end of an interrupted suite: a spec removes its clusters, and the report is written last.
+// cleanTimeout limits how long an interrupted suite may take to exit: specs remove their clusters, and the report is
+// written last.
 const cleanTimeout = 10 * time.Minute
 
-// run runs specs on a plane, and leaves their report and what ran in the directory of artifacts. That some fail is no
-// error.
+// run runs specs on a plane, and writes their report and a description of the run to the directory of artifacts. Failed
+// specs are not an error.
 func (s *suite) run(ctx context.Context, p plane, config string, chosen []spec, about execution) error {
 	names := make([]string, 0, len(chosen))
 	for _, c := range chosen {

@@ -15,8 +15,7 @@ func workersOf(cluster document) (document, error) {
 	return workers, nil
 }
 
-// topologyTaints is a cluster whose control plane has the taints that theirs has, and whose workers have the same, as
-// theirs do.
+// topologyTaints returns a cluster whose control plane and workers have the same taints as theirs.
 func (s sources) topologyTaints() ([]document, error) {
 	documents, err := s.topology(class)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// want compares what is at a path with text in JSON.
+// want compares the value at a path with JSON text.
 func want(t *testing.T, d document, text string, path ...string) {
 	t.Helper()
 	data, err := json.Marshal(d.get(path...))

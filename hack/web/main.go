@@ -1,5 +1,6 @@
 // Command web runs in pods of the demo and of end-to-end tests: "web serve" answers with its host's name at port 80,
-// "web get URL" prints what is there, "web until URL" asks until there is an answer, "web wait" does nothing.
+// "web get URL" prints the content of a URL, "web until URL" requests a URL until there is an answer, "web wait" does
+// nothing.
 package main
 
 import (
@@ -35,7 +36,7 @@ func run(args []string) error {
 	return fmt.Errorf("unknown arguments %q", args)
 }
 
-// get prints what is at a URL.
+// get prints the content of a URL.
 func get(url string, limit time.Duration) error {
 	answer, err := (&http.Client{Timeout: limit}).Get(url)
 	if err != nil {
@@ -46,7 +47,7 @@ func get(url string, limit time.Duration) error {
 	return err
 }
 
-// until asks again and again, for two minutes at most.
+// until repeats a request until it succeeds, for at most two minutes.
 func until(url string) error {
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if err := get(url, time.Second); err == nil || time.Now().After(deadline) {

@@ -40,8 +40,8 @@ type Request struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Return is what a host sends whose identity has expired. It presents the same certificate as with a Request. The token
-// shows which host it was, and the key that it is the same computer.
+// Return is what a host sends if its identity has expired. The host presents the same certificate as with a Request.
+// The token shows which host it was; the key shows that it is the same computer.
 type Return struct {
 	// Token is the host's last token.
 	Token string `json:"token"`

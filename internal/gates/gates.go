@@ -99,8 +99,8 @@ func (s Set) check() error {
 }
 
 // With returns the value of every gate in a process with the defaults s, after the user's changes. Opening a gate also
-// opens the gate that it needs; a gate is closed if the gate that it needs is closed. Contradictory changes are an
-// error.
+// opens the gate that it depends on; closing a gate also closes the gates that depend on it. Contradictory changes are
+// an error.
 func (s Set) With(changes Set) (Set, error) {
 	if err := changes.check(); err != nil {
 		return nil, err

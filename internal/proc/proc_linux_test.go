@@ -91,8 +91,8 @@ func TestListKnowsThePrograms(t *testing.T) {
 	t.Error("the child is not in the list")
 }
 
-// In a local host of an unprivileged user, /proc may be the machine's. Only processes of the own namespace count, by
-// their ids there.
+// In a local host of an unprivileged user, /proc may be the machine's. Only processes of our own namespace count, by
+// their ids in that namespace.
 func TestAnOuterProcIsSeenThrough(t *testing.T) {
 	if os.Getenv("INNER") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")

@@ -197,7 +197,7 @@ func (p Process) command(log io.Writer) *exec.Cmd {
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
-		// In a group of its own, Ctrl-C on a terminal does not reach the child, and the whole group can be stopped.
+		// The child gets its own group, so that Ctrl-C on a terminal does not reach it and the whole group can be stopped.
 		Setpgid: true,
 	}
 	return cmd

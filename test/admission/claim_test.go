@@ -12,20 +12,20 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// claimOf is the claim of a machine.
+// claimOf returns the claim of a machine.
 func claimOf(machine string) *infrav1.HostClaim {
 	return &infrav1.HostClaim{
 		Machine: machine, MachineUID: "1", Cluster: "c", ProviderID: "capstan://x/h/1", Hostname: machine,
 	}
 }
 
-// TestClaims: who runs the inventory enrolls hosts, releases claims and gives hosts up. To claim a host, or to hand its
-// agent over, is the manager's and the mover's.
+// TestClaims: the administrator of the inventory enrolls hosts, releases claims and gives hosts up. Only the manager
+// and the mover claim hosts and hand agents over.
 func TestClaims(t *testing.T) {
 	ns := namespace(t)
 	bind(t, ns, "capstan-inventory", "operator")
 	bind(t, ns, "capstan-mover", "mover")
-	bind(t, namespace(t), "capstan-mover", "operator") // of another namespace
+	bind(t, namespace(t), "capstan-mover", "operator") // in another namespace
 	bind(t, ns, "edit", "tenant")
 	type edit = func(*infrav1.CapstanHost)
 	annotate := func(key, value string) edit {
@@ -47,7 +47,7 @@ func TestClaims(t *testing.T) {
 	released := func(h *infrav1.CapstanHost) { h.Spec.Claim.Released = true }
 	all, movers := []string{"operator", "mover", manager, ""}, []string{"mover", manager, ""}
 	for name, c := range map[string]struct {
-		before edit // nil: the host is made
+		before edit // nil: the host is created
 		change edit
 		may    []string
 	}{

@@ -11,8 +11,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestDrain: the manager deletes the Machine of a host that is to be drained, so who asks for it must have the right to
-// release claims. Who may write hosts and no more can keep machines away, and can't take one away.
+// TestDrain: the manager deletes the Machine of a host that is to be drained, so whoever requests a drain must have the
+// right to release claims. Whoever may only write hosts can keep machines away from a host, but can't remove one.
 func TestDrain(t *testing.T) {
 	ns := namespace(t)
 	bind(t, ns, "capstan-inventory", "operator")
@@ -27,7 +27,7 @@ func TestDrain(t *testing.T) {
 	bind(t, ns, role.Name, "writer")
 	for name, c := range map[string]struct {
 		before, change func(*infrav1.CapstanHostSpec)
-		writer         bool // may do it
+		writer         bool // may write it
 	}{
 		"cordon":            {change: func(s *infrav1.CapstanHostSpec) { s.Unschedulable = true }, writer: true},
 		"drain":             {change: func(s *infrav1.CapstanHostSpec) { s.Drain = true }},

@@ -44,8 +44,8 @@ func condition(kind, status string) string {
 
 const merge = types.MergePatchType
 
-// TestHostsReportAndNothingElse: by its token a host writes status.agent. What else there is in the status is refused,
-// though RBAC allows it.
+// TestHostsReportAndNothingElse: with its token, a host can write status.agent. Writing other fields of the status is
+// refused, although RBAC allows it.
 func TestHostsReportAndNothingElse(t *testing.T) {
 	ns := namespace(t)
 	h, user := host(t, ns, "h1")
@@ -106,7 +106,7 @@ func get(t *testing.T, h *infrav1.CapstanHost) *infrav1.CapstanHost {
 	return now
 }
 
-// TestManagedFieldsDoNotGrow: what a host sends as metadata.managedFields with its status goes nowhere.
+// TestManagedFieldsDoNotGrow: the API server ignores metadata.managedFields that a host sends with its status.
 func TestManagedFieldsDoNotGrow(t *testing.T) {
 	h, user := host(t, namespace(t), "h1")
 	agent := as(t, user)

@@ -25,7 +25,7 @@ import (
 // remembered is how long the API server may remember a token that it has just seen, with some slack.
 const remembered = 30 * time.Second
 
-// ask asks for a token of an account.
+// ask requests a token of an account.
 func ask(
 	ctx context.Context, c client.Client, namespace, account string, spec authenticationv1.TokenRequestSpec,
 ) (string, error) {
@@ -35,7 +35,7 @@ func ask(
 	return request.Status.Token, err
 }
 
-// bound asks for a token that is bound to a Secret.
+// bound returns a request for a token that is bound to a Secret.
 func bound(name string, changes ...func(*authenticationv1.TokenRequestSpec)) authenticationv1.TokenRequestSpec {
 	spec := authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: name},
@@ -46,12 +46,12 @@ func bound(name string, changes ...func(*authenticationv1.TokenRequestSpec)) aut
 	return spec
 }
 
-// lives makes it live for so many seconds.
+// lives sets the token's lifetime.
 func lives(seconds int64) func(*authenticationv1.TokenRequestSpec) {
 	return func(s *authenticationv1.TokenRequestSpec) { s.ExpirationSeconds = &seconds }
 }
 
-// isFor makes it a token for audiences.
+// isFor sets the token's audiences.
 func isFor(audiences ...string) func(*authenticationv1.TokenRequestSpec) {
 	return func(s *authenticationv1.TokenRequestSpec) { s.Audiences = audiences }
 }
@@ -66,7 +66,7 @@ func bearer(t *testing.T, token string) client.Client {
 	return c
 }
 
-// enrolled makes a host in its first epoch, and returns it with a token of its account.
+// enrolled creates a host in its first epoch, and returns it with a token of its account.
 func enrolled(t *testing.T, namespace, name string) (*infrav1.CapstanHost, string) {
 	t.Helper()
 	h, _ := host(t, namespace, name)
@@ -89,8 +89,8 @@ func nextEpoch(t *testing.T, h *infrav1.CapstanHost) {
 	must(t, epoch.Begin(t.Context(), admin, as(t, manager), h))
 }
 
-// TestHostTokens: whoever asks for a token of a host's account gets one that is short, for this API server, and bound
-// to an epoch of this host that has not ended; the host itself and an administrator alike.
+// TestHostTokens: whoever requests a token of a host's account, the host or an administrator, gets only one that is
+// short-lived, for this API server, and bound to an epoch of this host that has not ended.
 func TestHostTokens(t *testing.T) {
 	ns := namespace(t)
 	h, first := enrolled(t, ns, "h1")
@@ -114,7 +114,7 @@ func TestHostTokens(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec   authenticationv1.TokenRequestSpec
 		says   string // empty: granted
-		absent bool   // the API server knows no such object
+		absent bool   // the object does not exist in the API server
 	}{
 		"for a day, of the present epoch":    {spec: bound("h1-epoch-1", lives(day))},
 		"with the API server's defaults":     {spec: bound("h1-epoch-1")},
@@ -153,8 +153,8 @@ func TestHostTokens(t *testing.T) {
 	}
 }
 
-// TestATokenEndsWithItsEpoch: the first tenant's token can't read the bootstrap data of the second one, however long it
-// was to live. The agent's next token can.
+// TestATokenEndsWithItsEpoch: the first tenant's token can't read the second tenant's bootstrap data, whatever its
+// expiry. The agent's next token can.
 func TestATokenEndsWithItsEpoch(t *testing.T) {
 	ns := namespace(t)
 	h, first := enrolled(t, ns, "h1")
@@ -205,7 +205,7 @@ func TestHostTokenSecrets(t *testing.T) {
 	}
 }
 
-// TestAccountsOfOthersAreLeftAlone: a name that begins with host- makes no account a host's.
+// TestAccountsOfOthersAreLeftAlone: an account is not a host's just because its name begins with host-.
 func TestAccountsOfOthersAreLeftAlone(t *testing.T) {
 	ns := namespace(t)
 	enrolled(t, ns, "h1")
@@ -236,7 +236,7 @@ func TestAccountsOfOthersAreLeftAlone(t *testing.T) {
 	must(t, admin.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "plain"}}))
 }
 
-// TestAudiencesOfOtherClusters: an administrator allows what the API server calls itself, where that has another name.
+// TestAudiencesOfOtherClusters: if an API server uses an unknown audience for itself, an administrator can allow it.
 func TestAudiencesOfOtherClusters(t *testing.T) {
 	ns := namespace(t)
 	h, token := enrolled(t, ns, "h1")
@@ -255,7 +255,7 @@ func TestAudiencesOfOtherClusters(t *testing.T) {
 	}))
 	spec := epoch.TokenRequest(h, time.Hour).Spec
 	spec.Audiences = []string{name}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) { // roles come by a watch
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) { // roles arrive by a watch
 		_, err := ask(t.Context(), bearer(t, token), ns, "host-h1", spec)
 		if err == nil {
 			break
@@ -269,7 +269,8 @@ func TestAudiencesOfOtherClusters(t *testing.T) {
 	refused(t, err, "for this API server only")
 }
 
-// TestWhatIsNotTheHostsIsNotTakenForItsEpoch: a Secret that somebody else has put there is neither used nor deleted.
+// TestWhatIsNotTheHostsIsNotTakenForItsEpoch: a Secret with the epoch's name that somebody else created is neither used
+// nor deleted.
 func TestWhatIsNotTheHostsIsNotTakenForItsEpoch(t *testing.T) {
 	ns := namespace(t)
 	h, _ := host(t, ns, "h1")
@@ -299,13 +300,14 @@ func TestWhatIsNotTheHostsIsNotTakenForItsEpoch(t *testing.T) {
 				t.Errorf("it was taken: %v", err)
 			}
 			must(t, epoch.End(t.Context(), admin, as(t, manager), h, 0))
-			must(t, admin.Delete(t.Context(), s)) // it is still there
+			must(t, admin.Delete(t.Context(), s)) // this fails if it is gone
 		})
 	}
 }
 
-// TestTheEpochOfAHostThatComesBack: what a host of that name has left is not used again, for its tokens are somebody's;
-// what a mover has made for the host's arrival is, for it is what the agent's token there is bound to.
+// TestTheEpochOfAHostThatComesBack: the Secret that an earlier host of that name left behind is not reused, because
+// somebody may have tokens bound to it. The Secret that a mover created for the host's arrival is reused, because the
+// agent's token in the target is bound to it.
 func TestTheEpochOfAHostThatComesBack(t *testing.T) {
 	ns := namespace(t)
 	h, _ := host(t, ns, "h1")

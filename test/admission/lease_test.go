@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestLeases: a host beats, and can't hand its Lease to another owner, hold it, or make it grow.
+// TestLeases: a host can renew its Lease, but can't give it another owner, add finalizers or make it grow.
 func TestLeases(t *testing.T) {
 	ns := namespace(t)
 	h, user := host(t, ns, "h1")
@@ -76,7 +76,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// TestOtherPeoplesAccounts: an account of somebody else may be called host-x, and hold a Lease x.
+// TestOtherPeoplesAccounts: somebody else's account may be named host-x, and hold a Lease x.
 func TestOtherPeoplesAccounts(t *testing.T) {
 	ns := namespace(t)
 	must(t, admin.Create(t.Context(), &rbacv1.Role{

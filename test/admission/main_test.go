@@ -115,7 +115,7 @@ func roles() error {
 	return nil
 }
 
-// as returns a client of a user.
+// as returns a client that acts as a user.
 func as(t *testing.T, user string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(server.Config)
@@ -125,7 +125,7 @@ func as(t *testing.T, user string) client.Client {
 	return c
 }
 
-// namespace makes a namespace for a test.
+// namespace creates a namespace for a test.
 func namespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -143,7 +143,7 @@ func bind(t *testing.T, namespace, role, user string) {
 	}))
 }
 
-// host makes a CapstanHost with its identity, and returns it with the name of its account.
+// host creates a CapstanHost with its identity, and returns it with the name of its account.
 func host(t *testing.T, namespace, name string) (*infrav1.CapstanHost, string) {
 	t.Helper()
 	h := &infrav1.CapstanHost{
@@ -169,7 +169,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// refused fails the test if err is not a refusal that says all the words.
+// refused fails the test unless err is a refusal that contains all the words.
 func refused(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) {

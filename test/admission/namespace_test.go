@@ -29,7 +29,7 @@ func may(t *testing.T, who client.Client, namespace, group, resource, subresourc
 	return review.Status.Allowed
 }
 
-// landlord makes a user who has all that a person can have in one namespace.
+// landlord creates a user who has every right that a person can have in one namespace.
 func landlord(t *testing.T, name, ns string) client.Client {
 	t.Helper()
 	for _, role := range []string{"admin", "capstan-inventory", "capstan-mover"} {
@@ -46,7 +46,7 @@ func landlord(t *testing.T, name, ns string) client.Client {
 	return who
 }
 
-// TestNamespacesAreApart asks for each right that an admin of one namespace has there, whether he has it elsewhere.
+// TestNamespacesAreApart checks that an admin of one namespace has none of the rights from there in other namespaces.
 func TestNamespacesAreApart(t *testing.T) {
 	own, other := namespace(t), namespace(t)
 	who := landlord(t, "landlord", own)
@@ -99,7 +99,7 @@ func TestNamespacesAreApart(t *testing.T) {
 	}
 }
 
-// TestRequestsStayInTheirNamespace makes the same requests in the own namespace and in another one.
+// TestRequestsStayInTheirNamespace makes the same requests in the user's own namespace and in another one.
 func TestRequestsStayInTheirNamespace(t *testing.T) {
 	own, other := namespace(t), namespace(t)
 	who := landlord(t, "lady", own)

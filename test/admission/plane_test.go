@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object reads an object and puts it into a namespace.
+// object parses an object and sets its namespace.
 func object(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
@@ -22,7 +22,7 @@ func object(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	return o
 }
 
-// grant lets a user do verbs to resources of a group in a namespace.
+// grant gives a user verbs on resources of a group in a namespace.
 func grant(t *testing.T, namespace, user, group string, resources []string, verbs ...string) {
 	t.Helper()
 	role := &rbacv1.Role{
@@ -37,7 +37,7 @@ func grant(t *testing.T, namespace, user, group string, resources []string, verb
 	}))
 }
 
-// TestClassesOfOtherNamespaces: whoever can't read a namespace's ClusterClasses can't have their templates copied.
+// TestClassesOfOtherNamespaces: whoever can't read the ClusterClasses of a namespace can't have their templates copied.
 func TestClassesOfOtherNamespaces(t *testing.T) {
 	own, other := namespace(t), namespace(t)
 	const group = "cluster.x-k8s.io"
@@ -66,7 +66,7 @@ spec:
 	change := client.RawPatch(merge, []byte(`{"spec":{"topology":{"classRef":{"namespace":"`+other+`"}}}}`))
 	refused(t, guest.Patch(t.Context(), theirs.DeepCopy(), change), other)
 	must(t, friend.Patch(t.Context(), theirs.DeepCopy(), change))
-	// What somebody else has allowed stays, whoever changes the rest.
+	// A reference that somebody else was allowed to set stays, whoever changes the rest.
 	must(t, guest.Patch(t.Context(), theirs.DeepCopy(), client.RawPatch(merge, []byte(`{"spec":{"paused":true}}`))))
 }
 

@@ -11,10 +11,11 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// writer is a tenant's right to write CapstanMachines, without the one to set their providerID.
+// writer is a role that lets a tenant write CapstanMachines, but not set their providerID.
 const writer = "capstan-core"
 
-// TestProviderIDs: only those who may assign one set the providerID of a machine. Everybody else may write the rest.
+// TestProviderIDs: only those who may assign a providerID can set that of a machine. Everybody else may write the other
+// fields.
 func TestProviderIDs(t *testing.T) {
 	ns, other := namespace(t), namespace(t)
 	bind(t, ns, writer, "tenant")

@@ -19,32 +19,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// startTimeout bounds the start of each part.
+// startTimeout limits the start of each part.
 const startTimeout = 2 * time.Minute
 
 // Options say what to start. The zero value is a bare API server.
 type Options struct {
-	// CRDs are the CustomResourceDefinitions to install. Of those with several versions only the stored one may be used.
+	// CRDs are the CustomResourceDefinitions to install. If a definition has several versions, only the stored one may be
+	// used.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Converted are CustomResourceDefinitions to install, too. The API server has their versions converted at
-	// Server.Webhooks, path /convert.
+	// Converted are further CustomResourceDefinitions to install. The API server calls Server.Webhooks, path /convert, to
+	// convert their versions.
 	Converted []*apiextensionsv1.CustomResourceDefinition
-	// Policies says to install Capstan's admission policies. They are at work when Start returns.
+	// Policies says whether to install Capstan's admission policies. They are in effect when Start returns.
 	Policies bool
 	// AuditLog is the path of a log that names every request, without bodies. Empty: none.
 	AuditLog string
-	// Controllers of kube-controller-manager to run, for example clusterrole-aggregation-controller. None: it isn't
-	// started.
+	// Controllers are the controllers of kube-controller-manager to run, for example clusterrole-aggregation-controller.
+	// Empty: kube-controller-manager isn't started.
 	Controllers []string
 }
 
 // Server is a running API server.
 type Server struct {
-	// Config is an administrator's.
+	// Config is the configuration of an administrator.
 	Config *rest.Config
-	// Webhooks says where webhooks are to be served and with which certificate; nobody serves there yet.
+	// Webhooks says where to serve webhooks and with which certificate; Start doesn't serve them.
 	Webhooks envtest.WebhookInstallOptions
-	// Kubeconfig is an administrator's, too.
+	// Kubeconfig is also an administrator's.
 	Kubeconfig []byte
 
 	env         *envtest.Environment
@@ -77,7 +78,7 @@ func (s *Server) start(options Options) (err error) {
 	if err := s.keep(); err != nil {
 		return err
 	}
-	// As kubeadm and Capstan's plane set it: what audience a token is for counts in admission policies.
+	// The value that kubeadm and Capstan's plane set, because admission policies check the audience of a token.
 	s.env.ControlPlane.GetAPIServer().Configure().
 		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
 	port, err := restartablePort()
@@ -113,8 +114,8 @@ func (s *Server) start(options Options) (err error) {
 	return s.control(options.Controllers)
 }
 
-// keep makes the servers write below the directory, which Stop removes. Of directories that they choose themselves, one
-// is left whenever a start fails.
+// keep makes the servers write below the directory, which Stop removes. If they chose directories themselves, each
+// failed start would leave one behind.
 func (s *Server) keep() error {
 	etcd, api := &s.env.ControlPlane.Etcd, s.env.ControlPlane.GetAPIServer()
 	if *etcd == nil {
@@ -214,7 +215,7 @@ func (s *Server) Stop() error {
 	var errs []error
 	if s.controllers != nil {
 		errs = append(errs, s.controllers.Process.Kill())
-		_ = s.controllers.Wait() // killed: its status tells nothing
+		_ = s.controllers.Wait() // it was killed, so its status is irrelevant
 	}
 	if s.env != nil {
 		errs = append(errs, s.env.Stop())

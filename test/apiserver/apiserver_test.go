@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestNothingIsLeft looks for files of servers that were stopped, and of some that could not be started.
+// TestNothingIsLeft looks for files of servers that were stopped or that could not be started.
 func TestNothingIsLeft(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	for name, c := range map[string]struct {

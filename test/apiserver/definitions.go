@@ -18,8 +18,8 @@ func Capstan() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return definitions(filepath.Join(Root(), "config", "crd", "bases"), nil)
 }
 
-// Core returns those of Cluster API's core with these plurals; all of them, if none are named. They are not converted:
-// only their newest version may be used.
+// Core returns the definitions of Cluster API's core with these plurals, or all if none are named. Versions are not
+// converted: only the newest version may be used.
 func Core(plurals ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	dir, err := Module("sigs.k8s.io/cluster-api")
 	if err != nil {
@@ -28,7 +28,7 @@ func Core(plurals ...string) ([]*apiextensionsv1.CustomResourceDefinition, error
 	return definitions(filepath.Join(dir, "core", "config", "crd", "bases"), plurals)
 }
 
-// Kubeadm returns those of Cluster API's kubeadm providers, for which the same holds.
+// Kubeadm returns the definitions of Cluster API's kubeadm providers. Again, only the newest version may be used.
 func Kubeadm() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	dir, err := Module("sigs.k8s.io/cluster-api")
 	if err != nil {

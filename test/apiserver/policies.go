@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/config/admission"
 )
 
-// sentinel is a policy that refuses one ConfigMap. It is made last: when it is at work, so are the others.
+// sentinel is a policy that refuses one ConfigMap. It is created last: when it is in effect, so are the others.
 const sentinel = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -36,7 +36,8 @@ metadata: {name: zz-test-sentinel}
 spec: {policyName: zz-test-sentinel, validationActions: [Deny]}
 `
 
-// Admit installs Capstan's admission policies on the API server that config reaches, and returns when they are at work.
+// Admit installs Capstan's admission policies on the API server that config reaches, and returns when they are in
+// effect.
 func Admit(config *rest.Config) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

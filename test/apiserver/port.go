@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ephemeralRange is where Linux keeps the ports that it picks for those who ask for any.
+// ephemeralRange is the file with the range from which Linux picks ports for programs that ask for any port.
 const ephemeralRange = "/proc/sys/net/ipv4/ip_local_port_range"
 
-// restartablePort returns a free port that the kernel picks for nobody. A test may kill a server and start it again
-// at the same port: a port of the ephemeral range could have another user by then.
+// restartablePort returns a free port outside of the ephemeral range, so that a test can kill a server and start it
+// again at the same port. The kernel could give a port of the ephemeral range to another program meanwhile.
 func restartablePort() (int, error) {
 	const first = 10000
 	last := 32767 // Linux's default

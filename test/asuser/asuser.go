@@ -35,29 +35,30 @@ const firstSubordinate = 1_700_000_000
 // stopWait is how long a process may take to clean up when it is interrupted.
 const stopWait = 2 * time.Minute
 
-// Options say what runs.
+// Options say what to run.
 type Options struct {
-	// ID is that of the user, and of a group.
+	// ID is the id of the user, and of the user's group.
 	ID int
 	// Subordinate gives the user 65,536 subordinate ids. It needs newuidmap and newgidmap (Debian's package uidmap),
 	// the files /etc/subuid and /etc/subgid, and an account of the user.
 	Subordinate bool
-	// Args are the arguments of this program, Dir its working directory.
+	// Args are the arguments of this program; Dir is its working directory.
 	Args []string
 	Dir  string
-	// Writes are directories that the user may write to; they are made when missing.
+	// Writes are directories that the user may write to; missing ones are created.
 	Writes    []string
 	Out, Errs io.Writer
 }
 
-// Run runs this program as a user, with a home directory that is removed afterwards, and returns how it ended.
+// Run runs this program as a user, with a home directory that is removed afterwards. It returns nil if the program
+// succeeded.
 func Run(ctx context.Context, o Options) error {
 	home, err := os.MkdirTemp("", "capstan-user-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(home)
-	program := filepath.Join(home, "program") // the path of a program that go run has built is closed for others
+	program := filepath.Join(home, "program") // other users can't reach a program that go run has built
 	data, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
 		err = os.WriteFile(program, data, 0o755)
@@ -116,7 +117,7 @@ func (o Options) withIDs(ctx context.Context, home, program string) (*exec.Cmd, 
 	return exec.CommandContext(ctx, "unshare", append(args, o.Args...)...), nil
 }
 
-// own gives a directory with its files to a user.
+// own makes a user the owner of a directory and its files.
 func own(dir string, id int) error {
 	return filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 // ordinary is the ordinary user whose plane is attacked when the tests run as root.
 const ordinary = 1234
 
-// TestAttackAsRoot attacks a plane of root.
+// TestAttackAsRoot attacks a plane that root runs.
 func TestAttackAsRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not run: a plane of root needs root")
@@ -21,7 +21,8 @@ func TestAttackAsRoot(t *testing.T) {
 	attack(t, 0)
 }
 
-// TestAttackAsUser attacks a plane of an ordinary user. Root takes one; anybody else attacks a plane of their own.
+// TestAttackAsUser attacks a plane that an ordinary user runs: the user ordinary if the test runs as root, else the
+// current user.
 func TestAttackAsUser(t *testing.T) {
 	uid := os.Geteuid()
 	if uid == 0 {
@@ -37,7 +38,7 @@ func attack(t *testing.T, uid int) {
 	counts := map[verdict]int{}
 	for _, a := range all() {
 		if (a.who == otherUser || a.root) && os.Geteuid() != 0 {
-			counts[notRun]++ // only root can take another user's place, or make a network
+			counts[notRun]++ // only root can act as another user, or create a network
 			continue
 		}
 		var v verdict
@@ -64,7 +65,7 @@ func attack(t *testing.T, uid int) {
 	w.write(t, report.String())
 }
 
-// generic takes what differs from run to run out of a text.
+// generic removes everything from a text that differs from run to run.
 func (w *world) generic(text string) string {
 	names := []string{"providerID", "coremachine", "machine", "data", "capstancluster", "host", "other", "free"}
 	for _, name := range names {
@@ -75,7 +76,7 @@ func (w *world) generic(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// write adds a table of verdicts to the report that somebody asked for.
+// write adds a table of verdicts to the report, if one was requested.
 func (w *world) write(t *testing.T, rows string) {
 	path := os.Getenv("CAPSTAN_ATTACK_REPORT")
 	if path == "" {

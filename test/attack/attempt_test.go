@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// identity is somebody who tries something, or who may do it.
+// identity is who makes an attempt, or who is allowed to do the same thing.
 type identity string
 
 // The identities. The last four are the rightful ones.
@@ -49,17 +49,18 @@ type attempt struct {
 	boundary  string
 	who       identity
 	mechanism string
-	// try returns nil if it got through, a *refusal if the boundary held, and another error if that can't be said.
+	// try returns nil if the attempt got through, a *refusal if the boundary held, and another error if neither is
+	// certain.
 	try func(context.Context, *world) error
 	// control does the same as the rightful identity, without lasting effect, and must return nil.
 	control func(context.Context, *world) error
-	// accepted says why it may get through. Such an attempt must succeed: a reason that is out of date misleads.
+	// accepted says why the attempt may get through. Such an attempt must succeed, because an outdated reason misleads.
 	accepted string
-	// root says that only root can prepare it.
+	// root says that only root can prepare the attempt.
 	root bool
 }
 
-// refusal is how a boundary said no.
+// refusal says how a boundary refused an attempt.
 type refusal struct{ how string }
 
 func (r *refusal) Error() string { return "refused: " + r.how }
@@ -70,7 +71,7 @@ func refused(format string, args ...any) error { return &refusal{how: fmt.Sprint
 // name is unique among all attempts.
 func (a attempt) name() string { return fmt.Sprintf("%s/%s/%s", a.boundary, a.who, a.mechanism) }
 
-// verdict of an attempt.
+// verdict is the verdict on an attempt.
 type verdict string
 
 const (
@@ -114,7 +115,7 @@ func all() []attempt {
 	return list
 }
 
-// atLeast is how many distinct attempts there must be.
+// atLeast is the minimum number of distinct attempts.
 const atLeast = 150
 
 func TestAttemptsAreDistinct(t *testing.T) {

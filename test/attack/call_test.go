@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// callLimit bounds one request.
+// callLimit limits the time of one request.
 const callLimit = 20 * time.Second
 
-// bodyLimit bounds what is read of an answer.
+// bodyLimit limits how much of an answer is read, in bytes.
 const bodyLimit = 1 << 20
 
 // request is a request to the plane's API server. Path and body may hold {names} of the world.
@@ -26,13 +26,13 @@ type request struct {
 	verb, path string
 	// body is JSON, or YAML for an apply.
 	body string
-	// kind of the body; by default what fits the verb.
+	// kind is the content type of the body; the default depends on the verb.
 	kind string
-	// header has more headers, lines of "Name: value".
+	// header has further headers, as lines of "Name: value".
 	header string
 }
 
-// refusals are the answers by which an API server refuses.
+// refusals are the status codes by which an API server refuses a request.
 var refusals = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity}
 
 // send sends a request as somebody and returns status and body.
@@ -68,7 +68,7 @@ func (w *world) send(ctx context.Context, who identity, r request) (int, string,
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, bodyLimit))
 	if strings.Contains(r.path, "watch=true") {
-		err = nil // it lasts until the time limit
+		err = nil // a watch lasts until the time limit
 	}
 	return resp.StatusCode, string(body), err
 }
@@ -100,7 +100,7 @@ func (w *world) ask(ctx context.Context, who identity, r request) error {
 	return fmt.Errorf("%s %s as %s: %d %s", r.verb, w.fill(r.path), who, status, message(body))
 }
 
-// dry makes a request that changes nothing of one that does.
+// dry returns the dry-run form of a request.
 func (r request) dry() request {
 	if r.verb == http.MethodGet || strings.Contains(r.path, "/token") {
 		return r
@@ -113,12 +113,13 @@ func (r request) dry() request {
 	return r
 }
 
-// call is an attempt that is one request; the rightful identity sends the same one.
+// call returns an attempt of one request; the rightful identity sends the same request.
 func call(boundary string, who identity, mechanism string, rightful identity, r request) attempt {
 	return callOr(boundary, who, mechanism, r, rightful, r)
 }
 
-// callOr is an attempt that is one request; the rightful identity sends another one, which differs in what was wrong.
+// callOr returns an attempt of one request; the rightful identity sends another request, which differs only in what was
+// forbidden.
 func callOr(boundary string, who identity, mechanism string, r request, rightful identity, right request) attempt {
 	return attempt{
 		boundary: boundary, who: who, mechanism: mechanism,

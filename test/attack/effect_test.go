@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// effectLimit bounds the wait for what the controller makes of an attempt.
+// effectLimit limits the wait for the controller's reaction to an attempt.
 const effectLimit = time.Minute
 
-// read returns an object as the plane's administrator sees it; "" if it is not there.
+// read returns an object as the plane's administrator sees it, or "" if it does not exist.
 func (w *world) read(ctx context.Context, path string) (string, error) {
 	status, body, err := w.send(ctx, admin, get(path))
 	switch {
@@ -27,7 +27,7 @@ func (w *world) read(ctx context.Context, path string) (string, error) {
 	return body, nil
 }
 
-// await reads an object until it is as wanted.
+// await reads an object until ok accepts it.
 func (w *world) await(ctx context.Context, path, what string, ok func(body string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, effectLimit)
 	defer cancel()
@@ -49,10 +49,10 @@ func (w *world) await(ctx context.Context, path, what string, ok func(body strin
 	}
 }
 
-// gone reports whether an object is not there.
+// gone reports whether an object does not exist.
 func gone(body string) bool { return body == "" }
 
-// says reports whether an object holds a word.
+// says returns a function that reports whether an object contains a word.
 func says(word string) func(string) bool {
 	return func(body string) bool { return strings.Contains(body, word) }
 }
@@ -68,7 +68,8 @@ func uidOf(body string) string {
 	return o.Metadata.UID + "/" + o.Metadata.ResourceVersion
 }
 
-// enrollerNames are attempts of who may register hosts at objects of others that have the names of a host's objects.
+// enrollerNames returns attempts of somebody who may register hosts. They target other people's objects that have the
+// names of a host's objects.
 func enrollerNames() []attempt {
 	const boundary = "objects of a host are made for it"
 	takeover := func(mechanism, host, path, victim string) attempt {
@@ -123,7 +124,8 @@ func (w *world) enroll(ctx context.Context, name, reason string) error {
 	return errors.Join(err, w.ask(ctx, enroller, del(path)), w.await(ctx, path, "its end", gone))
 }
 
-// tenantData are attempts of a tenant to have Secrets delivered to a host that are not bootstrap data of its machine.
+// tenantData returns attempts of a tenant to have Secrets delivered to a host that are not bootstrap data of its
+// machine.
 func tenantData() []attempt {
 	const boundary = "bootstrap data comes from the machine's configuration"
 	deputy := func(mechanism, name, bootstrap string) attempt {
@@ -168,7 +170,7 @@ func tenantData() []attempt {
 	}
 }
 
-// machine makes a Machine with a CapstanMachine as the tenant.
+// machine creates a Machine with a CapstanMachine, as the tenant.
 func (w *world) machine(ctx context.Context, name, bootstrap string) error {
 	if err := w.ask(ctx, tenant, post(capstan+"capstanmachines", machineNamed(name, ""))); err != nil {
 		return err

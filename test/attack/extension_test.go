@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// extensionSays are the attempts of an extension, by how it answers: the name of a handler in hostile_test.go.
+// extensionSays lists the attempts of an extension. Each names the handler in hostile_test.go that gives the hostile
+// answer.
 var extensionSays = []struct{ mechanism, answer, hook string }{
 	{"never answer", "hang", "BeforeClusterCreate"},
 	{"answer a byte at a time", "drip", "BeforeClusterCreate"},
@@ -34,8 +35,8 @@ var extensionSays = []struct{ mechanism, answer, hook string }{
 	{"register without end", "registrations", "discovery"},
 }
 
-// hostile are attempts of extensions at the plane. Each has a cluster of its own in the neighbour's namespace, and
-// must stop that one only.
+// hostile returns attempts of extensions against the plane. Each has a cluster of its own in the neighbour's namespace,
+// and may stop only that cluster.
 func hostile() []attempt {
 	const boundary = "an extension has its bounds"
 	var list []attempt
@@ -53,14 +54,14 @@ func hostile() []attempt {
 }
 
 const (
-	// planeMemory bounds what the manager may grow to while it is asked to, in bytes.
+	// planeMemory limits the size of the manager during an attempt, in bytes.
 	planeMemory = 700 << 20
-	// othersLimit bounds how long others wait for the manager meanwhile.
+	// othersLimit limits how long others may wait for the manager during an attempt.
 	othersLimit = 10 * time.Second
 )
 
-// provoke registers the hostile extension for one cluster and looks what becomes of the plane: the cluster must
-// not get its infrastructure, everybody else must be served, and the manager must stay small.
+// provoke registers the hostile extension for one cluster and checks the plane: the cluster must not get its
+// infrastructure, everybody else must be served, and the manager must stay small.
 func (w *world) provoke(ctx context.Context, answer, hook string) (err error) {
 	name := "hostile-" + answer
 	if err := w.hostileCluster(ctx, name, answer, hook); err != nil {
@@ -90,7 +91,7 @@ func (w *world) provoke(ctx context.Context, answer, hook string) (err error) {
 	infra, err := w.read(ctx, strings.ReplaceAll(capstan, "{ns}", "{blue}")+"capstanclusters?labelSelector="+
 		"cluster.x-k8s.io/cluster-name="+name)
 	if err != nil || strings.Contains(infra, name) {
-		return err // it got through: the cluster went on
+		return err // it got through: the cluster continued
 	}
 	return refused("the hook failed, others were served, the manager had at most %d MiB", planeMemory>>20)
 }
@@ -113,7 +114,7 @@ func hookFailed(body, handler string) bool {
 	return false
 }
 
-// hostileCluster registers the extension and makes a cluster that asks it.
+// hostileCluster registers the extension and creates a cluster that calls it.
 func (w *world) hostileCluster(ctx context.Context, name, answer, hook string) error {
 	config := `{"apiVersion":"runtime.cluster.x-k8s.io/v1beta2","kind":"ExtensionConfig","metadata":{"name":"` + name +
 		`"},"spec":{"clientConfig":{"url":"` + w.vars["hostile"] + `/` + answer + `","caBundle":"` + w.vars["hostileca"] +
@@ -140,7 +141,7 @@ func (w *world) hostileCluster(ctx context.Context, name, answer, hook string) e
 		`"version":"{version}","controlPlane":{"replicas":1}}}}`)))
 }
 
-// classThatAsks makes a copy of the plane's own ClusterClass that has its patches made by the extension.
+// classThatAsks creates a copy of the plane's own ClusterClass whose patches come from the extension.
 func (w *world) classThatAsks(ctx context.Context, name string) error {
 	body, err := w.read(ctx, clusters+"clusterclasses/capstan-local")
 	if err != nil {
@@ -153,7 +154,7 @@ func (w *world) classThatAsks(ctx context.Context, name string) error {
 	return w.ask(ctx, admin, post(clusters+"clusterclasses", copied))
 }
 
-// forgetHostile removes an extension with its cluster.
+// forgetHostile removes an extension and its cluster.
 func (w *world) forgetHostile(ctx context.Context, name string) error {
 	config := "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/" + name
 	cluster := strings.ReplaceAll(clusters, "{ns}", "{blue}") + "clusters/" + name
@@ -182,7 +183,7 @@ func (w *world) serves(ctx context.Context, name string) error {
 		w.await(ctx, path, "its end", gone))
 }
 
-// welcome shows that a well-behaved extension is asked, and that its cluster goes on.
+// welcome shows that a well-behaved extension is called, and that its cluster continues.
 func (w *world) welcome(ctx context.Context) error {
 	const name = "hostile-friendly"
 	if err := w.hostileCluster(ctx, name, "friendly", "BeforeClusterCreate"); err != nil {
@@ -192,7 +193,7 @@ func (w *world) welcome(ctx context.Context) error {
 	return errors.Join(err, w.forgetHostile(ctx, name))
 }
 
-// peak returns the most memory that a process ever had, in bytes.
+// peak returns the peak memory of a process, in bytes.
 func peak(pid string) (int64, error) {
 	status, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 // admission is the path of webhooks and policies.
 const admission = "/apis/admissionregistration.k8s.io/v1/"
 
-// relabel is a change that hurts nobody.
+// relabel is a harmless change.
 const relabel = `{"metadata":{"labels":{"a":"b"}}}`
 
 // extensionConfig registers an extension.
@@ -26,7 +26,7 @@ const extensionConfig = `{"apiVersion":"runtime.cluster.x-k8s.io/v1beta2","kind"
 // applyPatch is the content type of a server-side apply.
 const applyPatch = "application/apply-patch+yaml"
 
-// hostSecrets are attempts of a host's account at Secrets: it may get its own two by name, nothing else.
+// hostSecrets returns attempts of a host's account on Secrets: it may get its own two by name, and nothing else.
 func hostSecrets() []attempt {
 	const boundary = "a host reads its own data only"
 	who := hostAccount
@@ -50,7 +50,7 @@ func hostSecrets() []attempt {
 	}
 }
 
-// hostState are attempts of a host's account at CapstanHosts: it may see its own, and write status.agent.
+// hostState returns attempts of a host's account on CapstanHosts: it may read its own, and write status.agent.
 func hostState() []attempt {
 	const boundary = "a host says of itself what its agent knows"
 	const others = "a host has no say about others"
@@ -98,7 +98,8 @@ status: `+body)
 	}
 }
 
-// hostTokens are attempts of a host's account to get tokens: of its own account, short, for this claim.
+// hostTokens returns attempts of a host's account to get tokens: it may get only short-lived ones of its own account,
+// for this claim.
 func hostTokens() []attempt {
 	const boundary = "a host's token ends with its claim"
 	who := hostAccount
@@ -131,7 +132,7 @@ func hostTokens() []attempt {
 	}
 }
 
-// hostRights are attempts of a host's account to get more rights.
+// hostRights returns attempts of a host's account to get more rights.
 func hostRights() []attempt {
 	const boundary = "a host can't widen its rights"
 	who := hostAccount
@@ -165,7 +166,7 @@ func hostRights() []attempt {
 	}
 }
 
-// hostLeases are attempts at Leases: a host renews its own.
+// hostLeases returns attempts on Leases: a host may renew only its own.
 func hostLeases() []attempt {
 	const boundary = "a heartbeat is a heartbeat"
 	who := hostAccount
@@ -189,7 +190,7 @@ func hostLeases() []attempt {
 	}
 }
 
-// hostPlane are attempts of a host's account at what the plane is made of.
+// hostPlane returns attempts of a host's account on parts of the plane.
 func hostPlane() []attempt {
 	const boundary = "a host has no part in the plane"
 	who := hostAccount

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// hostileDir is the variable by which this test binary plays a hostile extension instead of running tests.
+	// hostileDir is the environment variable that makes this test binary play a hostile extension instead of running
+	// tests.
 	hostileDir = "CAPSTAN_ATTACK_EXTENSION"
 	// urlFile and authorityFile are in that directory once the extension is served.
 	urlFile, authorityFile = "url", "ca.crt"
@@ -38,7 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveHostile plays hostile extensions until its standard input ends: the first part of the path says which.
+// serveHostile plays hostile extensions until its standard input is closed. The first part of a request's path selects
+// one.
 func serveHostile(dir string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -77,7 +79,7 @@ func serveHostile(dir string) error {
 	return nil
 }
 
-// answer answers one call in the way that the path says.
+// answer answers one call in the way that the path selects.
 func answer(w http.ResponseWriter, r *http.Request) {
 	how, hook, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/hooks.runtime.cluster.x-k8s.io/v1alpha1/")
 	w.Header().Set("Content-Type", "application/json")
@@ -123,7 +125,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// discover answers the discovery: one handler for the hook that is asked.
+// discover answers a discovery request with one handler for the requested hook.
 func discover(w io.Writer, how string) {
 	hook, name := "BeforeClusterCreate", "create"
 	switch how {
@@ -176,7 +178,7 @@ func patches(request io.Reader, patch string) string {
 	return response("GeneratePatches", "Success", `"items":[`+strings.Join(items, ",")+`]`)
 }
 
-// withPatch returns a copy of a ClusterClass that has its patches made by a handler.
+// withPatch returns a copy of a ClusterClass whose patches come from a handler.
 func withPatch(class, name, handler string) (string, error) {
 	var object map[string]any
 	if err := json.Unmarshal([]byte(class), &object); err != nil {

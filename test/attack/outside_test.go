@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// withoutCredentials are attempts of whoever reaches the relay of the API server on loopback.
+// withoutCredentials returns attempts of whoever can reach the API server's relay on loopback.
 func withoutCredentials() []attempt {
 	const boundary = "who has no credential is refused"
 	secrets := get(core + "secrets")
@@ -41,7 +41,7 @@ func withoutCredentials() []attempt {
 	}
 }
 
-// forged returns a token that says it is the manager's.
+// forged returns a token that claims to be the manager's.
 func forged(algorithm, key string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	text := encode([]byte(`{"alg":"`+algorithm+`","typ":"JWT"}`)) + "." + encode([]byte(
@@ -55,7 +55,7 @@ func forged(algorithm, key string) string {
 	return text + "." + encode(mac.Sum(nil))
 }
 
-// workload are attempts of a workload cluster's administrator at the plane.
+// workload returns attempts of a workload cluster's administrator on the plane.
 func workload() []attempt {
 	const boundary = "the plane doesn't know a cluster's certificates"
 	return []attempt{
@@ -65,7 +65,8 @@ func workload() []attempt {
 	}
 }
 
-// asUser is an attempt of another user of the machine: a script. The control is the same script as whose plane it is.
+// asUser returns an attempt of another user of the machine, as a script. The user who runs the plane runs the script of
+// the control.
 func asUser(boundary, mechanism, try, control string) attempt {
 	run := func(ctx context.Context, w *world, uid int, script string) (string, int, error) {
 		ctx, cancel := context.WithTimeout(ctx, scriptLimit)
@@ -101,7 +102,7 @@ func asUser(boundary, mechanism, try, control string) attempt {
 	}
 }
 
-// otherUsers are attempts of another ordinary user of the machine.
+// otherUsers returns attempts of another ordinary user of the machine.
 func otherUsers() []attempt {
 	const files, processes = "the home is its user's", "the user's processes are the user's"
 	const ports = "ports on loopback ask who calls"

@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/local/enrol"
 )
 
-// hostReturns are attempts to come back as a host by its last token, which may have expired: by the plane's own
-// decision about its own objects.
+// hostReturns returns attempts to come back as a host with its last token, which may have expired. The plane's own code
+// decides, based on its own objects.
 func hostReturns() []attempt {
 	const boundary = "a host that was away comes back as itself"
 	const rightful, another = "sha256:rightful", "sha256:another"
@@ -95,7 +95,7 @@ func (w *world) awayHost(ctx context.Context, name, key string) (string, error) 
 	return token.Status.Token, nil
 }
 
-// comeBack asks as the plane's enrolment server does.
+// comeBack makes the same request as the plane's enrolment server.
 func (w *world) comeBack(ctx context.Context, token, key string) (*enrolment.Answer, error) {
 	config, err := w.config(manager)
 	if err != nil {

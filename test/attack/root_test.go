@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// scriptLimit bounds one script on a host.
+// scriptLimit limits the time of one script on a host.
 const scriptLimit = 30 * time.Second
 
 // inHost runs a script as root on a host, and returns what it printed and its exit code.
@@ -32,7 +32,7 @@ func enter(ctx context.Context, h dock.Host, script string) (string, int, error)
 	args := []string{"--target", strconv.Itoa(h.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid", "--root",
 		"--wd"}
 	if os.Geteuid() != 0 {
-		args = append([]string{"--preserve-credentials"}, args...) // who has one id only has it already
+		args = append([]string{"--preserve-credentials"}, args...) // a host with one id needs no switch
 	}
 	ctx, cancel := context.WithTimeout(ctx, scriptLimit)
 	defer cancel()
@@ -47,7 +47,7 @@ func enter(ctx context.Context, h dock.Host, script string) (string, int, error)
 	return string(out), cmd.ProcessState.ExitCode(), nil
 }
 
-// script is an attempt of root on the host.
+// script returns an attempt of root on the host.
 func script(boundary, mechanism, try, control string) attempt {
 	return attempt{
 		boundary: boundary, who: hostRoot, mechanism: mechanism,
@@ -72,7 +72,7 @@ func script(boundary, mechanism, try, control string) attempt {
 	}
 }
 
-// rootOnHost are the attempts that dock's own tests make on a bare host, here on one that carries a machine.
+// rootOnHost returns the attempts that dock's own tests make on a bare host, here made on a host with a machine.
 func rootOnHost() []attempt {
 	const boundary = "a host is not the machine"
 	controls := named("../../dock/testdata/controls.txt")
@@ -104,7 +104,7 @@ func named(path string) map[string]string {
 	return all
 }
 
-// lines returns the lines of a file that are no comments.
+// lines returns the lines of a file without comments.
 func lines(path string) []string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -119,7 +119,7 @@ func lines(path string) []string {
 	return list
 }
 
-// fromHostNetwork are the attempts of testdata/host.txt: at the network, at other hosts, at the home.
+// fromHostNetwork returns the attempts of testdata/host.txt: on the network, on other hosts, on the home.
 func fromHostNetwork() []attempt {
 	var list []attempt
 	for _, line := range lines("testdata/host.txt") {
@@ -135,7 +135,7 @@ func fromHostNetwork() []attempt {
 	return list
 }
 
-// leaveTraces puts on the other host what this one must not find.
+// leaveTraces puts things on the other host that this host must not find.
 func (w *world) leaveTraces(ctx context.Context) error {
 	out, code, err := w.inHost(ctx, "other", `touch /dev/shm/capstan-attack
 python3 -c 'import ctypes

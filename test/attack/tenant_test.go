@@ -10,7 +10,8 @@ func in(r request) request {
 	return r
 }
 
-// tenantNamespaces are attempts of the administrator of one namespace at another one and at what has no namespace.
+// tenantNamespaces returns attempts of the administrator of one namespace on another namespace and on cluster-scoped
+// objects.
 func tenantNamespaces() []attempt {
 	const boundary = "a tenant has one namespace"
 	who := tenant
@@ -43,7 +44,7 @@ func tenantNamespaces() []attempt {
 	}
 }
 
-// tenantRights are attempts of the administrator of a namespace to get more rights in it than a tenant has.
+// tenantRights returns attempts of the administrator of a namespace to get more rights there than a tenant has.
 func tenantRights() []attempt {
 	const boundary = "a tenant can't widen its rights"
 	who := tenant
@@ -69,13 +70,13 @@ func tenantRights() []attempt {
 	}
 }
 
-// machineNamed returns a CapstanMachine; more is added to its spec.
+// machineNamed returns a CapstanMachine with spec added to its spec.
 func machineNamed(name, spec string) string {
 	return `{"apiVersion":"infrastructure.capstan.dev/v1beta2","kind":"CapstanMachine","metadata":{"name":"` + name +
 		`","labels":{"cluster.x-k8s.io/cluster-name":"{cluster}"}},"spec":{` + spec + `}}`
 }
 
-// tenantClaims are attempts of a tenant at claims and identities of hosts, which the controller alone writes.
+// tenantClaims returns attempts of a tenant on claims and identities of hosts, which only the controller writes.
 func tenantClaims() []attempt {
 	const boundary = "claims are the controller's"
 	who := tenant
@@ -106,8 +107,8 @@ func tenantClaims() []attempt {
 	}
 }
 
-// authorFiles are attempts of somebody who may write clusters, but read no Secret, at the Secrets of the namespace and
-// at the classes of another one: what Cluster API's controllers do for them, these do with their own rights.
+// authorFiles returns attempts of somebody who may write clusters, but read no Secret, on the Secrets of the namespace
+// and the classes of another one: Cluster API's controllers use their own rights when they act for this author.
 func authorFiles() []attempt {
 	const (
 		boundary     = "nobody is given what they can't read"

@@ -26,7 +26,7 @@ import (
 const (
 	machineAddress, machineAddress6     = "192.0.2.1", "2001:db8::1"
 	otherComputer, otherComputer6       = "192.0.2.2", "2001:db8::2"
-	metadataAddress                     = "169.254.169.254" // of the other computer, as clouds have it
+	metadataAddress                     = "169.254.169.254" // of the other computer, as in clouds
 	answersAsMachine, answersAsComputer = "the machine", "another computer"
 )
 
@@ -51,7 +51,7 @@ func (w *world) meetWayOut(t *testing.T) {
 	}
 	machine.Do(cmd.Start)
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the dock of the machine: %v", err)
 		}
@@ -70,7 +70,7 @@ func (w *world) meetWayOut(t *testing.T) {
 
 func (w *world) wayOutSocket() string { return filepath.Join(w.wayOut.Dock(), "out.sock") }
 
-// through asks the way out for a connection, as a client of the plane does, and returns what the other side says.
+// through requests a connection from the way out, as a client of the plane does, and returns what the other side sends.
 func (w *world) through(ctx context.Context, request string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -103,12 +103,13 @@ func (w *world) through(ctx context.Context, request string) (string, error) {
 	return "", fmt.Errorf("%s: %s", strings.SplitN(w.fill(request), "\r", 2)[0], response.Status)
 }
 
-// connect returns a request for a connection to an address, or to a name.
+// connect returns a request for a connection to an address or a name.
 func connect(to string) string {
 	return "CONNECT " + to + ":{wayoutport} HTTP/1.1\r\nHost: " + to + ":{wayoutport}\r\n\r\n"
 }
 
-// wayOut are attempts of whoever may write clusters, and so choose what Cluster API's controllers connect to.
+// wayOut returns attempts of somebody who may write clusters, and can therefore choose the addresses that Cluster API's
+// controllers connect to.
 func wayOut() []attempt {
 	const boundary = "the way out of the dock leads to other computers"
 	out := func(mechanism, request, allowed string) attempt {

@@ -19,7 +19,7 @@ func headed(r request, header string) request {
 	return r
 }
 
-// kind fills in the kind of a body.
+// kind fills in the kind in a body.
 func kind(body, kind string) string { return strings.ReplaceAll(body, "%KIND%", kind) }
 
 // long returns a word of n letters.

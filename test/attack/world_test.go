@@ -33,13 +33,13 @@ const (
 	clusterName = "attacked"
 	// stranger is the other ordinary user of the machine.
 	stranger = 5678
-	// commandLimit bounds one command of the user's.
+	// commandLimit limits the time of one command of the user.
 	commandLimit = 4 * time.Minute
 )
 
-// world is a management plane with a cluster, and everybody who attacks it.
+// world is a management plane with a cluster, and all of its attackers.
 type world struct {
-	uid    int // of the user whose plane it is
+	uid    int // of the user who runs the plane
 	home   home.Dir
 	bin    string
 	server string // of the plane's API server, on this machine
@@ -47,20 +47,20 @@ type world struct {
 	hosts  map[string]dock.Host
 	vars   map[string]string
 	tokens map[identity]string
-	// workload are the credentials of the workload cluster's administrator, for the address of the plane.
+	// workload has the credentials of the workload cluster's administrator, and the address of the plane.
 	workload *rest.Config
 
 	// wayOut is the home of another dock, on a machine with a network.
 	wayOut home.Dir
 
 	labelled    sync.Once
-	labelledErr error // of a tenant's data that is labelled
+	labelledErr error // of a tenant's labelled data
 
 	friendly    sync.Once
-	friendlyErr error // of an extension that behaves
+	friendlyErr error // of a well-behaved extension
 }
 
-// newWorld starts a plane of the user uid, and makes a cluster with a control plane and one worker on it.
+// newWorld starts a plane as the user uid, and creates a cluster with a control plane and one worker on it.
 func newWorld(t *testing.T, uid int) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "capstan-attack-")
@@ -84,7 +84,7 @@ func newWorld(t *testing.T, uid int) *world {
 	return w
 }
 
-// copyBinaries puts the built binaries where every user can read them.
+// copyBinaries copies the built binaries to a place where every user can read them.
 func copyBinaries(t *testing.T, from, to string) {
 	t.Helper()
 	for _, pattern := range []string{"capstan*", "bundles/*/*"} {
@@ -112,7 +112,7 @@ func copyBinaries(t *testing.T, from, to string) {
 	}
 }
 
-// command returns a command of the user whose plane it is.
+// command returns a command that runs as the user of the plane.
 func (w *world) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "capstan"), args...)
 	cmd.Env = []string{"CAPSTAN_HOME=" + string(w.home), "HOME=" + filepath.Dir(string(w.home)),
@@ -142,12 +142,12 @@ func (w *world) run(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// end stops the plane. Nothing of it may be left.
+// end stops the plane, and fails the test if anything of it is left.
 func (w *world) end(t *testing.T) {
 	w.run(t, "down", "--delete")
 	left := leftovers.Of(string(w.home))
 	for limit := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(limit); {
-		time.Sleep(50 * time.Millisecond) // one that has given up its lock may need a moment to exit
+		time.Sleep(50 * time.Millisecond) // a process may need a moment to exit after releasing its lock
 		left = leftovers.Of(string(w.home))
 	}
 	for _, l := range left {
@@ -195,7 +195,7 @@ func (w *world) do(t *testing.T, r request) {
 	}
 }
 
-// meet finds out who is who, makes the tenants, and what they and the hosts are tempted by.
+// meet finds the identities, creates the tenants, and creates the objects that tenants and hosts try to reach.
 func (w *world) meet(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", w.home.Kubeconfig())
@@ -236,7 +236,7 @@ func (w *world) meet(t *testing.T) {
 	w.startHostile(t)
 }
 
-// meetHosts finds the hosts: of the worker, of the control plane, and a free one.
+// meetHosts finds the worker's host, the control plane's host, and a free host.
 func (w *world) meetHosts(t *testing.T) {
 	t.Helper()
 	for _, m := range w.list(t, clusters+"machines") {
@@ -274,7 +274,7 @@ func (w *world) meetHosts(t *testing.T) {
 	}
 }
 
-// meetPorts finds where the plane's parts listen, and the addresses of the hosts.
+// meetPorts finds the ports of the plane's parts and the addresses of the hosts.
 func (w *world) meetPorts(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(w.home.Plane(), "ports.json"))
@@ -295,7 +295,7 @@ func (w *world) meetPorts(t *testing.T) {
 	}
 }
 
-// meetTenants makes the two tenants: service accounts that administer a namespace, by Kubernetes' own role.
+// meetTenants creates the two tenants: service accounts that administer a namespace through Kubernetes' own role.
 func (w *world) meetTenants(t *testing.T) {
 	t.Helper()
 	w.do(t, post("/api/v1/namespaces", `{"metadata":{"name":"blue"}}`))
@@ -316,7 +316,7 @@ func (w *world) meetTenants(t *testing.T) {
 	w.do(t, post(core+"secrets", `{"metadata":{"name":"precious"},"stringData":{"value":"precious"}}`))
 }
 
-// account makes a service account that has ClusterRoles in a namespace, and a token of it.
+// account creates a service account that has ClusterRoles in a namespace, and a token for it.
 func (w *world) account(t *testing.T, who identity, namespace, name string, roles ...string) {
 	t.Helper()
 	at := "/api/v1/namespaces/" + namespace + "/serviceaccounts"
@@ -336,7 +336,7 @@ func (w *world) account(t *testing.T, who identity, namespace, name string, role
 	w.tokens[who] = token.Status.Token
 }
 
-// config returns how somebody reaches the plane's API server.
+// config returns an identity's client configuration for the plane's API server.
 func (w *world) config(who identity) (*rest.Config, error) {
 	switch who {
 	case admin:

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// TestUpgradeOfAPlaneThatRuns starts a plane of the release before with a cluster and replaces it by today's while the
-// cluster goes on, goes back, and comes again; the cluster grows under each. No host is started anew, no process on
-// one, no object is made anew. In the end today's release stops and starts everything.
+// TestUpgradeOfAPlaneThatRuns starts a plane of the previous release with a cluster. While the cluster keeps running,
+// it replaces the plane by today's release, then by the previous one, then by today's again; the cluster grows under
+// each. No host and no process on one is restarted, and no object is recreated. In the end today's release stops and
+// starts everything.
 func TestUpgradeOfAPlaneThatRuns(t *testing.T) {
 	before, now := releases(t)
 	p := newPlace(t, now)
@@ -32,8 +33,8 @@ func TestUpgradeOfAPlaneThatRuns(t *testing.T) {
 	p.must("cluster", "delete", "demo")
 }
 
-// TestUpgradeFromAnotherDirectory: a release in a directory of its own is refused while the other's dock runs, and
-// nothing of it is done. After down it goes on with what is on disk, and so does the other one after that.
+// TestUpgradeFromAnotherDirectory: a release in another directory refuses to start while the first one's dock runs, and
+// changes nothing. After down, it continues with what is on disk, and so does the first release after that.
 func TestUpgradeFromAnotherDirectory(t *testing.T) {
 	before, now := releases(t)
 	p := newPlace(t, now)
@@ -67,7 +68,7 @@ func TestUpgradeFromAnotherDirectory(t *testing.T) {
 	p.must("cluster", "delete", "demo")
 }
 
-// chosen returns what the home directory keeps of the choices.
+// chosen returns the user's choices that the home directory stores.
 func (p *place) chosen() []string {
 	p.Helper()
 	data, err := os.ReadFile(filepath.Join(p.home, "up.json"))
@@ -77,7 +78,8 @@ func (p *place) chosen() []string {
 	return []string{string(data)}
 }
 
-// replaced installs a release over the one whose plane runs, starts it, and compares what must not change.
+// replaced installs a release over the one whose plane is running, starts it, and compares everything that must not
+// change.
 func (p *place) replaced(by release) {
 	p.Helper()
 	was, plane := p.state(), p.plane().PID
@@ -91,7 +93,7 @@ func (p *place) replaced(by release) {
 	p.same(was)
 }
 
-// grows gives the cluster another worker, whose host has the agent of the release that is installed.
+// grows adds a worker to the cluster. Its host gets the agent of the installed release.
 func (p *place) grows(workers int) {
 	p.Helper()
 	installed := filepath.Join(p.dir, "capstan-agent")

@@ -1,3 +1,3 @@
-// Package before upgrades a plane that runs from the release before to this one, and goes back, with the real programs
-// of both. "make test-before" builds those of the release before.
+// Package before upgrades a running plane from the previous release to this one, and downgrades it again, with the real
+// programs of both. "make test-before" builds the programs of the previous release.
 package before

@@ -15,16 +15,16 @@ import (
 	"github.com/capstan-dev/capstan/test/leftovers"
 )
 
-// patience bounds one command, and what is waited for.
+// patience limits one command, and one wait.
 const patience = 4 * time.Minute
 
-// programs are what a release installs besides bundles.
+// programs are the programs that a release installs, without bundles.
 var programs = []string{"capstan", "capstan-agent", "capstan-dock", "capstan-extension"}
 
-// release is a directory with the programs of one release, as they are built.
+// release is a directory with the built programs of one release.
 type release struct{ name, dir string }
 
-// releases returns the release before and today's.
+// releases returns the previous release and today's.
 func releases(t *testing.T) (before, now release) {
 	t.Helper()
 	dir := os.Getenv("CAPSTAN_TEST_BEFORE")
@@ -46,16 +46,16 @@ func releases(t *testing.T) (before, now release) {
 	return before, now
 }
 
-// place is a directory in which one release at a time is installed, at work on a home directory.
+// place is a directory in which one release at a time is installed, with the home directory that the release uses.
 type place struct {
 	*testing.T
 	dir, home string
 }
 
-// newPlace makes a directory to install releases in. Its home directory must be gone when the test ends.
+// newPlace creates a directory to install releases in. Its home directory must be gone at the end of the test.
 func newPlace(t *testing.T, now release) *place {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "capstan-before-") // t.TempDir is too long for a unix socket
+	dir, err := os.MkdirTemp("", "capstan-before-") // the path of t.TempDir is too long for a unix socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func newPlace(t *testing.T, now release) *place {
 	return p
 }
 
-// install puts the programs of a release in the place of those that are there, as an installer does: each one is whole
-// at any time, and what runs goes on with the old file.
+// install replaces the installed programs by those of a release, as an installer does: each program is complete at any
+// time, and running processes keep the old file.
 func (p *place) install(r release) {
 	p.Helper()
 	for _, name := range programs {
@@ -96,7 +96,7 @@ func (p *place) install(r release) {
 	}
 }
 
-// copyFile makes an executable file with the content of another.
+// copyFile creates an executable copy of a file.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -111,7 +111,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// run runs the capstan that is installed and returns all that it printed.
+// run runs the installed capstan and returns all its output.
 func (p *place) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -124,7 +124,7 @@ func (p *place) run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// must is run for what must succeed.
+// must is like run for a command that must succeed.
 func (p *place) must(args ...string) string {
 	p.Helper()
 	out, err := p.run(p.Context(), args...)
@@ -134,7 +134,7 @@ func (p *place) must(args ...string) string {
 	return out
 }
 
-// refused is run for what must fail with these words.
+// refused is like run for a command that must fail with these words.
 func (p *place) refused(words []string, args ...string) {
 	p.Helper()
 	out, err := p.run(p.Context(), args...)

@@ -12,18 +12,18 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// kinds are of which no object may be made anew while a plane is replaced.
+// kinds are the kinds of which no object may be recreated while a plane is replaced.
 const kinds = "clusters,kubeadmcontrolplanes,machinedeployments,machinesets,machines,kubeadmconfigs," +
 	"capstanclusters,capstanmachines,clusterclasses"
 
-// lasting are the processes of a host that nothing may start again. Without kube-controller-manager and kube-scheduler:
-// those end by themselves when the machine is too busy for their leases.
+// lasting are the processes of a host that must not be restarted. kube-controller-manager and kube-scheduler are not
+// among them, because they exit when the machine is too busy for their leases.
 var lasting = []string{"etcd", "kube-apiserver", "kubelet", "cri", "capstan-agent"}
 
-// state is what must be the same after a plane was replaced: a line for each thing.
+// state is what must stay the same when a plane is replaced: a line for each item.
 type state struct{ objects, nodes, hosts, processes []string }
 
-// state looks at everything.
+// state returns the current state.
 func (p *place) state() state {
 	p.Helper()
 	lines := func(args ...string) []string {
@@ -53,7 +53,7 @@ func (p *place) state() state {
 	return s
 }
 
-// same fails the test if anything is not what it was.
+// same fails the test if the state has changed.
 func (p *place) same(was state) {
 	p.Helper()
 	is := p.state()
@@ -63,7 +63,7 @@ func (p *place) same(was state) {
 	p.compare("processes", was.processes, is.processes)
 }
 
-// compare fails the test if two lists differ, or have nothing to compare.
+// compare fails the test if two lists differ, or are empty.
 func (p *place) compare(what string, was, is []string) {
 	p.Helper()
 	if len(was) == 0 || was[0] == "" || !slices.Equal(was, is) {
@@ -71,7 +71,7 @@ func (p *place) compare(what string, was, is []string) {
 	}
 }
 
-// plane returns the plane's unit, which must run the program that is installed.
+// plane returns the plane's unit, which must run the installed program.
 func (p *place) plane() dock.UnitStatus {
 	p.Helper()
 	c := dock.Connect(p.home)
@@ -89,7 +89,7 @@ func (p *place) plane() dock.UnitStatus {
 	return dock.UnitStatus{}
 }
 
-// runsWhatIsInstalled fails the test if the plane is not a process of the program that is installed now.
+// runsWhatIsInstalled fails the test if the plane is not a process of the currently installed program.
 func (p *place) runsWhatIsInstalled() {
 	p.Helper()
 	if pid := p.plane().PID; !slices.Contains(p.processesOf(filepath.Join(p.dir, "capstan")), pid) {
@@ -97,7 +97,7 @@ func (p *place) runsWhatIsInstalled() {
 	}
 }
 
-// processesOf returns the processes that run a program, as it is now.
+// processesOf returns the processes that run the current file of a program.
 func (p *place) processesOf(program string) []int {
 	p.Helper()
 	file, err := os.Stat(program)
@@ -115,14 +115,14 @@ func (p *place) processesOf(program string) []int {
 	return all
 }
 
-// lastingOn returns the lasting processes below the first process of a host: what, its pid, when it began.
+// lastingOn returns the lasting processes below the first process of a host: name, pid and start time of each.
 func lastingOn(host string, first int) []string {
 	parents, began := map[int]int{}, map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
 		stat, err := os.ReadFile(file)
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it exited meanwhile
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
@@ -143,7 +143,7 @@ func lastingOn(host string, first int) []string {
 	return all
 }
 
-// nameOf returns what a process is called: its program, or its part of a bundle.
+// nameOf returns the name of a process: its program, or its applet in a bundle.
 func nameOf(pid int) string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	args := strings.Split(string(line), "\x00")

@@ -31,12 +31,12 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// asCore makes this test binary be what of a core provider calls runtime extensions; see beCore.
+// asCore makes this test binary act as the part of a core provider that calls runtime extensions; see beCore.
 const asCore = "CAPSTAN_TEST_CORE"
 
 // TestRuntimeExtension installs the runtime extension with the real clusterctl and runs it as its Deployment says: with
-// the rights of its ServiceAccount and no others, and a certificate for its Service. It is discovered by its
-// ExtensionConfig as that was installed, and answers a hook for which it has to read the inventory.
+// only the rights of its ServiceAccount, and a certificate for its Service. It is discovered through the installed
+// ExtensionConfig, and answers a hook for which it has to read the inventory.
 func TestRuntimeExtension(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -70,7 +70,7 @@ func TestRuntimeExtension(t *testing.T) {
 	}
 }
 
-// beCore keeps ExtensionConfigs registered, asks the extensions whether a Cluster, NAMESPACE/NAME, may be made, and
+// beCore keeps ExtensionConfigs registered, asks the extensions whether a Cluster, NAMESPACE/NAME, may be created, and
 // prints their answer.
 func beCore(cluster string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -122,7 +122,7 @@ func ask(ctx context.Context, reader client.Reader, calls *hooks.Client, cluster
 			return err
 		}
 	}
-	// The status is written before the registry knows.
+	// The status is written before the registry is updated.
 	response := &runtimehooksv1.BeforeClusterCreateResponse{}
 	for response.Message == "" && ctx.Err() == nil {
 		if err := calls.CallAllExtensions(ctx, runtimehooksv1.BeforeClusterCreate, c,

@@ -29,7 +29,7 @@ func documents(t *testing.T, text string) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// TestGenerateProvider renders our components with the defaults and with values (T-CT-01, T-CT-02, T-CT-04).
+// TestGenerateProvider renders our components with default values and with other values (T-CT-01, T-CT-02, T-CT-04).
 func TestGenerateProvider(t *testing.T) {
 	w := newWorld(t)
 	for _, provider := range []string{"--infrastructure", "--runtime-extension"} {
@@ -41,7 +41,7 @@ func TestGenerateProvider(t *testing.T) {
 		}
 	}
 	listed := w.run("config", "repositories")
-	for _, url := range []string{ // a predefined provider is overridden, one of ours is added
+	for _, url := range []string{ // a predefined provider is overridden; a new one is added
 		filepath.Join(w.repository, "cluster-api"), filepath.Join(w.repository, "infrastructure-capstan"),
 	} {
 		if !strings.Contains(listed, url) {
@@ -50,7 +50,7 @@ func TestGenerateProvider(t *testing.T) {
 	}
 	t.Attr("rule", "CT-06")
 
-	// Unset and empty variables have the default, others their value.
+	// Unset and empty variables get the default; others keep their value.
 	for value, want := range map[string]string{"-": "--concurrency=10", "": "--concurrency=10", "3": "--concurrency=3"} {
 		if w.env = nil; value != "-" {
 			w.env = []string{"CAPSTAN_CONCURRENCY=" + value, "CAPSTAN_WATCH_FILTER=x"}
@@ -64,7 +64,7 @@ func TestGenerateProvider(t *testing.T) {
 	}
 	w.env = nil
 
-	// Without a default the missing names are listed; nothing is rendered.
+	// Variables without default and value are listed; nothing is rendered.
 	path := filepath.Join(w.repository, "infrastructure-capstan", current, "infrastructure-components.yaml")
 	text, err := os.ReadFile(path)
 	w.must(err)
@@ -120,7 +120,8 @@ func TestTargetNamespace(t *testing.T) {
 	}
 }
 
-// checkExtensionNamespace looks into the ExtensionConfig, which clusterctl does not rewrite: a variable does.
+// checkExtensionNamespace checks the namespace in the ExtensionConfig. clusterctl does not rewrite it; a variable sets
+// it.
 func checkExtensionNamespace(t *testing.T, objects []*unstructured.Unstructured, want string) {
 	t.Helper()
 	found := false
@@ -146,7 +147,7 @@ func hasKey(labels map[string]string, key string) bool {
 	return ok
 }
 
-// flavors and the variables that each needs.
+// flavors maps flavors to the variables that each needs.
 var flavors = map[string][]string{
 	"": nil, "topology": nil, "external": {"CAPSTAN_ENDPOINT_HOST=192.0.2.1"},
 	"topology-owned": {"CAPSTAN_ENDPOINT_HOST=192.0.2.1"},
@@ -164,9 +165,9 @@ func (w *world) generate(flavor string, more ...string) string {
 			"--kubernetes-version", "v1.36.3", "--control-plane-machine-count", "3", "--worker-machine-count", "2"}, more...)...)
 }
 
-// testFlavors renders each flavor with the common variables and applies it to a real API server that has Cluster API's
-// definitions and ours, dry (T-CT-06, T-CT-07). What the published files themselves must be is looked at in package
-// release: here clusterctl has set the namespace before.
+// testFlavors renders each flavor with the common variables and applies it, as a dry run, to a real API server with
+// Cluster API's definitions and ours (T-CT-06, T-CT-07). Package release tests the published files themselves; here,
+// clusterctl has already set the namespace.
 func (w *world) testFlavors(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(w.repository, "infrastructure-capstan", current, "cluster-template*.yaml"))
 	if w.must(err); len(names) != len(flavors) {
@@ -195,7 +196,7 @@ func (w *world) testFlavors(t *testing.T) {
 	w.refused("cluster-template-none.yaml", "generate", "cluster", "c1", "--infrastructure", "capstan:"+current,
 		"--flavor", "none", "--kubernetes-version", "v1.36.3")
 
-	// A class that is there is not in the output.
+	// A class that already exists is not in the output.
 	for _, o := range documents(t, w.generate("topology")) {
 		if o.GetKind() != "Cluster" {
 			w.must(w.api.Create(t.Context(), o))
@@ -207,7 +208,7 @@ func (w *world) testFlavors(t *testing.T) {
 	t.Attr("rule", "CT-86")
 }
 
-// generated looks at the objects of a flavor.
+// generated checks the objects of a flavor.
 func (w *world) generated(flavor string, all []*unstructured.Unstructured, shared map[string]string) {
 	w.Helper()
 	has := map[string]bool{}
@@ -269,8 +270,8 @@ func count(counts map[int64]int, replicas any) {
 	}
 }
 
-// closed follows references to kinds of Cluster API: what they name is in the same output, and no reference names a
-// namespace.
+// closed follows references to kinds of Cluster API: the same output must contain their targets, and no reference may
+// name a namespace.
 func (w *world) closed(flavor string, value any, has map[string]bool) {
 	w.Helper()
 	switch v := value.(type) {

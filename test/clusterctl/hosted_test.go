@@ -34,14 +34,15 @@ const (
 	goProxy   = "https://goproxy.example.com"
 )
 
-// site is a place where a release is hosted: the URL of a file of a provider there.
+// site is a place that hosts a release: it returns the URL of a provider's file there.
 type site func(directory, file string) string
 
 func gitHub(_, file string) string { return githubURL + file }
 
 func gitLab(directory, file string) string { return gitlabURL + directory + "/" + current + "/" + file }
 
-// write writes a configuration of clusterctl that looks for our providers at a site, and for others where it did.
+// write writes a clusterctl configuration that looks for our providers at a site, and for other providers where it did
+// before.
 func (h *hosts) write(w *world, dir string, at site) string {
 	w.Helper()
 	text, err := os.ReadFile(w.config)
@@ -61,9 +62,9 @@ func (h *hosts) write(w *world, dir string, at site) string {
 	return config
 }
 
-// TestHosted: the real clusterctl finds the files of a release as the assets of a GitHub release and as a GitLab
-// package, where docs/clusterctl.md says, and they are those of the directory. The hosts are played by a server of the
-// test, which clusterctl reaches through a proxy.
+// TestHosted: the real clusterctl finds the files of a release as assets of a GitHub release and as a GitLab package,
+// at the places that docs/clusterctl.md gives, and they equal those of the directory. A server of the test plays the
+// hosts; clusterctl reaches it through a proxy.
 func TestHosted(t *testing.T) {
 	w := newWorld(t)
 	h := w.host()
@@ -96,7 +97,7 @@ func TestHosted(t *testing.T) {
 	}
 }
 
-// sameAs compares what clusterctl makes with the configuration of this world and with another one.
+// sameAs compares clusterctl's output with the configuration of this world and with another one.
 func (w *world) sameAs(local string) {
 	w.Helper()
 	generate := func(config string, args ...string) string {
@@ -120,7 +121,7 @@ func (w *world) sameAs(local string) {
 	w.refused("v9.9.9", "generate", "provider", "--infrastructure", "capstan:v9.9.9")
 }
 
-// onePackage looks at what GitLab was asked for: components, metadata and templates of a provider are in one version of
+// onePackage checks the requests to GitLab: components, metadata and templates of a provider must be in one version of
 // one package of a project.
 func (h *hosts) onePackage(t *testing.T) {
 	t.Helper()
@@ -149,7 +150,7 @@ func (h *hosts) onePackage(t *testing.T) {
 	t.Attr("rule", "CT-22")
 }
 
-// refusedURLs: clusterctl takes no other forms of a GitLab's URL than docs/clusterctl.md says.
+// refusedURLs: clusterctl accepts only the forms of a GitLab URL that docs/clusterctl.md gives.
 func (w *world) refusedURLs(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(w.config)
@@ -171,8 +172,8 @@ func (w *world) refusedURLs(t *testing.T) {
 	t.Attr("rule", "CT-21")
 }
 
-// TestVersionsAreFound: without a version clusterctl takes the latest release of the contract, which it finds through a
-// Go proxy, or from GitHub at once if GOPROXY says so.
+// TestVersionsAreFound: if no version is given, clusterctl uses the latest release of the contract. It finds that
+// release through a Go proxy, or directly from GitHub if GOPROXY says so.
 func TestVersionsAreFound(t *testing.T) {
 	for goproxy, asks := range map[string]bool{goProxy: true, "off": false, "direct": false} {
 		t.Run(goproxy, func(t *testing.T) {
@@ -206,7 +207,7 @@ type hosts struct {
 	asked, served []string
 }
 
-// host starts the hosts, and makes clusterctl reach them and nothing else.
+// host starts the hosts, and configures clusterctl so that it can reach only them.
 func (w *world) host() *hosts {
 	w.Helper()
 	h := &hosts{repository: w.repository}
@@ -229,7 +230,7 @@ func (w *world) host() *hosts {
 	return h
 }
 
-// connect is a proxy that leads everywhere to one address.
+// connect acts as a proxy that directs every connection to one address.
 func connect(out http.ResponseWriter, r *http.Request, address string) {
 	if r.Method != http.MethodConnect {
 		http.Error(out, "only for https", http.StatusMethodNotAllowed)
@@ -271,7 +272,7 @@ func (h *hosts) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_, _ = out.Write(text)
 }
 
-// answer returns what is at a URL; nothing if there is none.
+// answer returns the content of a URL, or nil if there is none.
 func (h *hosts) answer(url string) []byte {
 	host, path, _ := strings.Cut(url, "/")
 	switch host {
@@ -305,7 +306,7 @@ func (h *hosts) asset(tag, file string) []byte {
 	return nil
 }
 
-// api returns what GitHub's API says of releases: their list, one of them with its assets, an asset.
+// api returns the answers of GitHub's API about releases: the list, one release with its assets, an asset.
 func (h *hosts) api(path string) []byte {
 	versions, files := []string{older, current, newer}, []string{"metadata.yaml", "infrastructure-components.yaml"}
 	type asset struct {

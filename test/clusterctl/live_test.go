@@ -28,7 +28,7 @@ var dryRun = client.DryRunAll
 
 func mapKeys(m map[string]any) iter.Seq[string] { return maps.Keys(m) }
 
-// install initialises the management cluster with Cluster API and a release of ours, and takes the webhooks away, which
+// install initialises the management cluster with Cluster API and a release of ours, and removes the webhooks, which
 // nobody serves.
 func (w *world) install(ours string) {
 	w.Helper()
@@ -43,7 +43,7 @@ func (w *world) unhook() {
 	w.must(w.api.DeleteAllOf(w.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{}))
 }
 
-// installed returns the version of our provider in the inventory; empty if it isn't there.
+// installed returns the version of our provider in the inventory, or "" if it isn't there.
 func (w *world) installed() string {
 	w.Helper()
 	p := &clusterctlv1.Provider{}
@@ -52,8 +52,8 @@ func (w *world) installed() string {
 	return p.Version
 }
 
-// TestManagementCluster goes through the life of a management cluster: initialised with a release for contract v1beta1,
-// upgraded, used, cleared (T-CT-05 to T-CT-07).
+// TestManagementCluster takes a management cluster through its life: it is initialised with a release for contract
+// v1beta1, upgraded, used, and emptied (T-CT-05 to T-CT-07).
 func TestManagementCluster(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -75,7 +75,7 @@ func TestManagementCluster(t *testing.T) {
 	}
 }
 
-// testInit initialises it.
+// testInit initialises the management cluster.
 func (w *world) testInit(t *testing.T) {
 	w.install(older)
 	if got := w.installed(); got != older {
@@ -100,7 +100,7 @@ func (w *world) testInit(t *testing.T) {
 	t.Attr("rule", "IC-38 v1beta2")
 }
 
-// testDelete takes our provider away without its definitions, and then with them.
+// testDelete removes our provider, first without its definitions and then with them.
 func (w *world) testDelete(t *testing.T) {
 	w.run("delete", "--infrastructure", "capstan")
 	if got := w.installed(); got != "" {
@@ -135,7 +135,7 @@ func (w *world) defined() bool {
 	return err == nil && crd.DeletionTimestamp == nil
 }
 
-// aggregated waits until Cluster API's core may make our machines.
+// aggregated waits until Cluster API's core has the right to create our machines.
 func aggregated(w *world) {
 	w.Helper()
 	role := &rbacv1.ClusterRole{}
@@ -150,8 +150,8 @@ func aggregated(w *world) {
 	})
 }
 
-// TestBadReleases are not installed, each with a message and with nothing in the inventory; a good one is, into another
-// namespace (T-CT-08).
+// TestBadReleases: each bad release is refused with a message, and nothing of it is in the inventory. A good release is
+// installed, into another namespace (T-CT-08).
 func TestBadReleases(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -192,7 +192,7 @@ func TestBadReleases(t *testing.T) {
 	w.elsewhere(t)
 }
 
-// testUpgrade goes from a release for contract v1beta1 to one for v1beta2, and from there to the next one.
+// testUpgrade upgrades from a release for contract v1beta1 to one for v1beta2, and from there to the next release.
 func (w *world) testUpgrade(t *testing.T) {
 	w.labelled("v1beta1")
 	w.configure(newer)
@@ -213,8 +213,8 @@ func (w *world) testUpgrade(t *testing.T) {
 	w.unhook()
 }
 
-// fromGitLab upgrades to the next release from a GitLab package: its versions can't be listed, so no plan has the
-// release, and an upgrade that names it works.
+// fromGitLab upgrades to the next release from a GitLab package. Versions there can't be listed, so no upgrade plan
+// contains the release, but an upgrade that names it works.
 func (w *world) fromGitLab(t *testing.T) {
 	t.Helper()
 	before := w.config
@@ -235,7 +235,7 @@ func (w *world) fromGitLab(t *testing.T) {
 	w.config, w.env = before, nil
 }
 
-// labelled fails if the definitions are for another contract.
+// labelled fails the test if the definitions are for another contract.
 func (w *world) labelled(want string) {
 	w.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -251,7 +251,7 @@ func (w *world) labelled(want string) {
 	}
 }
 
-// testDescribe shows a cluster and gives its kubeconfig.
+// testDescribe describes a cluster and gets its kubeconfig.
 func (w *world) testDescribe(t *testing.T) {
 	for _, o := range documents(t, w.generate("external")) {
 		w.must(w.api.Create(t.Context(), o))

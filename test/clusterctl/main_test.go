@@ -33,13 +33,13 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// patience bounds one command.
+// patience limits one command.
 const patience = 3 * time.Minute
 
-// coreVersion is that of Cluster API in go.mod.
+// coreVersion is the version of Cluster API in go.mod.
 var coreVersion string
 
-// Releases that are installed: of contract v1beta1, of v1beta2, and a later one of the same contract.
+// Versions of the releases that tests install: one for contract v1beta1, one for v1beta2, and a later one for v1beta2.
 const older, current, newer = "v0.0.1", "v0.1.0", "v0.1.1"
 
 // world has a repository and a clusterctl, and may have a management cluster.
@@ -50,8 +50,8 @@ type world struct {
 	api                                          client.Client
 }
 
-// newWorld makes a local repository with releases of ours and, of the same version that we are built with, of Cluster
-// API.
+// newWorld creates a local repository with our releases and with Cluster API's release of the version that we are built
+// with.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, repository: filepath.Join(t.TempDir(), "repository"), home: t.TempDir()}
@@ -63,7 +63,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// made are the files of all releases, which take a while to make.
+// made caches the files of all releases, because building them takes a while.
 var made release.Files
 
 func (w *world) releases() release.Files {
@@ -82,7 +82,7 @@ func (w *world) releases() release.Files {
 	return made
 }
 
-// build makes clusterctl, which a build before has left in the cache of Go.
+// build builds clusterctl, which Go's cache usually already has.
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(apiserver.Root(), "bin", "tools", "clusterctl")
@@ -110,7 +110,7 @@ func version(t *testing.T) string {
 	return coreVersion
 }
 
-// upstream adds the providers of Cluster API, made from its module.
+// upstream adds the providers of Cluster API, built from its module.
 func (w *world) upstream(files release.Files) {
 	w.Helper()
 	dir, err := apiserver.Module("sigs.k8s.io/cluster-api")
@@ -132,7 +132,7 @@ func (w *world) upstream(files release.Files) {
 	}
 }
 
-// configure writes clusterctl's configuration, with this release of ours as the one that is named.
+// configure writes clusterctl's configuration, which names this release of ours.
 func (w *world) configure(ours string) {
 	w.Helper()
 	var text strings.Builder
@@ -157,7 +157,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// try runs clusterctl with nothing of this machine's settings.
+// try runs clusterctl without this machine's settings.
 func (w *world) try(args ...string) (stdout, stderr string, err error) {
 	w.Helper()
 	if args[0] == "init" {
@@ -174,8 +174,8 @@ func (w *world) try(args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-// settle ends the namespace in which clusterctl tries cert-manager out: no controller of namespaces runs here, and init
-// waits for the end.
+// settle finishes the deletion of the namespace in which clusterctl tests cert-manager: init waits for it, and no
+// namespace controller runs here.
 func (w *world) settle() {
 	w.Helper()
 	namespace := &corev1.Namespace{}
@@ -190,7 +190,7 @@ func (w *world) settle() {
 	}
 }
 
-// run is try for what must succeed.
+// run is like try for a command that must succeed.
 func (w *world) run(args ...string) (stdout string) {
 	w.Helper()
 	stdout, stderr, err := w.try(args...)
@@ -201,7 +201,7 @@ func (w *world) run(args ...string) (stdout string) {
 	return stdout
 }
 
-// refused is try for what must fail with a message.
+// refused is like try for a command that must fail with a message.
 func (w *world) refused(want string, args ...string) {
 	w.Helper()
 	stdout, stderr, err := w.try(args...)
@@ -234,7 +234,7 @@ func (w *world) cluster() {
 	w.must(w.api.Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}))
 }
 
-// standIn is a definition of cert-manager that takes everything.
+// standIn returns a definition of a cert-manager kind that accepts everything.
 func standIn(plural, kind string) *apiextensionsv1.CustomResourceDefinition {
 	all := true
 	crd := &apiextensionsv1.CustomResourceDefinition{}

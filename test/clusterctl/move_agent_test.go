@@ -32,13 +32,13 @@ import (
 	"github.com/capstan-dev/capstan/provider/epoch"
 )
 
-// leaderChange is how long a Kubernetes control plane may be without a leader in the ordinary course of things: the
-// longest that may pass between two answers of a machine that moves.
+// leaderChange is how long a Kubernetes control plane may normally be without a leader. It is the longest time that may
+// pass between two answers of a machine that moves.
 const leaderChange = 15 * time.Second
 
-// moveWithAgent moves the cluster from one side to the other with the real agent on its host: handed over by the
-// library, moved by the real clusterctl. Agent, mover and both API servers are killed on the way. The machine on the
-// host answers throughout, and in the end everything is on one side.
+// moveWithAgent moves the cluster from one side to the other with the real agent on its host: the library hands the
+// agent over, and the real clusterctl moves the cluster. The agent, the mover and both API servers are killed on the
+// way. The machine on the host answers throughout, and in the end everything is on one side.
 func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostClaim) {
 	t.Helper()
 	m := &clusterv1.Machine{}
@@ -52,7 +52,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	c.start("")
 	from.until("the agent reports", func() bool { return live(from.host(host)) })
 
-	// Handing over, with an agent that dies when it has written the offer down and not said so.
+	// Hand over an agent that dies after it has stored the offer and before it reports that.
 	c.kill()
 	c.start("next written")
 	handed := make(chan error, 1)
@@ -64,7 +64,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	go func() {
 		err := capstan.HandOver(t.Context(), handOver)
 		if err != nil {
-			t.Errorf("handing over: %v", err) // an agent that was offered nothing doesn't end
+			t.Errorf("handing over: %v", err) // an agent without an offer doesn't exit
 		}
 		handed <- err
 	}()
@@ -77,7 +77,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 		t.Errorf("an offer that was accepted was made again: %q, then %q", offer, again)
 	}
 
-	// Called off, and handed over again.
+	// Call off, and hand over again.
 	offers, err := capstan.CallOff(t.Context(), handOver)
 	from.must(err)
 	if offers != 1 {
@@ -89,7 +89,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	}
 	from.must(capstan.HandOver(t.Context(), handOver))
 
-	// The mover dies as soon as the host has arrived; and then the API server that it comes from.
+	// The mover dies as soon as the host has arrived; then the API server of the source dies.
 	mover := from.mover(to)
 	from.until("the host arrives", func() bool { return to.has(&infrav1.CapstanHost{}, host) })
 	mover.kill()
@@ -101,7 +101,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 		t.Error("the agent works for the target although the source has its host")
 	}
 
-	// The agent dies when it sees that the host has moved, and the API server of the target while it is away.
+	// The agent dies when it sees that the host has moved, and the target's API server dies while the agent is down.
 	c.kill()
 	c.start("changing sides")
 	from.resume()
@@ -115,7 +115,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 		return live(h) && h.Status.Agent.Bootstrap != nil && h.Status.Agent.Bootstrap.ProviderID == claim.ProviderID &&
 			h.Status.Agent.Bootstrap.Phase == infrav1.BootstrapSucceeded
 	})
-	to.resume() // if the first mover had already taken the Cluster away
+	to.resume() // if the first mover had already moved the Cluster
 	to.initialized()
 
 	same(t, "with the agent, in the target", to.census(), all)
@@ -136,7 +136,7 @@ func live(h *infrav1.CapstanHost) bool {
 	return h.Status.Agent != nil && h.Status.Agent.Version == "live" && h.Status.Agent.BootID != ""
 }
 
-// settings returns those of an administrator of a side.
+// settings returns the client configuration of a side's administrator.
 func (s side) settings() *rest.Config {
 	s.Helper()
 	settings, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
@@ -144,7 +144,7 @@ func (s side) settings() *rest.Config {
 	return settings
 }
 
-// port is that of the API server on loopback.
+// port returns the API server's port on loopback.
 func (s side) port() string {
 	s.Helper()
 	u, err := url.Parse(s.settings().Host)
@@ -152,7 +152,7 @@ func (s side) port() string {
 	return u.Port()
 }
 
-// enroll makes the computer a host of a side on which a machine runs already, as after its bootstrap.
+// enroll makes the computer a host of a side, with a machine that already runs on it, as after a bootstrap.
 func (s side) enroll(c *computer, host string, claim infrav1.HostClaim) {
 	s.Helper()
 	request := epoch.TokenRequest(s.host(host), time.Hour)
@@ -176,7 +176,7 @@ func (s side) enroll(c *computer, host string, claim infrav1.HostClaim) {
 	s.must(os.WriteFile(c.path("etc/kubernetes/kubelet.conf"), []byte("of the machine"), 0o600))
 }
 
-// unharmed fails the test if the machine on the computer was disturbed, or a token lies where it should not.
+// unharmed fails the test if the machine on the computer was disturbed, or if a token is in the wrong place.
 func (c *computer) unharmed(claim infrav1.HostClaim) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -188,7 +188,7 @@ func (c *computer) unharmed(claim infrav1.HostClaim) {
 	if text, err := os.ReadFile(c.path("etc/kubernetes/kubelet.conf")); err != nil || string(text) != "of the machine" {
 		c.t.Errorf("a file of the machine: %q, %v", text, err)
 	}
-	c.kill() // it has the journal open
+	c.kill() // the agent has the journal open
 	j, err := journal.Open(c.path("var/lib/capstan/journal"), claim.ProviderID)
 	if err != nil {
 		c.t.Fatal(err)
@@ -228,7 +228,7 @@ func (s side) killAPI() (restart func()) {
 		now, _ := s.processOfAPI()
 		return now == 0
 	})
-	// Its other threads may have the socket a moment longer.
+	// Its other threads may hold the socket a moment longer.
 	s.until("the port of the API server is free", func() bool {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", s.port()))
 		return err == nil && l.Close() == nil
@@ -255,7 +255,7 @@ func (s side) killAPI() (restart func()) {
 	}
 }
 
-// processOfAPI finds the API server among the children of this process; 0 if it is not there.
+// processOfAPI finds the API server among the children of this process. The pid is 0 if it is not there.
 func (s side) processOfAPI() (pid int, args []string) {
 	s.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -266,7 +266,7 @@ func (s side) processOfAPI() (pid int, args []string) {
 			continue
 		}
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty for one that has ended
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty for a process that has exited
 		if !strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", os.Getpid())) ||
 			!strings.Contains(string(line), "--secure-port="+s.port()+"\x00") {
 			continue

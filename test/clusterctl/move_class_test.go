@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestMoveWithAClass: a move that ends halfway leaves clusters and classes paused. What the next one prints resumes
-// them in the source; then it goes on.
+// TestMoveWithAClass: a move that is interrupted leaves clusters and classes paused. The next move prints commands that
+// resume them in the source; after these, it succeeds.
 func TestMoveWithAClass(t *testing.T) {
 	from, _ := newBareSide(t)
 	to, _ := newBareSide(t)
@@ -35,7 +35,7 @@ func TestMoveWithAClass(t *testing.T) {
 	target := upstream.Kubeconfig{Path: to.kubeconfig}
 	from.must(c.MayMove(t.Context(), "blue", target))
 
-	// As the mover leaves them when it ends after pausing.
+	// As a mover leaves them if it exits after pausing.
 	from.pause("blue")
 	err = c.MayMove(t.Context(), "blue", target)
 	if err == nil || c.MaySave(t.Context(), "blue") == nil {
@@ -70,7 +70,7 @@ func TestMoveWithAClass(t *testing.T) {
 	}
 }
 
-// TestMoveOutOfAPlane: an embedded plane has its own ClusterClass after all clusters of its namespace, with all
+// TestMoveOutOfAPlane: an embedded plane still has its own ClusterClass after all clusters of its namespace, with all
 // classes, have moved away.
 func TestMoveOutOfAPlane(t *testing.T) {
 	from, _ := newBareSide(t)
@@ -79,7 +79,7 @@ func TestMoveOutOfAPlane(t *testing.T) {
 	all = slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Cluster" })
 	classes := map[string]client.Object{}
 	slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
-	for _, o := range all { // templates belong to their class, as core sees to it
+	for _, o := range all { // templates belong to their class, as core ensures
 		switch name := strings.Join(strings.Split(o.GetName(), "-")[:2], "-"); {
 		case o.GetKind() == "ClusterClass":
 			from.createIn("default", o)
@@ -119,7 +119,7 @@ func rank(o *unstructured.Unstructured) int {
 	return 1
 }
 
-// stands reports whether an object is there, and not paused.
+// stands reports whether an object exists and is not paused.
 func (s side) stands(o *unstructured.Unstructured) bool {
 	s.Helper()
 	now := &unstructured.Unstructured{}
@@ -129,7 +129,7 @@ func (s side) stands(o *unstructured.Unstructured) bool {
 	return err == nil && !hasKey(now.GetAnnotations(), clusterv1.PausedAnnotation)
 }
 
-// classed makes a cluster with its class, which nobody reconciles.
+// classed creates a cluster and its class, which nobody reconciles.
 func (s side) classed(namespace string) {
 	s.Helper()
 	for _, o := range documents(s.T, s.generate("topology-owned")) {

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// What the test's binary is inside of a computer: its first process, the machine on it, the agent.
+// The roles of the test binary inside a computer: its first process, the machine on it, the agent.
 const (
 	firstProcess = "capstan-test-computer"
 	nodeProcess  = "kubelet"
@@ -46,7 +46,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// serve calls do for each connection, for ever.
+// serve calls do for each connection, forever.
 func serve(network, address string, do func(net.Conn)) error {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -61,7 +61,7 @@ func serve(network, address string, do func(net.Conn)) error {
 	}
 }
 
-// relay passes bytes between a connection and an address, both ways, until one side ends.
+// relay copies bytes between a connection and an address, in both directions, until one side closes.
 func relay(conn net.Conn, network, address string) {
 	other, err := net.Dial(network, address)
 	if err != nil {
@@ -76,8 +76,8 @@ func relay(conn net.Conn, network, address string) {
 }
 
 // beComputer is the first process of a computer with its own processes, network, mounts and root directory. It starts
-// the machine, whose process lives as long as the computer, and agents as its standard input says. Connections to ports
-// on its own loopback go out by Unix sockets.
+// the machine, whose process runs as long as the computer, and agents as its standard input says. Connections to ports
+// on its own loopback leave it through Unix sockets.
 func beComputer(root string, ports []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -148,7 +148,8 @@ func connectComputer() error {
 	return netlink.LinkSetUp(card)
 }
 
-// runAgents starts an agent for each line "start POINT", and kills it for each line "kill". It says when one has ended.
+// runAgents starts an agent for each line "start POINT", and kills it for each line "kill". It reports when an agent
+// has exited.
 func runAgents(orders io.Reader) error {
 	var current *exec.Cmd
 	lines := bufio.NewScanner(orders)
@@ -176,7 +177,7 @@ func runAgents(orders io.Reader) error {
 	return lines.Err()
 }
 
-// computer is a host's, seen from outside.
+// computer is the computer of a host, as seen from outside.
 type computer struct {
 	t      *testing.T
 	root   string
@@ -185,7 +186,7 @@ type computer struct {
 
 	mu    sync.Mutex
 	worst time.Duration // the longest time without an answer of the machine on it
-	lost  int           // questions without an answer
+	lost  int           // requests without an answer
 }
 
 // newComputer starts a computer that reaches the given ports of this machine's loopback.
@@ -234,7 +235,7 @@ func (c *computer) furnish() {
 	}
 	out, err := exec.CommandContext(c.t.Context(), "ldd", self).Output()
 	if err != nil {
-		return // there is nothing dynamic about it
+		return // it is a static binary
 	}
 	for _, word := range strings.Fields(string(out)) {
 		if !filepath.IsAbs(word) {
@@ -325,7 +326,7 @@ func (c *computer) ping() bool {
 	return err == nil && string(answer) == "here"
 }
 
-// watch asks the machine again and again whether it is there.
+// watch repeatedly pings the machine.
 func (c *computer) watch(stop chan struct{}) {
 	last := time.Now()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
@@ -357,7 +358,7 @@ func (c *computer) order(text string) {
 	}
 }
 
-// gone waits until an agent has ended.
+// gone waits until an agent has exited.
 func (c *computer) gone() {
 	c.t.Helper()
 	select {

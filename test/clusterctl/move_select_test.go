@@ -21,15 +21,15 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// beside are objects in the namespace of a cluster, beside those that lead to it: by name, and whether a move takes
-// them. Each is there for a reason of clusterctl's own: a ClusterResourceSet, an object with a hierarchy, one alone,
-// and what it has no reason to take.
+// beside lists objects in the namespace of a cluster that do not lead to the cluster, by name, and whether a move takes
+// them. Each covers a case of clusterctl: a ClusterResourceSet, an object with a hierarchy, a single object, and an
+// object that clusterctl has no reason to move.
 var beside = map[string]bool{
 	"resource-set-objects": true, "hierarchy": true, "of-hierarchy": true, "alone": true, "c1-ca": true,
 	"unrelated": false, "unrelated-secret": false,
 }
 
-// global is a kind of objects in no namespace that clusterctl moves: a provider's identities.
+// global is a cluster-scoped kind that clusterctl moves: a provider's identities.
 const global = "Identity"
 
 // identityNamed returns an object of kind Identity.
@@ -57,7 +57,7 @@ func (s side) knowsIdentities() {
 	})
 }
 
-// apply makes an object by a client that knows definitions.
+// apply creates an object with a client that knows definitions.
 func (s side) apply(o client.Object) error {
 	settings, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s side) apply(o client.Object) error {
 	return c.Create(s.Context(), o)
 }
 
-// populateBeside makes what stands beside a cluster, and what of it is in the target already.
+// populateBeside creates the objects beside a cluster, and those of them that are already in the target.
 func (s side) populateBeside(to side) {
 	s.Helper()
 	s.knowsIdentities()
@@ -113,7 +113,7 @@ func (s side) populateBeside(to side) {
 	to.must(to.api.Create(s.Context(), identityNamed("both", "of the target")))
 }
 
-// says returns what an Identity says; nothing if it isn't there.
+// says returns the content of an Identity, or "" if it doesn't exist.
 func (s side) says(name string) string {
 	s.Helper()
 	o := identityNamed(name, "")
@@ -126,7 +126,7 @@ func (s side) says(name string) string {
 	return says
 }
 
-// movedBeside looks at what a move has done with all that stands beside a cluster.
+// movedBeside checks what a move has done with the objects beside a cluster.
 func (s side) movedBeside(to side) {
 	s.Helper()
 	for name, moves := range beside {
@@ -171,7 +171,7 @@ func (s side) movedBeside(to side) {
 	s.Attr("rule", "CT-99")
 }
 
-// labelledByInit fails if a definition of ours has not the label by which clusterctl finds what to move.
+// labelledByInit fails the test if a definition of ours lacks the label by which clusterctl finds the objects to move.
 func (s side) labelledByInit() {
 	s.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -196,7 +196,8 @@ func (s side) labelledByInit() {
 	s.Attr("rule", "CT-103")
 }
 
-// farewell watches the CapstanMachines of the source, and returns how to learn what the last one was like when it went.
+// farewell watches the CapstanMachines of the source. It returns a function that returns the last one's state when it
+// was deleted.
 func (s side) farewell() (last func() (*infrav1.CapstanMachine, error)) {
 	s.Helper()
 	settings, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)

@@ -34,11 +34,11 @@ import (
 	"github.com/capstan-dev/capstan/provider"
 )
 
-// side is a management cluster in which Capstan's provider runs. Cluster API's own controllers don't: the test says
-// what they would, and what agents report.
+// side is a management cluster in which Capstan's provider runs, but not Cluster API's own controllers: the test writes
+// what they would write, and what agents report.
 type side struct{ *world }
 
-// newBareSide is one in which nothing runs.
+// newBareSide returns a side in which nothing runs.
 func newBareSide(t *testing.T) (side, *rest.Config) {
 	t.Helper()
 	s := side{newWorld(t)}
@@ -77,7 +77,7 @@ func newSide(t *testing.T) side {
 	return s
 }
 
-// has reads an object, and reports whether it is there.
+// has reads an object, and reports whether it exists.
 func (s side) has(o client.Object, name string) bool {
 	s.Helper()
 	err := s.api.Get(s.Context(), client.ObjectKey{Namespace: "blue", Name: name}, o)
@@ -94,7 +94,7 @@ func (s side) host(name string) *infrav1.CapstanHost {
 	return h
 }
 
-// agent does what the agent of a host does: a heartbeat, and a report that what the claim asks for is done.
+// agent does what the agent of a host does: it sends a heartbeat, and reports that it has done what the claim requests.
 func (s side) agent(name string) {
 	s.Helper()
 	lease := &coordinationv1.Lease{}
@@ -109,7 +109,7 @@ func (s side) agent(name string) {
 		if c.Proof == infrav1.ProofCompare {
 			r.Baseline = strings.Repeat("b", 43)
 			if c.Baseline == "" {
-				r.Phase = infrav1.BootstrapRunning // it waits until the claim has it
+				r.Phase = infrav1.BootstrapRunning // the agent waits until the claim has it
 			}
 		}
 		h.Status.Agent.Bootstrap = r
@@ -124,7 +124,7 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// create makes an object in namespace blue, owned by others.
+// create creates an object in namespace blue with these owners.
 func (s side) create(o client.Object, owners ...client.Object) {
 	s.Helper()
 	s.createIn("blue", o, owners...)
@@ -145,7 +145,7 @@ func (s side) createIn(namespace string, o client.Object, owners ...client.Objec
 	s.must(s.api.Create(s.Context(), o))
 }
 
-// populate makes the hosts h1 and h2, and a cluster c1 with a machine m1 that has one of them.
+// populate creates the hosts h1 and h2, and a cluster c1 with a machine m1 that has one of them.
 func (s side) populate() (claimed, free string) {
 	s.Helper()
 	for _, name := range []string{"h1", "h2"} {
@@ -207,7 +207,7 @@ func (s side) populate() (claimed, free string) {
 	return claimed, free
 }
 
-// initialized writes the Cluster's status, as core does: clusterctl moves no status.
+// initialized writes the Cluster's status, as core does, because clusterctl does not move status.
 func (s side) initialized() {
 	s.Helper()
 	c := &clusterv1.Cluster{}
@@ -234,7 +234,7 @@ func (s side) provisioned() bool {
 	return s.has(m, "m1") && m.Spec.ProviderID != "" && ptr.Deref(m.Status.Initialization.Provisioned, false)
 }
 
-// kinds that move with a cluster of the flavor.
+// kinds are the kinds that move with a cluster of the flavor.
 var kinds = map[string]schema.GroupVersion{
 	"Cluster": clusterv1.GroupVersion, "Machine": clusterv1.GroupVersion, "MachineDeployment": clusterv1.GroupVersion,
 	"CapstanCluster": infrav1.GroupVersion, "CapstanMachine": infrav1.GroupVersion,
@@ -263,7 +263,7 @@ func (s side) census() map[string]int {
 	return all
 }
 
-// resume lets the cluster go on that an interrupted move has paused.
+// resume resumes a cluster that an interrupted move has paused.
 func (s side) resume() {
 	s.Helper()
 	c := &clusterv1.Cluster{}
@@ -273,7 +273,7 @@ func (s side) resume() {
 	}
 }
 
-// mover is a clusterctl move that is under way.
+// mover is a clusterctl move in progress.
 type mover struct{ cmd *exec.Cmd }
 
 func (s side) mover(to side) mover {
@@ -292,7 +292,7 @@ func (s side) mover(to side) mover {
 	return m
 }
 
-// said reports whether the mover's output has words.
+// said reports whether the mover's output contains these words.
 func (s side) said(words string) bool {
 	s.Helper()
 	text, err := os.ReadFile(s.home + "/move.log")
@@ -300,12 +300,12 @@ func (s side) said(words string) bool {
 	return strings.Contains(string(text), words)
 }
 
-// kill ends the mover as kill -9 does.
+// kill kills the mover as kill -9 does.
 func (m mover) kill() { _ = m.cmd.Process.Kill(); _ = m.cmd.Wait() }
 
-// TestMove moves a cluster with the real clusterctl from one management cluster to another, ends it at two points, and
-// begins again; and then back, with the real agent on its host (T-CT-10, T-CT-11). What leads to a Cluster in a real
-// cluster is looked at in test/contract (T-CT-09).
+// TestMove moves a cluster with the real clusterctl from one management cluster to another, killing and repeating the
+// move at two points. Then it moves the cluster back, with the real agent on its host (T-CT-10, T-CT-11). test/contract
+// checks which objects lead to a Cluster in a real cluster (T-CT-09).
 func TestMove(t *testing.T) {
 	from, to := newSide(t), newSide(t)
 	claimed, free := from.populate()
@@ -323,7 +323,7 @@ func TestMove(t *testing.T) {
 	from.run("move", "--namespace", "blue", "--dry-run")
 	same(t, "after a dry run", from.census(), all)
 
-	// As long as nobody has said that the agent goes along, nothing moves.
+	// Nothing moves until somebody vouches that the agent follows.
 	m := from.mover(to)
 	from.until("the move waits for the host", func() bool { return from.said("Move blocked by") })
 	same(t, "while the move is held", to.census(), nil)
@@ -333,7 +333,7 @@ func TestMove(t *testing.T) {
 	same(t, "after a move that was held and killed", from.census(), all)
 	same(t, "after a move that was held and killed, there", to.census(), nil)
 
-	// Handed over, it goes on by itself; and is killed as soon as something has arrived.
+	// After the hand-over, it continues by itself, and is killed as soon as something has arrived.
 	m = from.mover(to)
 	from.until("the move waits for the host again", func() bool { return from.said("Move blocked by") })
 	host := from.host(claimed)
@@ -349,7 +349,7 @@ func TestMove(t *testing.T) {
 	t.Logf("killed with %d objects here and %d there", len(from.census()), len(to.census()))
 	from.resume()
 	from.run("move", "--namespace", "blue", "--to-kubeconfig", to.kubeconfig)
-	to.resume() // if the first one had already taken the Cluster away
+	to.resume() // if the first mover had already moved the Cluster
 
 	same(t, "in the target", to.census(), all)
 	same(t, "in the source", from.census(), nil)
@@ -366,8 +366,9 @@ func TestMove(t *testing.T) {
 	moveWithAgent(t, to, from, claimed, claim)
 }
 
-// wentForMove looks at the CapstanMachine as it left the source: marked, and with the provider's finalizer, which only
-// the mover can have cleared. The provider has done nothing for a deletion: the claim is what it was.
+// wentForMove checks the CapstanMachine as it was when it left the source: it was marked and had the provider's
+// finalizer, so only the mover can have cleared that. The provider has done nothing for a deletion: the claim is
+// unchanged.
 func (s side) wentForMove(last func() (*infrav1.CapstanMachine, error), to side, host string, claim infrav1.HostClaim) {
 	s.Helper()
 	m, err := last()
@@ -382,7 +383,7 @@ func (s side) wentForMove(last func() (*infrav1.CapstanMachine, error), to side,
 	s.Attr("rule", "CT-111")
 }
 
-// withoutStatus looks at a Cluster that has just arrived: no controller of Cluster API has written its status here.
+// withoutStatus checks a Cluster that has just arrived: no controller of Cluster API has written its status here.
 func (s side) withoutStatus() {
 	s.Helper()
 	c := &clusterv1.Cluster{}
@@ -396,7 +397,7 @@ func (s side) withoutStatus() {
 	s.Attr("rule", "CT-108")
 }
 
-// paused: a cluster that somebody has paused doesn't move.
+// paused checks that a cluster that somebody has paused doesn't move.
 func (s side) paused(to side) {
 	s.Helper()
 	c := &clusterv1.Cluster{}
@@ -408,8 +409,8 @@ func (s side) paused(to side) {
 	s.resume()
 }
 
-// arrived: the machine works on as the same instance, with the same host, whose agent has an identity here; and the
-// next move is held again.
+// arrived checks that the machine is still the same instance on the same host, that the host's agent has an identity
+// here, and that the next move is held again.
 func (s side) arrived(host string, claim infrav1.HostClaim) {
 	s.Helper()
 	s.initialized()

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestWhoReachesTheExtension compares the NetworkPolicy of the runtime extension with the Pods of a management cluster,
-// as the components say: Cluster API's core reaches the hooks, other providers do not, everybody reaches the probes.
-// Enforcing it is up to the network of the management cluster.
+// TestWhoReachesTheExtension compares the NetworkPolicy of the runtime extension with the Pods that the components
+// create in a management cluster: Cluster API's core can reach the hooks, other providers can't, and everybody can
+// reach the probes. Enforcing the policy is up to the management cluster's network.
 func TestWhoReachesTheExtension(t *testing.T) {
 	w := newWorld(t)
 	extension := w.objectsOf("runtime-extension-capstan", current, "runtime-extension-components.yaml")
@@ -95,7 +95,7 @@ func (w *world) only(all []*unstructured.Unstructured, kind string, into any) {
 	}
 }
 
-// selects reports whether a selector takes Pods with labels.
+// selects reports whether a selector selects a Pod with these labels.
 func (w *world) selects(selector *metav1.LabelSelector, pod map[string]string) bool {
 	w.Helper()
 	s, err := metav1.LabelSelectorAsSelector(selector)
@@ -103,7 +103,7 @@ func (w *world) selects(selector *metav1.LabelSelector, pod map[string]string) b
 	return s.Matches(labels.Set(pod))
 }
 
-// admits reports whether Pods with labels, in any namespace, are among peers.
+// admits reports whether peers include Pods with these labels, in any namespace.
 func (w *world) admits(peers []networkingv1.NetworkPolicyPeer, pod map[string]string) bool {
 	w.Helper()
 	for _, p := range peers {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// testCommands: clusterctl's smaller commands do in capstan what they do in clusterctl, on the plane and on another
-// management cluster.
+// testCommands checks that clusterctl's smaller commands do the same in capstan as in clusterctl, on the plane and on
+// another management cluster.
 func (e *embedded) testCommands() {
 	has := func(out string, words ...string) {
 		e.Helper()
@@ -33,7 +33,7 @@ func (e *embedded) testCommands() {
 	e.fails("no such file", "describe", "cluster", "told", "--kubeconfig", filepath.Join(e.home, "none"))
 	e.fails("no such file", "move", "--to-directory", filepath.Join(e.home, "none"))
 	saved := e.TempDir()
-	e.until("the cluster can be saved", func() bool { // once its parts are there
+	e.until("the cluster can be saved", func() bool { // once its parts exist
 		_, _, err := e.command(e.Context(), "clusterctl", "move", "--to-directory", saved)
 		return err == nil
 	})
@@ -48,7 +48,7 @@ func (e *embedded) testCommands() {
 	e.fails("neither a number of seconds", "init", "--wait-provider-timeout", "soon", "--infrastructure", "capstan")
 	e.works("clusterctl", "init", "--wait-provider-timeout", "300", "--infrastructure", "capstan")
 
-	// Without a plane, the repository in the configuration is what counts.
+	// Without a plane, the repository in the configuration counts.
 	e.env = []string{"CAPSTAN_HOME=" + filepath.Join(e.home, "nothing")}
 	defer func() { e.env = nil }()
 	config := []string{"--config", e.config}

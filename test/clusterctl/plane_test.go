@@ -31,7 +31,7 @@ type embedded struct {
 	capstan string
 }
 
-// newEmbedded starts a plane, and ends it after the test.
+// newEmbedded starts a plane, and stops it after the test.
 func newEmbedded(t *testing.T) *embedded {
 	t.Helper()
 	e := &embedded{newWorld(t), filepath.Join(apiserver.Root(), "bin", "capstan")}
@@ -57,7 +57,7 @@ func newEmbedded(t *testing.T) *embedded {
 	return e
 }
 
-// command runs capstan with nothing of this machine's settings.
+// command runs capstan without this machine's settings.
 func (e *embedded) command(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -81,7 +81,7 @@ func (e *embedded) works(args ...string) string {
 	return out
 }
 
-// fails runs clusterctl in capstan, which must fail with these words and leave the inventory as it is.
+// fails runs a command of capstan clusterctl that must fail with these words and leave the inventory unchanged.
 func (e *embedded) fails(want string, args ...string) {
 	e.Helper()
 	before := e.inventory()
@@ -105,8 +105,8 @@ func (e *embedded) inventory() string {
 	return strings.Join(all, ", ")
 }
 
-// thirdParty adds providers of others to the repository: one that has objects only, in two versions, and one whose
-// controller is in a Pod.
+// thirdParty adds other people's providers to the repository: one that consists only of objects, in two versions, and
+// one whose controller runs in a Pod.
 func (e *embedded) thirdParty() {
 	e.Helper()
 	const objects = "apiVersion: v1\nkind: Namespace\nmetadata: {name: plain-system}\n---\n" +
@@ -133,7 +133,7 @@ func (e *embedded) thirdParty() {
 	e.must(os.WriteFile(e.config, text, 0o600))
 }
 
-// TestEmbeddedPlane uses clusterctl, the one in capstan and the real one, on a plane that runs.
+// TestEmbeddedPlane uses both capstan clusterctl and the real clusterctl on a running plane.
 func TestEmbeddedPlane(t *testing.T) {
 	e := newEmbedded(t)
 	for _, step := range []struct {
@@ -152,7 +152,7 @@ func TestEmbeddedPlane(t *testing.T) {
 	}
 }
 
-// testParts: what is a part of the plane is there, and doesn't change alone.
+// testParts checks that the parts of the plane are installed, and can't be changed separately.
 func (e *embedded) testParts() {
 	out := e.works("clusterctl", "init", "--infrastructure", "capstan", "--core", "cluster-api", "--bootstrap", "kubeadm",
 		"--control-plane", "kubeadm")
@@ -179,7 +179,7 @@ func (e *embedded) testParts() {
 	e.fails("--to-kubeconfig", "move")
 }
 
-// testOthers: providers of others are installed, upgraded and removed, unless they need Pods.
+// testOthers installs, upgrades and removes other people's providers, unless they need Pods.
 func (e *embedded) testOthers() {
 	config := []string{"--config", e.config, "--addon"}
 	e.fails("Deployment plain-system/manager", append([]string{"init"}, append(config, "plain,podded")...)...)
@@ -196,7 +196,7 @@ func (e *embedded) testOthers() {
 	e.until("the provider goes with its namespace", func() bool { return !strings.Contains(e.inventory(), "addon-plain") })
 }
 
-// testTemplates: every flavor is there, without a network and without a plane.
+// testTemplates checks that every flavor is available without a network and without a plane.
 func (e *embedded) testTemplates() {
 	for flavor, variables := range flavors {
 		args := []string{"clusterctl", "generate", "cluster", "c1", "-n", "blue", "--flavor", flavor, "--kubernetes-version",
@@ -227,7 +227,7 @@ func (e *embedded) testTemplates() {
 	}
 }
 
-// testReal: the real clusterctl finds a management cluster in the plane.
+// testReal checks that the real clusterctl accepts the plane as a management cluster.
 func (e *embedded) testReal() {
 	e.works("cluster", "create", "demo", "--workers", "0", "--wait=false")
 	host := &infrav1.CapstanHost{}
@@ -246,7 +246,7 @@ func (e *embedded) testReal() {
 	if out := e.run("get", "kubeconfig", "demo"); !strings.Contains(out, "certificate-authority-data") {
 		e.Errorf("the kubeconfig is %q", out)
 	}
-	// The ClusterClass is there, so the flavor is one object.
+	// The ClusterClass already exists, so the flavor is one object.
 	if all := documents(e.T, e.run("generate", "cluster", "c1", "--infrastructure", "capstan:"+current, "--flavor",
 		"topology", "--kubernetes-version", "v1.36.3")); len(all) != 1 {
 		e.Errorf("with its class installed, the flavor has %d objects", len(all))
@@ -267,7 +267,7 @@ func (e *embedded) testReal() {
 	}
 }
 
-// controlPlane returns the only one that there is.
+// controlPlane returns the only control plane.
 func (e *embedded) controlPlane() *unstructured.Unstructured {
 	e.Helper()
 	list := &unstructured.UnstructuredList{}

@@ -35,24 +35,23 @@ import (
 )
 
 // pod is a process that runs as a Deployment says: with its arguments, the token of its ServiceAccount, and its
-// certificates. What a kubelet, a network and cert-manager do for it is done here, because no containers run.
+// certificates. This file does what a kubelet, a network and cert-manager would do, because no containers run.
 type pod struct {
 	*exec.Cmd
 	log   string
 	ended chan struct{}
-	// ports are those of this machine that stand for the container's, by their names.
+	// ports are the ports of this machine that replace the container's, by name.
 	ports map[string]int
 }
 
-// image says what runs instead of a container's image.
+// image says what to run instead of a container's image.
 type image struct {
-	// files are those of the image that arguments name, and where they are on this machine; the container's command is one
+	// files maps the files of the image that arguments name to their paths on this machine. The container's command is one
 	// of them.
 	files map[string]string
-	// ports are flags for ports that the Deployment leaves at their defaults, with %d for the port, by the names of the
-	// ports.
+	// ports are the flags, with %d for the port, of ports that the Deployment leaves at their defaults, by port name.
 	ports map[string]string
-	// more are arguments that stand for what a Pod learns from its surroundings, with %s for the path of the kubeconfig.
+	// more are arguments that replace what a Pod learns from its environment, with %s for the path of the kubeconfig.
 	more []string
 }
 
@@ -66,7 +65,7 @@ func binary(t *testing.T, name string) string {
 	return path
 }
 
-// runs starts a Deployment that clusterctl has installed, and waits until its readiness probe says yes.
+// runs starts a Deployment that clusterctl has installed, and waits until its readiness probe succeeds.
 func (w *world) runs(namespace, name string, from image) *pod {
 	w.Helper()
 	d := &appsv1.Deployment{}
@@ -126,7 +125,7 @@ func (w *world) runs(namespace, name string, from image) *pod {
 	return p
 }
 
-// start starts a pod, which ends with the test; if that has failed, its log is shown.
+// start starts a pod and stops it at the end of the test. If the test has failed, it shows the pod's log.
 func (w *world) start(p *pod) {
 	w.Helper()
 	log, err := os.Create(p.log)
@@ -136,7 +135,7 @@ func (w *world) start(p *pod) {
 	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	w.must(p.Start())
 	go func() {
-		_ = p.Wait() // the state tells
+		_ = p.Wait() // the state says how it exited
 		close(p.ended)
 	}()
 	w.Cleanup(func() {
@@ -148,7 +147,7 @@ func (w *world) start(p *pod) {
 	})
 }
 
-// ready asks the readiness probe.
+// ready calls the readiness probe.
 func (p *pod) ready(path string) bool {
 	answer, err := (&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Get(
 		fmt.Sprintf("http://127.0.0.1:%d%s", p.ports["healthz"], path))
@@ -159,7 +158,7 @@ func (p *pod) ready(path string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// stop ends a pod as a kubelet does.
+// stop stops a pod as a kubelet does.
 func (w *world) stop(p *pod) {
 	w.Helper()
 	w.must(p.Process.Signal(syscall.SIGTERM))
@@ -190,7 +189,7 @@ func variables(d *appsv1.Deployment) []string {
 	return args
 }
 
-// freePorts returns n different ports. Chosen one after the other, two could be the same.
+// freePorts returns n different ports. Separate calls could return the same port twice.
 func freePorts(w *world, n int) (ports []int) {
 	w.Helper()
 	for range n {
@@ -202,7 +201,7 @@ func freePorts(w *world, n int) (ports []int) {
 	return ports
 }
 
-// route makes the Services before a Deployment lead to this machine, and returns their ports here.
+// route points the Services of a Deployment to this machine, and returns their ports here.
 func (w *world) route(d *appsv1.Deployment, ports map[string]int) map[string]int {
 	w.Helper()
 	to := map[string]int{}
@@ -231,8 +230,8 @@ func (w *world) route(d *appsv1.Deployment, ports map[string]int) map[string]int
 	return to
 }
 
-// certified does what cert-manager does for the Certificate of a Secret: the Secret, here as a directory too, and the
-// authority in whatever asks for it.
+// certified does what cert-manager does for the Certificate of a Secret: it creates the Secret, here also as a
+// directory, and injects the authority into every object that requests it.
 func (w *world) certified(namespace, secret, dir string, services map[string]int) {
 	w.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -264,8 +263,8 @@ func (w *world) certified(namespace, secret, dir string, services map[string]int
 	w.Fatalf("no Certificate makes Secret %s", secret)
 }
 
-// inject writes an authority into definitions and webhooks that are annotated for it, and where the Services are on
-// this machine.
+// inject writes an authority into definitions and webhooks that are annotated for it, and replaces their Services by
+// addresses on this machine.
 func (w *world) inject(certificate string, ca []byte, services map[string]int) {
 	w.Helper()
 	const annotation = "cert-manager.io/inject-ca-from"

@@ -26,8 +26,8 @@ import (
 )
 
 // TestProviderBinary: a provider whose controller would need a Pod runs as a process of the plane, with webhook,
-// conversion and the rights of its ServiceAccount; it is back when it or the plane was killed, changes with an upgrade,
-// and goes when it is deleted.
+// conversion and the rights of its ServiceAccount. It is restarted if it or the plane is killed, replaced by an
+// upgrade, and stopped when the provider is deleted.
 func TestProviderBinary(t *testing.T) {
 	if podless.BinaryAnnotation != providers.BinaryAnnotation {
 		t.Fatalf("clusterctl annotates with %s, the plane looks for %s", podless.BinaryAnnotation, providers.BinaryAnnotation)
@@ -55,7 +55,7 @@ func TestProviderBinary(t *testing.T) {
 	first := e.process(binary)
 	e.testThings("v1.0.0")
 
-	// Once more it changes nothing, and with another program it is refused before that may run.
+	// Repeating the command changes nothing; with another program, it is refused before the plane may run that program.
 	another := filepath.Join(e.home, "another")
 	e.must(os.Symlink(binary, another))
 	e.works(append([]string{"clusterctl", "init"}, with("v1.0.0")...)...)
@@ -81,7 +81,7 @@ func TestProviderBinary(t *testing.T) {
 	})
 	e.testThings("v1.0.0")
 
-	// An upgrade deletes the Deployment and makes another one, with other certificates.
+	// An upgrade deletes the Deployment and creates another one, with new certificates.
 	e.works(append([]string{"clusterctl", "upgrade", "apply", "--wait-providers", "--wait-provider-timeout", startTime},
 		with("v1.0.1")...)...)
 	e.testThings("v1.0.1")
@@ -99,7 +99,7 @@ func TestProviderBinary(t *testing.T) {
 
 	e.works(append([]string{"clusterctl", "delete", "--include-namespace"}, append(config, "tiny:v1.0.1")...)...)
 	e.until("the provider ends when it is deleted", func() bool { return e.pid(binary) == 0 })
-	e.process(wee) // goes on, until the plane ends
+	e.process(wee) // continues until the plane stops
 	e.until("nothing of it is left", func() bool {
 		left, err := filepath.Glob(filepath.Join(e.home, "plane", "plane", "providers", "tiny-system"))
 		e.must(err)
@@ -107,10 +107,10 @@ func TestProviderBinary(t *testing.T) {
 	})
 }
 
-// startTime is how long a provider may take to work, as clusterctl takes it.
+// startTime is how long a provider may take to start, in clusterctl's format.
 const startTime = "100s"
 
-// tellProviders shows what the plane knows of providers if the test fails.
+// tellProviders logs what the plane knows about providers if the test fails.
 func (e *embedded) tellProviders() {
 	e.Cleanup(func() {
 		if !e.Failed() {
@@ -131,8 +131,8 @@ func (e *embedded) tellProviders() {
 	})
 }
 
-// tiny adds the small provider to the repository, in two versions, and another one that has all the same ports; it
-// returns the path of its program.
+// tiny adds the small provider to the repository, in two versions, and another provider with the same ports. It returns
+// the path of the program.
 func (e *embedded) tiny() string {
 	e.Helper()
 	text, err := os.ReadFile("testdata/tiny.yaml")
@@ -155,7 +155,7 @@ func (e *embedded) tiny() string {
 	return binary
 }
 
-// provide adds a version of a provider to the repository; the first file is what clusterctl's configuration names.
+// provide adds a version of a provider to the repository. clusterctl's configuration names the components file.
 func (e *embedded) provide(name, kind, version string, files map[string][]byte) {
 	e.Helper()
 	dir := filepath.Join(e.home, "others", strings.ToLower(strings.TrimSuffix(kind, "Provider"))+"-"+name)
@@ -174,7 +174,7 @@ func (e *embedded) provide(name, kind, version string, files map[string][]byte) 
 			"file://"+filepath.Join(dir, version, components)), 0o600))
 }
 
-// testThings asks the provider's webhook, its conversion and its controller.
+// testThings tests the provider's webhook, its conversion and its controller.
 func (e *embedded) testThings(release string) {
 	e.Helper()
 	thing := func(apiVersion string) *unstructured.Unstructured {
@@ -189,7 +189,7 @@ func (e *embedded) testThings(release string) {
 	many.Object["count"] = int64(10)
 	e.until("the provider's webhook refuses what is wrong", func() bool {
 		err := e.api.Create(e.Context(), many.DeepCopy())
-		if err == nil { // the API server sees a new configuration of webhooks a moment later
+		if err == nil { // the API server sees new webhook configurations a moment later
 			e.must(e.api.Delete(e.Context(), many.DeepCopy()))
 			return false
 		}
@@ -197,7 +197,7 @@ func (e *embedded) testThings(release string) {
 	})
 	few := thing("v1alpha1")
 	few.Object["size"] = int64(3)
-	// and a new authority of conversions
+	// The same holds for a new authority of conversions.
 	e.until("an object of the older version is made",
 		func() bool { return e.api.Create(e.Context(), few.DeepCopy()) == nil })
 	e.until("the provider's controller has seen the object, and may not read Secrets", func() bool {
@@ -214,7 +214,7 @@ func (e *embedded) testThings(release string) {
 	})
 }
 
-// testNotAllowed: a Deployment alone doesn't run any program of this machine.
+// testNotAllowed checks that a Deployment alone can't run a program of this machine.
 func (e *embedded) testNotAllowed() {
 	e.Helper()
 	mark := filepath.Join(e.home, "ran")
@@ -252,7 +252,7 @@ func (e *embedded) process(path string) (pid int) {
 	return pid
 }
 
-// planeProcess is the process of the plane, in which all controllers are.
+// planeProcess returns the pid of the plane's process, which runs all controllers.
 func (e *embedded) planeProcess() int {
 	e.Helper()
 	pid := e.find(func(args []string) bool {
@@ -264,12 +264,12 @@ func (e *embedded) planeProcess() int {
 	return pid
 }
 
-// pid is that of the process of a program; 0 if there is none.
+// pid returns the pid of a program's process, or 0 if there is none.
 func (e *embedded) pid(path string) int {
 	return e.find(func(args []string) bool { return args[0] == path })
 }
 
-// find returns a process by its command line; 0 if there is none.
+// find returns the pid of a process by its command line, or 0 if there is none.
 func (e *embedded) find(match func(args []string) bool) int {
 	e.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -277,7 +277,7 @@ func (e *embedded) find(match func(args []string) bool) int {
 	for _, path := range all {
 		text, err := os.ReadFile(path)
 		if err != nil || len(text) == 0 {
-			continue // it has ended
+			continue // it has exited
 		}
 		if match(append(strings.Split(string(text), "\x00"), "")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))

@@ -21,9 +21,9 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestDevelopmentProvider runs a real provider of others as a process of the plane: Cluster API's own provider for its
-// developers, with its backend in memory. It makes a whole cluster of a ClusterClass. Building it takes minutes the
-// first time, and its module is not in every proxy: make test-provider-binary.
+// TestDevelopmentProvider runs somebody else's real provider as a process of the plane: Cluster API's own development
+// provider, with its in-memory backend. It creates a whole cluster from a ClusterClass. Building it takes minutes the
+// first time, and not every proxy has its module: make test-provider-binary.
 func TestDevelopmentProvider(t *testing.T) {
 	if os.Getenv("CAPSTAN_TEST_PROVIDER_BINARY") == "" {
 		t.Skip("set CAPSTAN_TEST_PROVIDER_BINARY=1, or run make test-provider-binary")
@@ -113,7 +113,7 @@ func developmentProvider(t *testing.T) (binary, module, release string) {
 	return binary, module, release
 }
 
-// runningMachines is how many Machines run.
+// runningMachines returns the number of running Machines.
 func (e *embedded) runningMachines() (n int) {
 	e.Helper()
 	list := &unstructured.UnstructuredList{}

@@ -30,8 +30,8 @@ import (
 // asProvider makes this binary the controller of a small provider, whose components are in testdata/tiny.yaml.
 const asProvider = "CAPSTAN_TEST_PROVIDER"
 
-// seen is the annotation in which the provider says what it has found out: which release it is, and what it is told
-// when it asks for all Secrets.
+// seen is the annotation in which the provider records its release, and the answer that it gets when it lists all
+// Secrets.
 const seen = "tiny.example.com/seen"
 
 // beProvider runs the controller, with the flags that Cluster API's providers have.
@@ -83,7 +83,7 @@ type things struct {
 	group, release string
 }
 
-// thing is an object of the kind, empty.
+// thing returns an empty object of the kind.
 func (r *things) thing() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(r.group + "/v1")
@@ -117,7 +117,7 @@ func validateThing(_ context.Context, r admission.Request) admission.Response {
 	return admission.Allowed("")
 }
 
-// convertThings renames the field that is called count in v1, and size in v1alpha1.
+// convertThings renames the field that is named count in v1 and size in v1alpha1.
 func convertThings(w http.ResponseWriter, r *http.Request) {
 	review := &apiextensionsv1.ConversionReview{}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(review); err != nil || review.Request == nil {

@@ -27,8 +27,8 @@ import (
 // machinesEach is how many machines each cluster of a measured move has.
 const machinesEach = 3
 
-// TestMoveSpeed measures moves of as many clusters, with three machines and their hosts each, as CAPSTAN_TEST_MOVE
-// lists, such as "1 10 50". Nothing reconciles there: what is measured is clusterctl and two API servers.
+// TestMoveSpeed measures moves of clusters, each with three machines and their hosts. CAPSTAN_TEST_MOVE lists the
+// numbers of clusters, such as "1 10 50". No controllers run: the test measures clusterctl and two API servers.
 func TestMoveSpeed(t *testing.T) {
 	counts := strings.Fields(os.Getenv("CAPSTAN_TEST_MOVE"))
 	if len(counts) == 0 {
@@ -36,8 +36,8 @@ func TestMoveSpeed(t *testing.T) {
 	}
 	from, _ := newBareSide(t)
 	to, _ := newBareSide(t)
-	// An API server refuses the first list of each kind for a second, until its cache is there. Where controllers run,
-	// they have asked for all kinds long ago.
+	// An API server refuses the first list of each kind for a second, until its cache is filled. Where controllers run,
+	// they have listed all kinds long before.
 	from.warm()
 	to.warm()
 	for _, text := range counts {
@@ -81,7 +81,7 @@ func (s side) warm() {
 	}
 }
 
-// fill makes a cluster with machines on hosts, all as they are when everything is provisioned.
+// fill creates a cluster with machines on hosts, in the state in which everything is provisioned.
 func (s side) fill(namespace, name string) {
 	s.Helper()
 	if err := s.api.Create(s.Context(), &corev1.Namespace{

@@ -17,9 +17,9 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl"
 )
 
-// TestUpgradeWithoutARepository: on a management cluster that is no embedded plane, the templates in a newer binary are
-// no release to upgrade to. What has no repository in the configuration is refused as clusterctl does it, and runs on;
-// the templates work.
+// TestUpgradeWithoutARepository: on a management cluster that is not an embedded plane, the templates in a newer binary
+// are not a release to upgrade to. An upgrade of a provider without a repository in the configuration is refused, as by
+// clusterctl, and the provider keeps running; the templates work.
 func TestUpgradeWithoutARepository(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -79,8 +79,8 @@ func (w *world) without(path, word string) {
 	w.must(os.WriteFile(path, text, 0o600))
 }
 
-// TestFeaturesOfCore: ClusterClasses and the Runtime SDK are switched on as docs/clusterctl.md says, where core is
-// there already.
+// TestFeaturesOfCore: if core is already installed, ClusterClasses and the Runtime SDK can be switched on as
+// docs/clusterctl.md says.
 func TestFeaturesOfCore(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()

@@ -12,8 +12,9 @@ import (
 )
 
 // TestUpgradeFromTheReleaseBefore upgrades the provider in a management cluster with the real clusterctl from the
-// release before, made by its own sources with its own manager, while a cluster has a machine on a host; goes back to
-// it, and comes again. Under each the cluster, its host and the claim stay what they are, and the manager works.
+// previous release, built from its own sources with its own manager, while a cluster has a machine on a host. Then it
+// downgrades and upgrades once more. Under each release the cluster, its host and the claim stay the same, and the
+// manager works.
 func TestUpgradeFromTheReleaseBefore(t *testing.T) {
 	dir := os.Getenv("CAPSTAN_TEST_BEFORE")
 	if dir == "" {
@@ -50,7 +51,8 @@ func TestUpgradeFromTheReleaseBefore(t *testing.T) {
 	s.releases(t, claimed, free, claim)
 }
 
-// fromSourcesBefore makes the current release in the repository the one that the sources of the release before make.
+// fromSourcesBefore replaces the current release in the repository by the one built from the sources of the previous
+// release.
 func (w *world) fromSourcesBefore(dist string) {
 	w.Helper()
 	files := release.Files{}

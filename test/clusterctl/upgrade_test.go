@@ -31,7 +31,7 @@ func (w *world) manager() *pod {
 	return w.managerFrom(binary(w.T, "capstan-manager"))
 }
 
-// managerFrom is manager with the program of another release.
+// managerFrom is like manager with the program of another release.
 func (w *world) managerFrom(program string) *pod {
 	w.Helper()
 	return w.runs("capstan-system", "capstan-manager", image{
@@ -43,8 +43,8 @@ func (w *world) managerFrom(program string) *pod {
 
 // TestUpgradeWithACluster upgrades Capstan with the real clusterctl from a release for contract v1beta1, which stores
 // objects in v1beta1, to one for v1beta2, while a cluster has a machine on a host. Both managers run as their
-// Deployments say. Nothing of the cluster changes, everything is stored in v1beta2 then, and the new manager works on
-// (T-CT-05).
+// Deployments say. The cluster does not change, everything is stored in v1beta2 afterwards, and the new manager
+// continues the work (T-CT-05).
 func TestUpgradeWithACluster(t *testing.T) {
 	w := newWorld(t)
 	w.storesOld()
@@ -79,7 +79,8 @@ func TestUpgradeWithACluster(t *testing.T) {
 	s.releases(t, claimed, free, claim)
 }
 
-// releases deletes the machine: the manager releases its host, and the machine is there until the agent has cleaned it.
+// releases deletes the machine: the manager releases its host, and the machine stays until the agent has cleaned the
+// host.
 func (s side) releases(t *testing.T, claimed, free string, claim infrav1.HostClaim) {
 	t.Helper()
 	m := &infrav1.CapstanMachine{}
@@ -103,8 +104,8 @@ func (s side) releases(t *testing.T, claimed, free string, claim infrav1.HostCla
 	})
 }
 
-// storesOld makes the older release in the repository one that stores v1beta1, as a release does that has just begun to
-// serve v1beta2.
+// storesOld changes the older release in the repository to store v1beta1, like a release that has just begun to serve
+// v1beta2.
 func (w *world) storesOld() {
 	w.Helper()
 	path := filepath.Join(w.repository, "infrastructure-capstan", older, "infrastructure-components.yaml")
@@ -134,7 +135,7 @@ func (w *world) storesOld() {
 	w.must(os.WriteFile(path, bytes.Join(documents, []byte("\n---\n")), 0o600))
 }
 
-// unhookOthers takes the webhooks of other providers away, which nobody serves.
+// unhookOthers removes the webhooks of other providers, which nobody serves.
 func (w *world) unhookOthers() {
 	w.Helper()
 	others, err := labels.NewRequirement("cluster.x-k8s.io/provider", selection.NotEquals,
@@ -145,7 +146,7 @@ func (w *world) unhookOthers() {
 	w.must(w.api.DeleteAllOf(w.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{}, all))
 }
 
-// provided returns the side of a world in which a provider runs already.
+// provided returns the side of a world in which a provider already runs.
 func (w *world) provided() side {
 	w.Helper()
 	one := *w
@@ -158,7 +159,7 @@ func (w *world) provided() side {
 	return side{&one}
 }
 
-// stored fails if our objects are not stored in a version, and in no other.
+// stored fails the test unless our objects are stored in this version only.
 func (w *world) stored(want string) {
 	w.Helper()
 	if !w.storedIs(want) {
@@ -179,7 +180,7 @@ func (w *world) storedIs(want string) bool {
 	return true
 }
 
-// meaning returns what must not change about the cluster's objects, in each version that is served.
+// meaning returns everything about the cluster's objects that must not change, in each served version.
 func (s side) meaning(host string) map[string]any {
 	s.Helper()
 	all := map[string]any{}
@@ -202,7 +203,7 @@ func (s side) meaning(host string) map[string]any {
 				all[what+"uid"], all[what+"spec"], all[what+"owners"], all[what+"finalizers"] =
 					o.GetUID(), o.Object["spec"], o.GetOwnerReferences(), o.GetFinalizers()
 				if status, ok, _ := unstructured.NestedMap(o.Object, "status"); ok && kind != "CapstanHost" {
-					delete(status, "conditions") // whether the agent is heard of may change
+					delete(status, "conditions") // the condition about the agent's heartbeat may change
 					delete(status, "deprecated")
 					delete(status, "v1beta2")
 					all[what+"status"] = status

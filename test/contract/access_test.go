@@ -31,8 +31,8 @@ const (
 	managerUser      = "system:serviceaccount:" + managerNamespace + ":" + managerAccount
 )
 
-// managerConfig reaches the API server as the service account of capstan-manager: every test of this package runs the
-// provider with its own rights only.
+// managerConfig connects to the API server as the service account of capstan-manager: every test of this package runs
+// the provider with only its own rights.
 var managerConfig *rest.Config
 
 // managerRoles are the roles in config/rbac that the service account is bound to.
@@ -73,7 +73,7 @@ func rbacObjects() (roles []*rbacv1.ClusterRole, namespaced []*rbacv1.Role, err 
 	return roles, namespaced, nil
 }
 
-// bindManager installs config/rbac, binds what belongs to the manager to its service account, and gets a token of that
+// bindManager installs config/rbac, binds the manager's roles to its service account, and gets a token for that
 // account.
 func bindManager(ctx context.Context) error {
 	roles, _, err := rbacObjects()
@@ -91,7 +91,7 @@ func bindManager(ctx context.Context) error {
 	}
 	for _, role := range roles {
 		if role.Name != managerAccount {
-			if err := shared.admin.Create(ctx, role); err != nil { // found by aggregation, bound to nobody by us
+			if err := shared.admin.Create(ctx, role); err != nil { // used by aggregation; we don't bind it
 				return err
 			}
 			continue
@@ -125,7 +125,7 @@ const (
 	migrates = "needed when stored objects are migrated after an upgrade, and tested there"
 )
 
-// unused are the rights that the manager has and does not use itself, with the reason for which it has them.
+// unused lists the rights that the manager has and does not use itself, with the reason why it has them.
 var unused = map[string]string{
 	"delete cluster.x-k8s.io/machines":                  "of a control plane that is gone, and tested there",
 	"patch cluster.x-k8s.io/machines":                   "a Machine that failed is annotated, and tested there",
@@ -183,8 +183,8 @@ var unused = map[string]string{
 	"patch events.k8s.io/events": "an event that comes again counts up the first one, after some minutes",
 }
 
-// TestAccess runs the provider through a whole life with the rights of its service account, and compares what the API
-// server's audit log says it asked for with what it may.
+// TestAccess runs the provider through a whole life with the rights of its service account, and compares its requests
+// in the API server's audit log with these rights.
 func TestAccess(t *testing.T) {
 	f := form{v1beta2}
 	w := newWorld(t, f, 4)
@@ -271,7 +271,8 @@ func checkOwners(w *world) {
 	w.Attr("rule", "RB-10")
 }
 
-// TestAggregatedRole compares what core gets through the aggregated role with what the contract asks for.
+// TestAggregatedRole compares the rights that core gets through the aggregated role with those that the contract
+// requires.
 func TestAggregatedRole(t *testing.T) {
 	roles, _, err := rbacObjects()
 	if err != nil {
@@ -293,7 +294,7 @@ func TestAggregatedRole(t *testing.T) {
 		"capstanclustertemplates"} {
 		for _, verb := range []string{"create", "delete", "get", "list", "patch", "update", "watch"} {
 			if resource == "capstanclustertemplates" && (verb == "create" || verb == "delete") {
-				continue // five verbs suffice (D-16); ClusterClasses that are rebased need the two others
+				continue // five verbs suffice (D-16); only rebased ClusterClasses need the other two
 			}
 			want = append(want, verb+" infrastructure.capstan.dev/"+resource)
 		}

@@ -19,7 +19,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestObjects makes objects of all kinds in two namespaces under one name, and looks at what the API server gives back.
+// TestObjects creates objects of all kinds in two namespaces under one name, and checks what the API server returns.
 func TestObjects(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		here, there := newWorld(t, f, 0), newWorld(t, f, 0)
@@ -58,8 +58,8 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// recordObject records what TestObjects asserts about one kind: it is there in two namespaces under one name, comes
-// back with its metadata, and its list holds it.
+// recordObject records what TestObjects asserts about one kind: an object of it exists in two namespaces under one
+// name, is returned with its metadata, and is in its list.
 func recordObject(w *world, kind string) {
 	w.Helper()
 	switch kind {
@@ -80,7 +80,8 @@ func recordObject(w *world, kind string) {
 	}
 }
 
-// checkRefused writes what the contract does not allow: an address of an unknown type, and a failure domain twice.
+// checkRefused writes values that the contract does not allow: an address of an unknown type, and a failure domain
+// twice.
 func (f form) checkRefused(w *world) {
 	w.Helper()
 	u := w.get("CapstanMachine", "same")
@@ -102,7 +103,7 @@ func (f form) checkRefused(w *world) {
 	w.Attr("rule", "IC-20 v1beta2")
 }
 
-// checkStatusIsASubresource writes to the object and looks at its status, and the other way round.
+// checkStatusIsASubresource checks that writing the object does not change its status, and the other way round.
 func (f form) checkStatusIsASubresource(w *world) {
 	w.Helper()
 	for _, kind := range []string{"CapstanMachine", "CapstanCluster"} {
@@ -128,7 +129,7 @@ func (f form) checkStatusIsASubresource(w *world) {
 	w.Attr("rule", "IC-14 "+string(w.Version))
 }
 
-// TestTemplatesAreImmutable: a template can't be changed, but the topology controller's dry runs pass.
+// TestTemplatesAreImmutable: a template can't be changed, but the topology controller's dry runs succeed.
 func TestTemplatesAreImmutable(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 0)
@@ -168,7 +169,7 @@ func TestTemplatesAreImmutable(t *testing.T) {
 	})
 }
 
-// TestRetriesSlowDown lets an instance fail again and again: the pauses between the tries grow.
+// TestRetriesSlowDown lets an instance fail repeatedly: the pauses between attempts grow.
 func TestRetriesSlowDown(t *testing.T) {
 	w := newWorld(t, form{v1beta2}, 1)
 	w.provisionedCluster("demo")
@@ -186,7 +187,7 @@ func TestRetriesSlowDown(t *testing.T) {
 	recordBoth(t, "IM-49")
 }
 
-// TestAgentsTokensAreShortLived looks at the token that a host gets when it is powered on.
+// TestAgentsTokensAreShortLived checks the token that a host gets when it is powered on.
 func TestAgentsTokensAreShortLived(t *testing.T) {
 	w := newWorld(t, form{v1beta2}, 1)
 	w.provisionedCluster("demo")

@@ -16,7 +16,7 @@ import (
 
 func inNamespace(ns string) client.InNamespace { return client.InNamespace(ns) }
 
-// request is one line of the audit log, as far as it is looked at.
+// request has the fields of an audit log line that the tests use.
 type request struct {
 	Verb       string
 	RequestURI string
@@ -30,7 +30,7 @@ type request struct {
 	}
 }
 
-// right names what the request needs, as "verb group/resource/subresource".
+// right returns the right that the request needs, as "verb group/resource/subresource".
 func (r request) right() string {
 	if r.ObjectRef == nil {
 		return r.Verb + " " + r.RequestURI
@@ -71,7 +71,7 @@ func auditLog(see func(request)) error {
 	return lines.Err()
 }
 
-// requestsOf returns how often a user used which right, and what it was denied.
+// requestsOf returns how often a user used each right, and which requests were denied.
 func requestsOf(user string) (used map[string]int, denied []string, err error) {
 	used = map[string]int{}
 	err = auditLog(func(r request) {

@@ -16,7 +16,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestBadReferences gives objects owners that are none, and references to what does not exist or goes away.
+// TestBadReferences gives objects invalid owners, and references to objects that do not exist or are deleted.
 func TestBadReferences(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 4)
@@ -53,7 +53,7 @@ func TestBadReferences(t *testing.T) {
 		}
 		w.Attr("rule", "IC-46 "+string(w.Version))
 
-		// Bootstrap data in a Secret that does not exist, then exists without data, then with it.
+		// Bootstrap data in a Secret that at first does not exist, then has no data, then has data.
 		w.newMachine("w1", machineOptions{})
 		w.ready("w1")
 		m := w.newMachine("w2", machineOptions{noData: true})
@@ -90,7 +90,7 @@ func TestClusterIsGone(t *testing.T) {
 		w.newMachine("w1", machineOptions{})
 		w.ready("cp")
 		w.ready("w1")
-		w.delete(c) // there is no core here that would hold it
+		w.delete(c) // no core runs here that would delay the deletion
 		w.newMachine("late", machineOptions{})
 		w.waitCondition("CapstanMachine", "late", infrav1.ReadyCondition,
 			"False "+infrav1.WaitingForClusterInfrastructureReason)
@@ -114,8 +114,8 @@ func TestClusterIsGone(t *testing.T) {
 	})
 }
 
-// TestHostVanishes takes a host out of the inventory while it is being bootstrapped: the machine says so and takes no
-// other one.
+// TestHostVanishes removes a host from the inventory while it is being bootstrapped: the machine reports that and takes
+// no other host.
 func TestHostVanishes(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
@@ -144,8 +144,8 @@ func TestHostVanishes(t *testing.T) {
 	})
 }
 
-// TestOrphanedHostIsShown: a claim whose machine is gone is not released by itself, for the machine may be on its way
-// here; the host says so.
+// TestOrphanedHostIsShown: a claim whose machine is gone is not released automatically, because a move may still bring
+// the machine here; the host reports it.
 func TestOrphanedHostIsShown(t *testing.T) {
 	f := form{v1beta2}
 	w := newWorld(t, f, 1)
@@ -170,8 +170,8 @@ func TestOrphanedHostIsShown(t *testing.T) {
 	w.until("the host is free again", func() bool { return w.host("host-01").Spec.Claim == nil })
 }
 
-// TestNamesMeanNothing gives hosts the names of each other's machines, and a machine the name of one that is gone: what
-// belongs together is found by what the claim says.
+// TestNamesMeanNothing gives hosts the names of each other's machines, and a machine the name of a deleted one: only
+// the claim decides what belongs together.
 func TestNamesMeanNothing(t *testing.T) {
 	f := form{v1beta2}
 	w := newWorld(t, f, 0)
@@ -199,7 +199,7 @@ func TestNamesMeanNothing(t *testing.T) {
 		t.Errorf("machine w2 has host %s, Ready %s", w.claims()["w2"], w.condition(u, infrav1.ReadyCondition))
 	}
 
-	// The object goes without a trace, its host still runs, and another object of its name comes.
+	// The object is removed without a trace while its host still runs, and another object of its name is created.
 	u := w.machine("w2")
 	u.SetFinalizers(nil)
 	w.must(shared.admin.Update(t.Context(), u))

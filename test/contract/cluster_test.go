@@ -79,7 +79,7 @@ func TestClusterLife(t *testing.T) {
 	})
 }
 
-// checkClusterFilm looks at all revisions of a cluster that lived and was deleted.
+// checkClusterFilm checks all revisions of a cluster that was created and deleted.
 func checkClusterFilm(w *world, f *film) {
 	w.Helper()
 	provisioned := false
@@ -168,7 +168,7 @@ func TestClusterWaits(t *testing.T) {
 		w.Attr("rule", "IC-18 "+string(w.Version))
 		w.Attr("rule", "T-IC-04 "+string(w.Version))
 
-		// Deletion of what somebody else manages is not ours either; without finalizer it just goes.
+		// Deleting what somebody else manages is not our job either; without a finalizer, the object is simply removed.
 		w.touch("CapstanCluster", "by-label", 1)
 		w.delete(w.cluster("by-label"))
 		w.gone("CapstanCluster", "by-label")
@@ -209,8 +209,8 @@ func TestClusterWhoseBalancerBreaks(t *testing.T) {
 	})
 }
 
-// TestClusterWhoseEndpointIsLost: a balancer that comes back elsewhere can't be repaired, for the machines know the old
-// address.
+// TestClusterWhoseEndpointIsLost: a balancer that comes back at another address can't be repaired, because the machines
+// use the old address.
 func TestClusterWhoseEndpointIsLost(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
@@ -268,7 +268,7 @@ func TestClusterIsRebuiltAfterAMove(t *testing.T) {
 	})
 }
 
-// TestDomainsFollowTheInventory adds a host in a new zone and takes the only host of another away.
+// TestDomainsFollowTheInventory adds a host in a new zone and removes the only host of another zone.
 func TestDomainsFollowTheInventory(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)

@@ -38,13 +38,13 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// coreUser is the user that core's reconcilers run as. It has core's own role, and what providers add to it by
+// coreUser is the user that core's reconcilers run as. It has core's own role, with the rules that providers add by
 // aggregation (RB-08).
 const coreUser = "capi-manager"
 
 // startCore starts upstream's reconcilers of Cluster, Machine, MachineSet and MachineHealthCheck for one namespace.
-// They run once in a process for each namespace. What they write is noted in writes. The function that it returns stops
-// them.
+// They can be started only once in a process for each namespace. writes records what they write. startCore returns a
+// function that stops them.
 func startCore(ctx context.Context, namespace string, writes *objectWrites) (stop func() error, err error) {
 	return startUpstream(ctx, namespace, writes, addCore)
 }
@@ -60,7 +60,8 @@ func startUpstream(ctx context.Context, namespace string, writes *objectWrites, 
 	if err := bindCore(ctx); err != nil {
 		return nil, err
 	}
-	// Its guard against stale caches looks for informers of a whole cluster; here each manager has those of one namespace.
+	// Upstream's guard against stale caches expects informers of the whole cluster; here each manager has those of one
+	// namespace.
 	if err := feature.MutableGates.Set("ReconcilerRateLimiting=false"); err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func addCore(ctx context.Context, mgr ctrl.Manager, u upstream) error {
 	return nil
 }
 
-// bindCore gives core's user the roles that core's release would bind, and no more.
+// bindCore gives core's user exactly the roles that core's release would bind.
 var bindCore = func() func(context.Context) error {
 	var once sync.Once
 	var err error
@@ -203,8 +204,8 @@ func bind(ctx context.Context, role *rbacv1.ClusterRole, to rbacv1.Subject) erro
 	})
 }
 
-// serveContract leaves our definitions the label of one contract version only, so that core uses that contract. The
-// label lists an older version before the one that serves the contract: core must take the last one (IC-10).
+// serveContract leaves our definitions only the label of one contract version, so that core uses that contract. Before
+// the version that serves the contract, the label lists an older one: core must use the last version (IC-10).
 func (w *world) serveContract() {
 	w.Helper()
 	for _, ours := range shared.ours {
@@ -226,11 +227,11 @@ func (w *world) serveContract() {
 func (w *world) kubeconfig(cluster string) {
 	w.Helper()
 	secret := secretOf(w.ns, cluster+"-kubeconfig", cluster, map[string][]byte{"value": shared.Kubeconfig})
-	secret.Type = corev1.SecretTypeOpaque // a user's: the controller of a control plane makes no other one of it
+	secret.Type = corev1.SecretTypeOpaque // as of a user, so nobody replaces it
 	w.create(secret)
 }
 
-// newMachineSet makes a MachineSet whose machines are made from a CapstanMachineTemplate.
+// newMachineSet creates a MachineSet whose machines come from a CapstanMachineTemplate.
 func (w *world) newMachineSet(name, cluster string, replicas int32) *clusterv1.MachineSet {
 	w.Helper()
 	template := w.newObject("CapstanMachineTemplate")
@@ -262,7 +263,7 @@ func (w *world) newMachineSet(name, cluster string, replicas int32) *clusterv1.M
 	return set
 }
 
-// machines returns the Machines of a MachineSet that are not being deleted, the oldest first.
+// machinesOf returns the Machines of a MachineSet that are not being deleted, the oldest first.
 func (w *world) machinesOf(set string) []clusterv1.Machine {
 	w.Helper()
 	list := &clusterv1.MachineList{}

@@ -21,10 +21,10 @@ import (
 // fault is what happens to one request of the provider.
 type fault struct {
 	name string
-	// before tells whether the request is refused before it reaches the API server, or answered wrongly after it had its
-	// effect.
+	// before says that the request is refused before it reaches the API server. Otherwise it is answered wrongly after it
+	// took effect.
 	before bool
-	// answer makes the answer; nil: the connection breaks.
+	// answer returns the answer; if it is nil, the connection breaks.
 	answer func(*http.Request) *http.Response
 }
 
@@ -61,14 +61,14 @@ func status(code int, reason metav1.StatusReason, header http.Header) func(*http
 
 var errConnection = errors.New("connection lost, injected by a test")
 
-// saboteur spoils requests of the provider to the API server: the first request for each right, then every nth, with
-// each fault in turn.
+// saboteur makes requests of the provider to the API server fail: the first request for each right, then every nth,
+// with each fault in turn.
 type saboteur struct {
 	every int
 
 	mu      sync.Mutex
 	active  bool
-	seen    map[string]bool // rights that were spoiled
+	seen    map[string]bool // rights for which a request has failed
 	count   int
 	next    int
 	spoiled []string
@@ -101,7 +101,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// choose decides about one request. Watches are left alone: they are the caches' own.
+// choose decides whether one request fails. Watches never fail, because they belong to the caches.
 func (s *saboteur) choose(r *http.Request) (fault, bool) {
 	if strings.Contains(r.URL.RawQuery, "watch=true") || r.URL.Path == "/api" ||
 		strings.HasPrefix(r.URL.Path, "/apis") && strings.Count(r.URL.Path, "/") < 4 {
@@ -140,8 +140,8 @@ func resourceOf(path string) string {
 }
 
 // TestFaultsOfTheAPIServer takes a control plane machine and two workers through their life while the API server
-// answers conflicts, time-outs and 429, loses connections, and does some of it after the request had its effect.
-// Everything converges, and nothing is made twice.
+// answers with conflicts, time-outs and 429, and breaks connections, sometimes after the request took effect.
+// Everything converges, and nothing is created twice.
 func TestFaultsOfTheAPIServer(t *testing.T) {
 	rounds := []int{0}
 	if os.Getenv("CAPSTAN_TEST_FAULTS") != "" {
@@ -180,7 +180,7 @@ func TestFaultsOfTheAPIServer(t *testing.T) {
 			if made := w.infra.made("delete", "unbalance"); len(made) != len(names)+1 {
 				t.Errorf("deleted: %v", made)
 			}
-			s.set(false) // so that the end of the manager is undisturbed
+			s.set(false) // so that the manager can stop undisturbed
 			t.Logf("%d requests, spoiled: %s", s.count, strings.Join(s.spoiled, "; "))
 			if len(s.spoiled) < 2*len(faults) {
 				t.Errorf("only %d requests were spoiled", len(s.spoiled))

@@ -23,7 +23,7 @@ const (
 
 var versions = []version{v1beta1, v1beta2}
 
-// recordBoth records a rule for both contract versions: the assertion before it is about both.
+// recordBoth records a rule for both contract versions, because the assertion before the call is about both.
 func recordBoth(t testing.TB, id string) {
 	t.Helper()
 	for _, v := range versions {
@@ -31,7 +31,8 @@ func recordBoth(t testing.TB, id string) {
 	}
 }
 
-// form reads and makes our objects in the API version that serves one contract version. Both have the same name.
+// form reads and creates our objects in the API version that serves one contract version. The two versions have the
+// same name.
 type form struct{ Version version }
 
 // eachVersion runs a test once for each contract version.
@@ -71,7 +72,7 @@ func (f form) flag(u *unstructured.Unstructured) bool {
 // providerID is at the same place in both versions (IM-10).
 func (f form) providerID(u *unstructured.Unstructured) string { return text(u, "spec", "providerID") }
 
-// domain is the failure domain of a machine (IM-55).
+// domain returns the failure domain of a machine (IM-55).
 func (f form) domain(u *unstructured.Unstructured) string {
 	if f.Version == v1beta1 {
 		return text(u, "spec", "failureDomain")
@@ -79,7 +80,7 @@ func (f form) domain(u *unstructured.Unstructured) string {
 	return text(u, "status", "failureDomain")
 }
 
-// addresses are those of a machine, each as "type address" (IM-28).
+// addresses returns the addresses of a machine, each as "type address" (IM-28).
 func (f form) addresses(u *unstructured.Unstructured) []string {
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "addresses")
 	var all []string
@@ -92,7 +93,7 @@ func (f form) addresses(u *unstructured.Unstructured) []string {
 	return all
 }
 
-// domains are the names of a cluster's failure domains (IC-19), sorted.
+// domains returns the names of a cluster's failure domains (IC-19), sorted.
 func (f form) domains(u *unstructured.Unstructured) []string {
 	var names []string
 	if f.Version == v1beta1 {
@@ -112,13 +113,13 @@ func (f form) domains(u *unstructured.Unstructured) []string {
 	return names
 }
 
-// endpoint is a cluster's endpoint as "host port", or nothing (IC-16).
+// endpoint returns the host and port of a cluster's endpoint, if there is one (IC-16).
 func (f form) endpoint(u *unstructured.Unstructured) (host string, port int64) {
 	port, _, _ = unstructured.NestedInt64(u.Object, "spec", "controlPlaneEndpoint", "port")
 	return text(u, "spec", "controlPlaneEndpoint", "host"), port
 }
 
-// condition returns "status reason" of a condition, or nothing (IM-29, IC-25).
+// condition returns "status reason" of a condition, or "" (IM-29, IC-25).
 func (f form) condition(u *unstructured.Unstructured, kind string) string {
 	status, reason, _ := f.conditionAndMessage(u, kind)
 	return strings.TrimSpace(status + " " + reason)
@@ -138,8 +139,8 @@ func (f form) conditionAndMessage(u *unstructured.Unstructured, kind string) (st
 	return status, reason, message
 }
 
-// is reports whether a condition is as wanted: "True", "False", or with a reason. Conditions that are True have no
-// reason in v1beta1.
+// is reports whether a condition is as wanted: "True", "False", or with a reason. In v1beta1, conditions that are True
+// have no reason.
 func (f form) is(u *unstructured.Unstructured, kind, want string) bool {
 	got := f.condition(u, kind)
 	return got == want || strings.HasPrefix(got, want+" ")

@@ -25,7 +25,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// errInfra is what the infrastructure answers when it is told to fail.
+// errInfra is the error of an infrastructure call that the test lets fail.
 var errInfra = errors.New("the infrastructure is broken by this test")
 
 // infra is the instrumented infrastructure of one namespace: a supplier of hosts and a balancer that record each call
@@ -33,20 +33,20 @@ var errInfra = errors.New("the infrastructure is broken by this test")
 type infra struct {
 	t  *testing.T
 	ns string
-	// nodes makes agents register a Node, with the API server itself as workload cluster.
+	// nodes makes agents register a Node. The API server itself is the workload cluster.
 	nodes bool
 
 	mu       sync.Mutex
-	config   []byte                              // what the last agent was given
-	calls    []string                            // what had an effect, and what failed, in order
-	early    []string                            // objects that had no finalizer when something was made for them
-	failures map[string]int                      // calls that fail, and how often still
+	config   []byte                              // what the last agent received
+	calls    []string                            // calls that had an effect or failed, in order
+	early    []string                            // objects that had no finalizer when something was created for them
+	failures map[string]int                      // calls that fail, with the number of failures left
 	running  map[string]bool                     // hosts that exist
 	dead     map[string]bool                     // hosts whose agent is silent
 	fails    map[string]bool                     // machines whose bootstrap data fails
-	failNext int                                 // how many bootstraps fail from now on, whatever machine it is
-	backends map[string][]string                 // of clusters that have a balancer
-	journal  map[string]*infrav1.BootstrapReport // what agents did, by provider id
+	failNext int                                 // how many bootstraps fail from now on, of any machine
+	backends map[string][]string                 // backends of each cluster that has a balancer
+	journal  map[string]*infrav1.BootstrapReport // reports of agents, by provider id
 }
 
 func newInfra(t *testing.T, ns string) *infra {
@@ -68,7 +68,7 @@ func newInfra(t *testing.T, ns string) *infra {
 	return i
 }
 
-// call records a call that has an effect, or lets it fail. i.mu is held.
+// call records a call that has an effect, or lets it fail. The caller holds i.mu.
 func (i *infra) call(what string) error {
 	verb, _, _ := strings.Cut(what, " ")
 	if i.failures[verb] > 0 {
@@ -87,7 +87,7 @@ func (i *infra) fail(verb string, n int) {
 	i.failures[verb] = n
 }
 
-// set changes the world of the agents.
+// set changes the state that agents see.
 func (i *infra) set(change func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -107,14 +107,14 @@ func (i *infra) made(words ...string) []string {
 	return found
 }
 
-// unguardedObjects returns the objects for which something was made before they had our finalizer.
+// unguardedObjects returns the objects for which something was created before they had our finalizer.
 func (i *infra) unguardedObjects() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.early)
 }
 
-// guarded notes an object that has no finalizer yet, as something is made for it. One that is gone doesn't count.
+// guarded records an object that has no finalizer yet when something is created for it. Deleted objects don't count.
 func (i *infra) guarded(ctx context.Context, o client.Object, name, finalizer string) {
 	err := shared.admin.Get(ctx, types.NamespacedName{Namespace: i.ns, Name: name}, o)
 	if err != nil || controllerutil.ContainsFinalizer(o, finalizer) {
@@ -213,7 +213,7 @@ func (i *infra) Delete(_ context.Context, cluster types.NamespacedName) error {
 	return nil
 }
 
-// agents do what the agents of all running hosts do, until ctx ends.
+// agents does what the agents of all running hosts do, until ctx is done.
 func (i *infra) agents(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -285,7 +285,7 @@ func (i *infra) beat(ctx context.Context, host string) error {
 	return shared.admin.Patch(ctx, lease, client.MergeFrom(before))
 }
 
-// bootstrap runs the bootstrap data of the host's claim once, and returns the report about it; nil while there is no
+// bootstrap runs the bootstrap data of the host's claim once, and returns the report about it, or nil while there is no
 // data.
 func (i *infra) bootstrap(ctx context.Context, host *infrav1.CapstanHost) (*infrav1.BootstrapReport, error) {
 	c := host.Spec.Claim
@@ -339,7 +339,7 @@ func node(ctx context.Context, c *infrav1.HostClaim) error {
 	return shared.admin.Status().Update(ctx, n)
 }
 
-// addressOf gives host-07 the address 10.231.1.7.
+// addressOf returns the address of a host: 10.231.1.7 for host-07.
 func addressOf(host string) string {
 	var n int
 	if _, err := fmt.Sscanf(host[strings.LastIndex(host, "-")+1:], "%d", &n); err != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// startKubeadm starts upstream's reconcilers, those of the kubeadm providers among them, for one namespace.
+// startKubeadm starts upstream's reconcilers, including those of the kubeadm providers, for one namespace.
 func startKubeadm(ctx context.Context, namespace string) (stop func() error, err error) {
 	if err := bindKubeadm(ctx); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func startKubeadm(ctx context.Context, namespace string) (stop func() error, err
 }
 
 func addKubeadm(ctx context.Context, mgr ctrl.Manager, u upstream) error {
-	// The cache of core keeps of Secrets what core needs.
+	// Core's cache contains only the Secrets that core needs.
 	secrets, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func bindKubeadmOnce(ctx context.Context) error {
 	return nil
 }
 
-// newControlPlane makes a Cluster whose control plane is a KubeadmControlPlane of one machine, with a health check.
+// newControlPlane creates a Cluster whose control plane is a KubeadmControlPlane of one machine, with a health check.
 func (w *world) newControlPlane(cluster string, remediation controlplanev1.KubeadmControlPlaneRemediationSpec) {
 	w.Helper()
 	w.upstreamCluster(cluster, func(c *clusterv1.Cluster) {

@@ -14,7 +14,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestMachineSurvivesErrorsThatPass lets the infrastructure fail three times in creation and three times in deletion.
+// TestMachineSurvivesErrorsThatPass lets the infrastructure fail three times during creation and three times during
+// deletion.
 func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
@@ -52,7 +53,7 @@ func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 	})
 }
 
-// TestMachineFailsForGood lets the bootstrap data fail, which is not tried again.
+// TestMachineFailsForGood lets the bootstrap data fail. The bootstrap is not tried again.
 func TestMachineFailsForGood(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)
@@ -80,8 +81,8 @@ func TestMachineFailsForGood(t *testing.T) {
 	})
 }
 
-// checkFailure looks at how a terminal failure is told: in v1beta1 in two fields, in v1beta2 in a condition with a
-// documented reason (IM-50).
+// checkFailure checks how a terminal failure is reported: by two fields in v1beta1, and by a condition with a
+// documented reason in v1beta2 (IM-50).
 func (w *world) checkFailure(u *unstructured.Unstructured, words string) {
 	w.Helper()
 	reason, message := w.failure(u)
@@ -100,7 +101,7 @@ func (w *world) checkFailure(u *unstructured.Unstructured, words string) {
 	}
 }
 
-// TestMachineOfAFailureThatOthersReport: whoever sets the failure fields ends the work on the object (IM-42).
+// TestMachineOfAFailureThatOthersReport: whoever sets the failure fields stops the work on the object (IM-42).
 func TestMachineOfAFailureThatOthersReport(t *testing.T) {
 	f := form{v1beta1}
 	w := newWorld(t, f, 2)
@@ -125,7 +126,7 @@ func TestMachineOfAFailureThatOthersReport(t *testing.T) {
 	w.gone("CapstanMachine", "w1")
 }
 
-// TestMachineWithoutOwnerIsLetGo deletes a machine that waits and one that has an instance, both without owner.
+// TestMachineWithoutOwnerIsLetGo deletes a waiting machine and a machine with an instance, both without owner.
 func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
@@ -146,7 +147,7 @@ func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 			t.Errorf("calls %v for an object without owner and instance", made)
 		}
 		w.Attr("rule", "T-IM-13 "+string(w.Version))
-		// The instance is not waited for: its host can't even be deleted.
+		// The deletion does not wait for the instance, whose host can't even be deleted.
 		w.infra.fail("delete", 1000)
 		orphan("runs")
 		w.gone("CapstanMachine", "runs")
@@ -197,8 +198,8 @@ func TestMachineWhoseHostDies(t *testing.T) {
 	})
 }
 
-// TestHostThatIsGivenUp deletes a machine whose owned host has died. It waits for the proof that the host is clean,
-// until somebody gives the host up; the host is used again when its agent has come back and cleaned it.
+// TestHostThatIsGivenUp deletes a machine whose owned host has died. The deletion waits for the proof that the host is
+// clean, until somebody gives the host up. The host is reused after its agent has come back and cleaned it.
 func TestHostThatIsGivenUp(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 0, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
@@ -234,7 +235,7 @@ func TestHostThatIsGivenUp(t *testing.T) {
 func TestFilters(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		mine := newWorld(t, f, 3)
-		// The other namespace has all that it needs, but a provider.
+		// The other namespace has everything that it needs except a provider.
 		theirs := newWorld(t, f, 1)
 		theirs.stop()
 		theirs.newCluster("demo")

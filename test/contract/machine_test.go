@@ -93,7 +93,7 @@ func TestMachineLife(t *testing.T) {
 	})
 }
 
-// checkLife looks at a machine that is ready and at all of its revisions.
+// checkLife checks a ready machine and all of its revisions.
 func checkLife(w *world, name string, f *film) {
 	w.Helper()
 	u := w.machine(name)
@@ -166,8 +166,8 @@ func checkDeletion(w *world, claims map[string]string) {
 	w.Helper()
 	for _, name := range []string{"w1", "cp"} {
 		w.delete(w.machine(name))
-		// The instance goes first: as long as the object is there it may or may not be, and when the object is gone it must
-		// be.
+		// The instance is removed first: while the object exists, the instance may be gone or not; once the object is gone,
+		// it must be gone.
 		w.until("machine "+name+" is gone", func() bool {
 			if w.machine(name) != nil {
 				return false
@@ -193,7 +193,7 @@ func checkDeletion(w *world, claims map[string]string) {
 	w.Attr("rule", "T-IM-15 "+string(w.Version))
 }
 
-// TestMachineIsPlacedInItsDomain asks for a zone, then for one that the inventory doesn't have.
+// TestMachineIsPlacedInItsDomain requests a zone, then one that the inventory doesn't have.
 func TestMachineIsPlacedInItsDomain(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 6)
@@ -229,8 +229,8 @@ func TestMachineIsPlacedInItsDomain(t *testing.T) {
 	})
 }
 
-// TestMachineIsRebuiltAfterAMove imitates clusterctl move: pause, take the object away without a trace, bring it back
-// without status.
+// TestMachineIsRebuiltAfterAMove imitates clusterctl move: it pauses the object, removes it without a trace, and
+// creates it again without status.
 func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)

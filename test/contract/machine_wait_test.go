@@ -11,8 +11,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestMachineWaits puts machines that miss something beside one that has everything. What happens to the latter shows
-// that the provider was at work meanwhile.
+// TestMachineWaits creates machines that lack something, and one that has everything. The progress of the complete one
+// shows that the provider was working meanwhile.
 func TestMachineWaits(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 6)
@@ -76,7 +76,7 @@ func TestMachineWaits(t *testing.T) {
 			}
 		}
 
-		// A machine that waits can be deleted (IM-46), and nothing is made for that.
+		// A machine that waits can be deleted (IM-46), and nothing is created for that.
 		for name := range waiting {
 			w.delete(w.machine(name))
 		}
@@ -87,7 +87,7 @@ func TestMachineWaits(t *testing.T) {
 			t.Errorf("instances were made: %v; one machine should have one", made)
 		}
 
-		// And one with an instance, although the Cluster's infrastructure is not ready any more.
+		// So can one with an instance, although the Cluster's infrastructure is no longer ready.
 		w.setProvisioned("demo", false)
 		w.delete(w.machine("complete"))
 		w.gone("CapstanMachine", "complete")
@@ -99,7 +99,7 @@ func TestMachineWaits(t *testing.T) {
 	})
 }
 
-// TestMachineGoesOnWhenItHasAll lets what is missing come, one after the other.
+// TestMachineGoesOnWhenItHasAll supplies what the machine lacks, one thing after the other.
 func TestMachineGoesOnWhenItHasAll(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// reports is where the tests leave what they found out, beside pass or fail.
+// reports is the directory where the tests write their results, besides pass or fail.
 const reports = "../../bin/reports"
 
 func TestMain(m *testing.M) {

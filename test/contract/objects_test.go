@@ -13,10 +13,10 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// The objects as core leaves them. Tests that run core itself make less of it.
+// These functions create objects in the state in which core leaves them. Tests that run core itself create less.
 
-// newCluster makes a Cluster and its CapstanCluster with a local balancer, owned by it. What edit changes comes before
-// the creation.
+// newCluster creates a Cluster and its CapstanCluster, which has a local balancer and is owned by the Cluster. edit
+// changes both before they are created.
 func (w *world) newCluster(name string, edit ...func(*clusterv1.Cluster,
 	*unstructured.Unstructured)) *clusterv1.Cluster {
 	w.Helper()
@@ -44,8 +44,8 @@ func ownerCluster(c *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: c.Name, UID: c.UID}
 }
 
-// provisionedCluster makes a cluster, waits until it says that it is provisioned, and passes that on to the Cluster, as
-// core does.
+// provisionedCluster creates a cluster, waits until the CapstanCluster is provisioned, and copies that to the Cluster,
+// as core does.
 func (w *world) provisionedCluster(name string) *clusterv1.Cluster {
 	w.Helper()
 	c := w.newCluster(name)
@@ -54,7 +54,7 @@ func (w *world) provisionedCluster(name string) *clusterv1.Cluster {
 	return read(w, name, c)
 }
 
-// setProvisioned sets CLUSTER-READY, which is core's to set.
+// setProvisioned sets CLUSTER-READY, which otherwise core sets.
 func (w *world) setProvisioned(cluster string, provisioned bool) {
 	w.Helper()
 	c := read(w, cluster, &clusterv1.Cluster{})
@@ -74,7 +74,7 @@ type machineOptions struct {
 	annotations  map[string]string
 }
 
-// newMachine makes a Machine, its bootstrap data, and the CapstanMachine that it owns, all of one name.
+// newMachine creates a Machine, its bootstrap data, and the CapstanMachine that it owns, all with the same name.
 func (w *world) newMachine(name string, o machineOptions) *clusterv1.Machine {
 	w.Helper()
 	if o.cluster == "" {
@@ -106,7 +106,7 @@ func (w *world) newMachine(name string, o machineOptions) *clusterv1.Machine {
 	return m
 }
 
-// newData makes bootstrap data.
+// newData creates bootstrap data.
 func (w *world) newData(name string) {
 	w.Helper()
 	w.create(&corev1.Secret{
@@ -118,7 +118,7 @@ func (w *world) newData(name string) {
 	})
 }
 
-// newCapstanMachine makes the CapstanMachine of a Machine.
+// newCapstanMachine creates the CapstanMachine of a Machine.
 func (w *world) newCapstanMachine(m *clusterv1.Machine, o machineOptions) {
 	w.Helper()
 	u := w.newObject("CapstanMachine")
@@ -153,7 +153,7 @@ func (w *world) host(name string) *infrav1.CapstanHost {
 	return h
 }
 
-// vanish takes a host out of the inventory by force. Its deletion comes first: before, the provider would set its
+// vanish removes a host from the inventory by force. It deletes the host first; otherwise the provider would set its
 // finalizer again.
 func (w *world) vanish(name string) {
 	w.Helper()

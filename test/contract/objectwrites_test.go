@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// objectWrites notes what somebody writes to our objects: core, or the provider.
+// objectWrites records what core or the provider writes to our objects.
 type objectWrites struct {
 	mu      sync.Mutex
 	patches []objectPatch
@@ -45,8 +45,8 @@ func (c *objectWrites) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// check fails the test if core changed more than metadata of an object (RB-11), but for machines of sets:
-// their spec is that of the template, which is empty here.
+// check fails the test if core changed more than metadata of an object (RB-11). Machines of sets are an exception:
+// their spec comes from the template, which is empty here.
 func (c *objectWrites) check(w *world) {
 	w.Helper()
 	c.mu.Lock()
@@ -82,9 +82,9 @@ func (c *objectWrites) check(w *world) {
 	w.Attr("rule", "RB-11")
 }
 
-// checkOwn fails the test if the provider wrote an object, for example capstanmachines/w1, otherwise than by
-// patches of what is its own: finalizers, status, and a field of the spec. The last of them must have taken
-// the finalizer away.
+// checkOwn fails the test if the provider wrote an object, for example capstanmachines/w1, in any way other than by
+// patches of what it owns: finalizers, status, and one field of the spec. The last patch must have removed the
+// finalizer.
 func (c *objectWrites) checkOwn(w *world, object, field string) {
 	w.Helper()
 	c.mu.Lock()

@@ -39,9 +39,9 @@ func (g graph) leads(o *unstructured.Unstructured, kind string) bool {
 	})
 }
 
-// checkOwnership walks the owners of everything that is there for a cluster: objects of our kinds lead to a Cluster,
-// and what the provider made besides leads to its host. A host leads to nothing, for it outlives the cluster; the one
-// that a machine claims has clusterctl's label instead.
+// checkOwnership follows the owners of everything that exists for a cluster: objects of our kinds lead to a Cluster,
+// and the provider's other objects lead to their host. A host leads to nothing, because it outlives the cluster; a
+// claimed host has clusterctl's label instead.
 func checkOwnership(w *world) {
 	w.Helper()
 	g := graph{}

@@ -26,12 +26,12 @@ func pause(on bool) func(*clusterv1.Cluster) {
 	}
 }
 
-// TestPause pauses by the Cluster, and by the annotation with and without a value: at the start, and in deletion.
+// TestPause pauses by the Cluster, and by the annotation with and without a value: at the start, and during deletion.
 func TestPause(t *testing.T) {
 	ways := map[string]string{"cluster": "", "empty": "", "false": "false"}
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 6)
-		// The Cluster "other" is not paused: what happens there shows that the provider was at work.
+		// The Cluster "other" is not paused: its progress shows that the provider was working.
 		w.provisionedCluster("other")
 		set := func(way string, on bool) {
 			if way == "cluster" {

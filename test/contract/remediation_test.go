@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestMachinesThatFailAreReplacedAtOnce runs upstream's own reconcilers: a machine whose bootstrap is known to have
-// failed is replaced, though its health check would wait for an hour.
+// TestMachinesThatFailAreReplacedAtOnce runs upstream's own reconcilers: a machine whose bootstrap has failed is
+// replaced at once, although its health check would wait for an hour.
 func TestMachinesThatFailAreReplacedAtOnce(t *testing.T) {
 	for _, version := range versions {
-		// Not in parallel: the labels are of the whole API server.
+		// Not in parallel: the labels apply to the whole API server.
 		t.Run(string(version), func(t *testing.T) { failedAreReplaced(t, form{version}) })
 	}
 }
@@ -60,13 +60,13 @@ func failedAreReplaced(t *testing.T, f form) {
 		}
 		return len(machines) == 1 && machines[0].Name != failed && machines[0].Status.NodeRef.IsDefined()
 	})
-	if f.Version == v1beta2 { // in v1beta1 core itself should see to it
+	if f.Version == v1beta2 { // in v1beta1, core itself should do that
 		t.Attr("rule", "IM-26 v1beta2")
 	}
 	soleIsKept(w, second)
 }
 
-// soleIsKept asks for the replacement of the only machine of a control plane that has been initialized. It is refused.
+// soleIsKept requests the replacement of the only machine of an initialized control plane, which is refused.
 func soleIsKept(w *world, machine *clusterv1.Machine) {
 	w.Helper()
 	edit(w, read(w, machine.Name, &clusterv1.Machine{}), func(m *clusterv1.Machine) {
@@ -109,7 +109,8 @@ func TestAControlPlaneIsNotReplacedForEver(t *testing.T) {
 	}
 }
 
-// TestADeletionThatNobodyElseFinishes deletes a Cluster whose control plane object is gone, and never had the machine.
+// TestADeletionThatNobodyElseFinishes deletes a Cluster whose control plane object is gone and never adopted the
+// machine.
 func TestADeletionThatNobodyElseFinishes(t *testing.T) {
 	for _, version := range versions {
 		t.Run(string(version), func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestADeletionThatNobodyElseFinishes(t *testing.T) {
 	}
 }
 
-// onlyControlPlane waits until a cluster has one control plane machine that is as it should be.
+// onlyControlPlane waits until a cluster has exactly one control plane machine and is accepts it.
 func (w *world) onlyControlPlane(cluster string, is func(*clusterv1.Machine) bool) *clusterv1.Machine {
 	w.Helper()
 	var found *clusterv1.Machine
@@ -171,7 +172,7 @@ func (w *world) onlyControlPlane(cluster string, is func(*clusterv1.Machine) boo
 	return found
 }
 
-// initialized lets upstream see that kubeadm has set up the control plane.
+// initialized makes upstream believe that kubeadm has set up the control plane.
 func (w *world) initialized(cluster string) {
 	w.Helper()
 	config := &corev1.ConfigMap{

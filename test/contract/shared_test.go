@@ -33,7 +33,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// limit bounds each wait. It is long because the machine may be busy.
+// limit is the time limit for each wait. It is long because the machine may be busy.
 const limit = 90 * time.Second
 
 // shared is what all tests of this package use: one API server with upstream's definitions and ours, and the webhooks
@@ -42,7 +42,7 @@ var shared struct {
 	*apiserver.Server
 	scheme *runtime.Scheme
 	admin  client.WithWatch
-	// ours are our definitions as they were installed.
+	// ours are our definitions, as installed.
 	ours []*apiextensionsv1.CustomResourceDefinition
 	// audit is the path of the audit log.
 	audit string
@@ -54,7 +54,7 @@ var shared struct {
 
 func startShared() (err error) {
 	log := logr.Discard()
-	if os.Getenv("CAPSTAN_TEST_LOG") != "" { // what all controllers of this process say, core's too
+	if os.Getenv("CAPSTAN_TEST_LOG") != "" { // the log of all controllers of this process, including core's
 		log = textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(4)))
 	}
 	ctrl.SetLogger(log)
@@ -100,8 +100,8 @@ func startShared() (err error) {
 	return serveWebhooks()
 }
 
-// serveWebhooks serves the conversion and admission webhooks of our types, as capstan-manager does, with its rights,
-// and migrates what is stored.
+// serveWebhooks serves the conversion and admission webhooks of our types and migrates stored objects, as
+// capstan-manager does, with its rights.
 func serveWebhooks() error {
 	w := shared.Webhooks
 	mgr, err := ctrl.NewManager(managerConfig, ctrl.Options{
@@ -132,7 +132,7 @@ func serveWebhooks() error {
 	}
 }
 
-// admit tells the API server about the admission webhooks.
+// admit registers the admission webhooks with the API server.
 func admit() error {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := yaml.Unmarshal(webhookconfig.Manifests, c); err != nil {

@@ -17,8 +17,8 @@ import (
 
 var kinds = []string{"CapstanMachine", "CapstanMachineTemplate", "CapstanCluster", "CapstanClusterTemplate"}
 
-// TestServedDefinitions: the API server takes our definitions and serves what they define. What can be read
-// off a definition is tested in package definitions.
+// TestServedDefinitions: the API server accepts our definitions and serves what they define. Package definitions tests
+// what a definition alone shows.
 func TestServedDefinitions(t *testing.T) {
 	served, err := discovery.NewDiscoveryClientForConfig(shared.Config)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestTheOnlyFieldOfATemplateIsTakenOut does what the topology controller does when a class does not set any more what
-// was the only field of a template: it finds out by a dry run of server-side apply what the template would be. Apply
-// leaves null, which is no object; the schema's default makes it one.
+// TestTheOnlyFieldOfATemplateIsTakenOut does what the topology controller does when a class no longer sets the only
+// field of a template: a dry run of server-side apply shows what the template would become. Apply leaves null, which is
+// not an object; the schema's default makes it one.
 func TestTheOnlyFieldOfATemplateIsTakenOut(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 0)

@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// cluster of somebody else: what he writes stands for the external system.
+// elsewhere is a cluster that an external system manages. The test writes what that system would write.
 type elsewhere struct {
 	*world
 	name string
@@ -29,8 +29,8 @@ func (e elsewhere) write(change func(*unstructured.Unstructured)) {
 	e.must(shared.admin.Status().Update(e.Context(), u))
 }
 
-// managedElsewhere lets this test be the external system of a cluster: it writes endpoint, domains and flag,
-// and core takes them over. own is the endpoint that the Cluster has from its user.
+// managedElsewhere lets this test play the external system of a cluster: it writes endpoint, domains and flag, and core
+// copies them. own is the endpoint that the user set in the Cluster.
 func managedElsewhere(w *world, name string, own clusterv1.APIEndpoint) (elsewhere, *clusterv1.Cluster) {
 	w.Helper()
 	u := w.newObject("CapstanCluster")
@@ -71,7 +71,7 @@ func managedElsewhere(w *world, name string, own clusterv1.APIEndpoint) (elsewhe
 	return e, c
 }
 
-// externallyManaged: what the external system writes, a failure included, core takes over, and the provider
+// externallyManaged checks that core copies what the external system writes, including a failure, and that the provider
 // changes nothing.
 func externallyManaged(w *world) {
 	w.Helper()
@@ -118,7 +118,7 @@ func externallyManaged(w *world) {
 	w.gone("CapstanCluster", name)
 }
 
-// keepsItsEndpoint: core does not overwrite the endpoint that the Cluster has from its user with that of the
+// keepsItsEndpoint checks that core does not overwrite the endpoint that the user set in the Cluster with that of the
 // infrastructure.
 func keepsItsEndpoint(w *world) {
 	w.Helper()

@@ -13,8 +13,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// remediate lets the host of a machine die: the MachineHealthCheck sees it by the Machine's condition, and
-// the set makes another one.
+// remediate lets the host of a machine die: the MachineHealthCheck notices it by the Machine's condition, and the set
+// creates another Machine.
 func (w *world) remediate(set, cluster string) {
 	w.Helper()
 	w.create(&clusterv1.MachineHealthCheck{
@@ -50,8 +50,8 @@ func hasFailed(m *clusterv1.Machine) bool {
 	return d != nil && d.V1Beta1 != nil && d.V1Beta1.FailureReason != nil && d.V1Beta1.FailureMessage != nil
 }
 
-// checkFailuresSurface lets a machine fail for good and looks at the Machine: in v1beta1 it keeps the failure
-// even if the object loses it, in v1beta2 it is told by a condition.
+// checkFailuresSurface lets a machine fail for good and checks the Machine: in v1beta1 the Machine keeps the failure
+// even if the object loses it; in v1beta2 a condition reports it.
 func checkFailuresSurface(w *world) {
 	w.Helper()
 	w.infra.set(func() { w.infra.fails["bad"] = true })
@@ -78,7 +78,7 @@ func checkFailuresSurface(w *world) {
 	w.delete(m)
 	w.gone("CapstanMachine", "bad")
 
-	// A cluster whose endpoint is lost, in the same way.
+	// The same for a cluster whose endpoint is lost.
 	u := w.newObject("CapstanCluster")
 	u.SetNamespace(w.ns)
 	u.SetName("lost")
@@ -108,8 +108,8 @@ func checkFailuresSurface(w *world) {
 	w.gone("CapstanCluster", "lost")
 }
 
-// failsForGood takes the failure back from the CapstanMachine of a Machine, while the provider is paused.
-// Core sees that, but the Machine stays failed.
+// failsForGood removes the failure from the CapstanMachine of a Machine, while the provider is paused. Core sees that,
+// but the Machine stays failed.
 func (w *world) failsForGood(m *clusterv1.Machine) {
 	w.Helper()
 	edit(w, w.machine(m.Name), func(u *unstructured.Unstructured) {

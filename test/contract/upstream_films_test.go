@@ -37,8 +37,8 @@ func filmMachines(w *world) func() map[string][]*clusterv1.Machine {
 	}
 }
 
-// checkMachineFilms looks at all revisions of all Machines: the one that is provisioned for the first time
-// has provider id, addresses and domain too, and none goes back. The machine named worker is among them.
+// checkMachineFilms checks all revisions of all Machines: the first provisioned revision also has provider id,
+// addresses and domain, and no later one loses them. The Machine named worker must be among them.
 func checkMachineFilms(w *world, films map[string][]*clusterv1.Machine, worker string) {
 	w.Helper()
 	provisioned := map[string]bool{}
@@ -67,8 +67,8 @@ func checkMachineFilms(w *world, films map[string][]*clusterv1.Machine, worker s
 	w.Attr("rule", "IM-21 "+string(w.Version))
 }
 
-// keepsItsFlag takes the flag back from the CapstanMachine of a Machine, while the provider is paused. Core
-// sees that, but the Machine stays provisioned.
+// keepsItsFlag removes the flag from the CapstanMachine of a Machine, while the provider is paused. Core sees that, but
+// the Machine stays provisioned.
 func keepsItsFlag(w *world, name string) {
 	w.Helper()
 	edit(w, w.machine(name), func(u *unstructured.Unstructured) {
@@ -110,8 +110,8 @@ func keepsItsFlag(w *world, name string) {
 	w.ready(name)
 }
 
-// touchMachine changes a Machine, once a second at most. Core takes no notice of a paused object of the infrastructure,
-// but looks at it when the Machine changes, and may see an older copy then.
+// touchMachine changes a Machine, at most once a second. Core ignores changes of a paused infrastructure object, but
+// reads the object when the Machine changes, and may then see an older copy.
 func (w *world) touchMachine(name string) {
 	w.Helper()
 	edit(w, read(w, name, &clusterv1.Machine{}), func(m *clusterv1.Machine) {
@@ -119,8 +119,8 @@ func (w *world) touchMachine(name string) {
 	})
 }
 
-// coreReadsByTheLabel looks into the audit log: core asks for our objects in the version that the label
-// names, the last one of several.
+// coreReadsByTheLabel checks in the audit log that core requests our objects in the version that the label names, the
+// last one if it names several.
 func coreReadsByTheLabel(w *world) error {
 	w.Helper()
 	reads := 0

@@ -27,12 +27,12 @@ func secretOf(ns, name, cluster string, data map[string][]byte) *corev1.Secret {
 	}
 }
 
-// TestWithUpstream runs upstream's own reconcilers against the provider, with definitions that carry the label of one
-// contract version only. A cluster comes up, its machines get Nodes, a machine set scales, a host dies and its machine
-// is replaced, all is deleted.
+// TestWithUpstream runs upstream's own reconcilers against the provider, with definitions that have only the label of
+// one contract version. A cluster comes up, its machines get Nodes, a machine set scales, a host dies and its machine
+// is replaced, and everything is deleted.
 func TestWithUpstream(t *testing.T) {
 	for _, version := range versions {
-		// Not in parallel: the labels are of the whole API server.
+		// Not in parallel: the labels apply to the whole API server.
 		t.Run(string(version), func(t *testing.T) { withUpstream(t, form{version}) })
 	}
 }
@@ -54,7 +54,7 @@ func withUpstream(t *testing.T, f form) {
 	clusters, machines := filmCluster(w, "demo"), filmMachines(w)
 	w.upstreamCluster("demo")
 	checkUpstreamCluster(w, "demo", clusters)
-	// Nodes are of the whole API server, so their names tell the versions apart.
+	// Nodes are shared by the whole API server, so their names include the version.
 	cp, worker := "cp-"+string(f.Version), "worker-"+string(f.Version)
 	w.upstreamMachine(cp, true)
 	w.upstreamMachine(worker, false)
@@ -105,7 +105,7 @@ func withUpstream(t *testing.T, f form) {
 	}
 }
 
-// upstreamCluster makes a Cluster and a CapstanCluster as a user would: core does the rest.
+// upstreamCluster creates a Cluster and a CapstanCluster as a user would; core does the rest.
 func (w *world) upstreamCluster(name string, edits ...func(*clusterv1.Cluster)) {
 	w.Helper()
 	u := w.newObject("CapstanCluster")
@@ -126,7 +126,7 @@ func (w *world) upstreamCluster(name string, edits ...func(*clusterv1.Cluster)) 
 	w.create(c)
 }
 
-// upstreamMachine makes a Machine and a CapstanMachine as a user would.
+// upstreamMachine creates a Machine and a CapstanMachine as a user would.
 func (w *world) upstreamMachine(name string, controlPlane bool) {
 	w.Helper()
 	u := w.newObject("CapstanMachine")
@@ -151,7 +151,7 @@ func (w *world) upstreamMachine(name string, controlPlane bool) {
 	w.create(m)
 }
 
-// filmCluster records the revisions of the Cluster, which is core's.
+// filmCluster records the revisions of the Cluster, which core writes.
 func filmCluster(w *world, name string) func() []*clusterv1.Cluster {
 	w.Helper()
 	watch, err := shared.admin.Watch(w.Context(), &clusterv1.ClusterList{}, client.InNamespace(w.ns))
@@ -172,7 +172,8 @@ func filmCluster(w *world, name string) func() []*clusterv1.Cluster {
 	}
 }
 
-// checkUpstreamCluster waits until core has taken over all that the CapstanCluster says, and looks at how it got there.
+// checkUpstreamCluster waits until core has copied everything from the CapstanCluster, and checks the revisions on the
+// way.
 func checkUpstreamCluster(w *world, name string, film func() []*clusterv1.Cluster) {
 	w.Helper()
 	c := &clusterv1.Cluster{}
@@ -212,7 +213,7 @@ func checkUpstreamCluster(w *world, name string, film func() []*clusterv1.Cluste
 	w.Attr("rule", "IC-57 "+string(w.Version))
 }
 
-// checkUpstreamMachine waits until core has taken over all that the CapstanMachine says, Node included.
+// checkUpstreamMachine waits until core has copied everything from the CapstanMachine and found the Node.
 func checkUpstreamMachine(w *world, name string) {
 	w.Helper()
 	m := &clusterv1.Machine{}
@@ -265,7 +266,7 @@ func (w *world) nodesOf(set string, n int) {
 	})
 }
 
-// checkFromTemplate looks at the objects that core made from a template.
+// checkFromTemplate checks the objects that core created from a template.
 func checkFromTemplate(w *world, set string) {
 	w.Helper()
 	for _, m := range w.machinesOf(set) {

@@ -30,12 +30,12 @@ import (
 	"github.com/capstan-dev/capstan/provider/supply"
 )
 
-// skipNames allows several controllers of one name, for there are many managers in this process. None has the priority
-// queue, which can lock up at its end.
+// skipNames allows several controllers of one name, because there are many managers in this process. None uses the
+// priority queue, which can deadlock during shutdown.
 var skipNames = config.Controller{SkipNameValidation: ptr.To(true), UsePriorityQueue: ptr.To(false)}
 
-// world is one namespace of the API server with hosts, an instrumented infrastructure, and the provider at work in it
-// under the rights of its own service account. Objects are made and read in the API version that serves one contract.
+// world is one namespace of the API server with hosts and an instrumented infrastructure. The provider works there with
+// the rights of its own service account. Objects are created and read in the API version that serves one contract.
 type world struct {
 	*testing.T
 	form
@@ -44,13 +44,13 @@ type world struct {
 
 	// how the provider is started
 	options   provider.Options
-	namespace string // --namespace; the world's, if not set otherwise
+	namespace string // --namespace; default: the world's
 	wrap      func(http.RoundTripper) http.RoundTripper
 
 	stopProvider func()
 }
 
-// newWorld makes a world with n supplied hosts in three zones, and starts the provider.
+// newWorld creates a world with n supplied hosts in three zones, and starts the provider.
 func newWorld(t *testing.T, f form, n int, edits ...func(*world)) *world {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "world-" + string(f.Version) + "-"}}
@@ -154,7 +154,7 @@ func (w *world) until(what string, ok func() bool) {
 	}
 }
 
-// dump logs all of our objects of the world.
+// dump logs all of our objects in the world.
 func (w *world) dump() {
 	w.Helper()
 	for _, kind := range []string{"CapstanCluster", "CapstanMachine"} {
@@ -202,14 +202,14 @@ func (w *world) cluster(name string) *unstructured.Unstructured {
 	return w.get("CapstanCluster", name)
 }
 
-// read fills in an object that must be there.
+// read reads an object, which must exist.
 func read[O client.Object](w *world, name string, o O) O {
 	w.Helper()
 	w.must(shared.admin.Get(w.Context(), types.NamespacedName{Namespace: w.ns, Name: name}, o))
 	return o
 }
 
-// edit changes an object with a merge patch, its status excepted.
+// edit changes an object, except its status, with a merge patch.
 func edit[O client.Object](w *world, o O, change func(O)) {
 	w.Helper()
 	before, _ := o.DeepCopyObject().(client.Object)
@@ -217,7 +217,7 @@ func edit[O client.Object](w *world, o O, change func(O)) {
 	w.must(shared.admin.Patch(w.Context(), o, client.MergeFrom(before)))
 }
 
-// delete asks for the deletion of an object.
+// delete requests the deletion of an object.
 func (w *world) delete(o client.Object) {
 	w.Helper()
 	w.must(shared.admin.Delete(w.Context(), o))
@@ -228,7 +228,7 @@ func (w *world) gone(kind, name string) {
 	w.until(kind+" "+name+" is gone", func() bool { return w.get(kind, name) == nil })
 }
 
-// condition waits until an object has a condition, for example "False WaitingForOwner".
+// waitCondition waits until an object has a condition, for example "False WaitingForOwner".
 func (w *world) waitCondition(kind, name, condition, want string) *unstructured.Unstructured {
 	w.Helper()
 	var u *unstructured.Unstructured
@@ -249,7 +249,7 @@ func (w *world) ready(name string) *unstructured.Unstructured {
 	return u
 }
 
-// touch changes an annotation that means nothing, n times.
+// touch changes a meaningless annotation n times.
 func (w *world) touch(kind, name string, n int) {
 	w.Helper()
 	for i := range n {
@@ -264,7 +264,7 @@ func (w *world) touch(kind, name string, n int) {
 	}
 }
 
-// claims returns which host each machine has.
+// claims returns the host of each machine.
 func (w *world) claims() map[string]string {
 	w.Helper()
 	hosts := &infrav1.CapstanHostList{}
@@ -292,7 +292,7 @@ func (w *world) untouched(names ...string) {
 	}
 }
 
-// hasFinalizer reports whether the object holds our finalizer.
+// hasFinalizer reports whether the object has our finalizer.
 func hasFinalizer(u *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(u.GetFinalizers(),
 		func(f string) bool { return strings.HasPrefix(f, infrav1.GroupVersion.Group+"/") })
@@ -351,9 +351,9 @@ func (f *film) each(w *world, least int, check func(*unstructured.Unstructured))
 	}
 }
 
-// checkReady fails the test if Ready does not cover the whole life in a film that ends with the deletion: it must be
-// there from the first status on, for the provisioning, the work and the deletion, and once it says that the object is
-// being deleted it must not be True again.
+// checkReady fails the test unless Ready covers the whole life in a film that ends with the deletion. The condition
+// must exist from the first status on, for provisioning, work and deletion. Once it reports the deletion, it must not
+// become True again.
 func (f *film) checkReady(w *world) {
 	w.Helper()
 	starting, running, leaving := 0, 0, 0
@@ -363,11 +363,11 @@ func (f *film) checkReady(w *world) {
 		switch {
 		case ready == "" && (deleting || starting+running > 0):
 			w.Errorf("%s %s has no Ready", u.GetKind(), u.GetName())
-		case ready == "": // nothing was looked at yet
+		case ready == "": // the object has not been reconciled yet
 		case strings.HasPrefix(ready, "True") && leaving > 0:
 			w.Errorf("%s %s is Ready again while it is being deleted", u.GetKind(), u.GetName())
 		case strings.HasPrefix(ready, "True"):
-			running++ // the deletion that nobody has looked at yet included
+			running++ // including a deletion that has not been reconciled yet
 		case deleting:
 			leaving++
 		default:

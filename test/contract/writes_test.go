@@ -13,10 +13,9 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// writesOf returns what the manager wrote in a namespace so far, by what it is, and of it what is about one machine:
-// the machine itself, the claim, the bootstrap data. The rest is about hosts (their status, the identity of their
-// agents), or events. What the API server refused is no write: a pass over an object that is not the newest any more
-// ends with a conflict.
+// writesOf returns the manager's writes in a namespace so far, by kind. Some are for one machine: the machine itself,
+// the claim, the bootstrap data. The rest are for hosts (their status, the identity of their agents), or events.
+// Refused requests don't count as writes: reconciling an outdated object ends with a conflict.
 func writesOf(ns string) (all map[string]int, err error) {
 	all = map[string]int{}
 	err = auditLog(func(r request) {
@@ -32,7 +31,7 @@ func writesOf(ns string) (all map[string]int, err error) {
 	return all, err
 }
 
-// kindsOfWrites sums writes up by whom they are for.
+// kindsOfWrites adds up writes for machines, for hosts, and of events.
 func kindsOfWrites(writes map[string]int) (machine, host, event int) {
 	for what, n := range writes {
 		switch _, resource, _ := strings.Cut(what, " "); resource {
@@ -65,7 +64,7 @@ func sum(writes map[string]int) (n int) {
 }
 
 // TestWrites counts in the audit log what the manager writes for one machine from its creation until it is Ready, and
-// for one that follows on the same host.
+// for the next machine on the same host.
 func TestWrites(t *testing.T) {
 	w := newWorld(t, form{v1beta2}, 1)
 	w.provisionedCluster("demo")
@@ -91,8 +90,8 @@ func TestWrites(t *testing.T) {
 	w.must(os.WriteFile(reports+"/writes.txt", []byte(report.String()), 0o644))
 }
 
-// settled returns the writes so far, once there were none for a while: the provider works on after a machine is Ready
-// (its host's status).
+// settled returns the writes so far, after a while without any: the provider continues to write after a machine is
+// Ready (its host's status).
 func settled(w *world) map[string]int {
 	w.Helper()
 	writes, err := writesOf(w.ns)
@@ -109,8 +108,9 @@ func settled(w *world) map[string]int {
 	return writes
 }
 
-// TestIdle counts the manager's writes while nothing happens but heartbeats: none. With CAPSTAN_TEST_IDLE=5m it has 100
-// machines and waits that long, as "make bench-idle" does; else it has fewer and waits for some seconds.
+// TestIdle checks that the manager writes nothing while there are only heartbeats. With CAPSTAN_TEST_IDLE=5m, it has
+// 100 machines and waits that long, as "make bench-idle" does; otherwise it has fewer machines and waits for a few
+// seconds.
 func TestIdle(t *testing.T) {
 	machines, idle := 20, 5*time.Second
 	if set := os.Getenv("CAPSTAN_TEST_IDLE"); set != "" {

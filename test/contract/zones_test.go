@@ -26,10 +26,10 @@ func (w *world) offers(cluster string) []string {
 	return zones
 }
 
-// TestClustersMadeAtOnceHaveZonesOfTheirOwn makes as many clusters at once as there are hosts. The controller of a
-// control plane takes any zone that is offered, and nobody knows of that until its machine is there: each cluster is
-// offered one zone, and no zone is offered more often than it has hosts. With its first machine a cluster is offered
-// the zones that have room beside what others are promised.
+// TestClustersMadeAtOnceHaveZonesOfTheirOwn creates as many clusters at once as there are hosts. The controller of a
+// control plane takes any offered zone, and nobody knows which until its machine exists. So each cluster is offered one
+// zone, and no zone is offered more often than it has hosts. Once it has its first machine, a cluster is offered all
+// zones with room beyond what is promised to others.
 func TestClustersMadeAtOnceHaveZonesOfTheirOwn(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)

@@ -9,7 +9,7 @@ import (
 var item = regexp.MustCompile(`^([-*]|\d+\.) `)
 
 // TestIndentedCodeIsWhole checks that no line of an indented code block has lost its indentation, for example when
-// somebody filled a paragraph: such a line is text, and the rest is torn apart.
+// somebody filled a paragraph: such a line becomes text, and splits the block.
 func TestIndentedCodeIsWhole(t *testing.T) {
 	checked := 0
 	for _, page := range pages(t) {

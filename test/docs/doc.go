@@ -1,2 +1,2 @@
-// Package docs checks the pages of the repository: links lead somewhere, and indexes are complete.
+// Package docs checks the pages of the repository: link targets exist, and indexes are complete.
 package docs

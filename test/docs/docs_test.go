@@ -12,7 +12,7 @@ import (
 
 const root = "../.."
 
-// pages returns the paths of all Markdown files, from the root.
+// pages returns the paths of all Markdown files, relative to the root.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -51,7 +51,7 @@ var (
 	word = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
-// anchors returns what GitHub calls the headings of a page.
+// anchors returns GitHub's anchors for the headings of a page.
 func anchors(text string) map[string]bool {
 	names, seen := map[string]bool{}, map[string]int{}
 	for _, m := range head.FindAllStringSubmatch(text, -1) {

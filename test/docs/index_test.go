@@ -25,7 +25,7 @@ func TestThePagesAreInTheIndex(t *testing.T) {
 	}
 }
 
-// TestTopPagesAreInTheIndexItself checks that nobody has to search the pages directly below docs/ in other pages.
+// TestTopPagesAreInTheIndexItself checks that the index itself links every page directly below docs/.
 func TestTopPagesAreInTheIndexItself(t *testing.T) {
 	direct := map[string]bool{"docs/README.md": true}
 	for _, page := range linked("docs/README.md", read(t, "docs/README.md")) {
@@ -38,7 +38,7 @@ func TestTopPagesAreInTheIndexItself(t *testing.T) {
 	}
 }
 
-// linked returns the Markdown files that a page links, as paths from the root.
+// linked returns the Markdown files that a page links, as paths relative to the root.
 func linked(page, text string) []string {
 	var found []string
 	for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestVersionsAreThoseOfTheCode compares docs/versions.md with the files that decide about versions.
+// TestVersionsAreThoseOfTheCode compares docs/versions.md with the files that define the versions.
 func TestVersionsAreThoseOfTheCode(t *testing.T) {
 	page := read(t, "docs/versions.md")
 	want := func(row string) {

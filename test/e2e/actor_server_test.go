@@ -20,14 +20,14 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// actorDir is the variable by which this test binary plays extensions whose answers a test directs, instead of running
-// tests. Its directory has one for each of these extensions.
+// actorDir is the variable that makes this test binary play extensions whose answers a test directs, instead of running
+// tests. Its value is a directory with one directory for each of these extensions.
 const actorDir = "CAPSTAN_E2E_ACTOR"
 
 // answersFile, in the directory of an extension, holds a line for each answer of a handler.
 const answersFile = "answers.jsonl"
 
-// namesFile, in the directory of an extension, holds what is put behind the names of its handlers.
+// namesFile, in the directory of an extension, holds a suffix for the names of its handlers.
 const namesFile = "names"
 
 // manner is how a handler answers.
@@ -35,20 +35,20 @@ type manner string
 
 const (
 	passes manner = ""       // Success
-	blocks manner = "blocks" // asks to be asked again
+	blocks manner = "blocks" // requests another call
 	fails  manner = "fails"  // Failure
-	hangs  manner = "hangs"  // no answer, until it is told something else or nobody listens any more
-	breaks manner = "breaks" // no answer of a hook, but an HTTP error
+	hangs  manner = "hangs"  // no answer until the file changes or the caller gives up
+	breaks manner = "breaks" // an HTTP error instead of a hook's answer
 )
 
-// line is what an actor has to say.
+// line is one instruction for an actor.
 type line struct {
 	Manner  manner
 	Message string
 	After   time.Duration // of blocks
 }
 
-// lifecycle are the hooks in the life of a cluster, and how a handler of each is made.
+// lifecycle maps the hooks in the life of a cluster to functions that create a handler.
 var lifecycle = map[string]func(extension string) server.Handler{
 	"BeforeClusterCreate":          play(hook.BeforeClusterCreate),
 	"AfterControlPlaneInitialized": play(hook.AfterControlPlaneInitialized),
@@ -61,7 +61,7 @@ var lifecycle = map[string]func(extension string) server.Handler{
 	"BeforeClusterDelete":          play(hook.BeforeClusterDelete),
 }
 
-// play gives a maker of handlers that say what stands in a file, at the time of the call.
+// play returns a function that creates handlers. A handler answers as a file says at the time of the call.
 func play[Req, Resp any](of hook.Hook[Req, Resp]) func(extension string) server.Handler {
 	return func(extension string) server.Handler {
 		name := of.Descriptor().ID.Name
@@ -76,7 +76,7 @@ func play[Req, Resp any](of hook.Hook[Req, Resp]) func(extension string) server.
 	}
 }
 
-// say answers as the file says; without it, it passes.
+// say answers as the file says, and passes if there is no file.
 func say(ctx context.Context, file string) error {
 	for {
 		var l line
@@ -106,8 +106,8 @@ func say(ctx context.Context, file string) error {
 	}
 }
 
-// serveActor serves the extensions in a directory, each below its name, until the standard input ends. The address
-// stays the same from start to start.
+// serveActor serves the extensions in a directory, each below its name, until standard input is closed. The address
+// stays the same across restarts.
 func serveActor(dir string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -167,7 +167,7 @@ func serveActor(dir string) error {
 	}, all)
 }
 
-// write writes a file that others read at any time.
+// write writes a file that others may read at any time.
 func write(file string, data []byte) error {
 	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
 		return err

@@ -29,11 +29,11 @@ const (
 const (
 	certificateDir = "certificate"
 	authorityFile  = "ca.crt"
-	readyFile      = "ready" // holds the process that listens
+	readyFile      = "ready" // contains the pid of the process that listens
 )
 
-// actor is a process that plays three registered extensions with handlers of all lifecycle hooks. What they answer, a
-// test says while it runs.
+// actor is a process that plays three registered extensions with handlers of all lifecycle hooks. The test directs
+// their answers while it runs.
 type actor struct {
 	t      *testing.T
 	dir    string
@@ -42,7 +42,8 @@ type actor struct {
 	output bytes.Buffer
 }
 
-// newActor starts an actor and registers its extensions, all of which pass. All ends with the test.
+// newActor starts an actor and registers its extensions, all of which pass. At the end of the test, it removes
+// everything.
 func newActor(t *testing.T) *actor {
 	t.Helper()
 	a := &actor{t: t, dir: t.TempDir()}
@@ -91,9 +92,9 @@ func (a *actor) start() {
 	})
 }
 
-// stop ends the process in good order.
+// stop stops the process cleanly.
 func (a *actor) stop() {
-	_ = a.cmd.Process.Signal(syscall.SIGCONT) // a test may have failed while it was stopped
+	_ = a.cmd.Process.Signal(syscall.SIGCONT) // a test may have failed while the process was suspended
 	_ = a.stdin.Close()
 	if err := a.cmd.Wait(); err != nil {
 		a.t.Errorf("the extensions ended with: %v\n%s", err, a.output.String())
@@ -108,7 +109,7 @@ func (a *actor) signal(s syscall.Signal) {
 	}
 }
 
-// kill ends the process without a word.
+// kill kills the process.
 func (a *actor) kill() {
 	a.t.Helper()
 	a.signal(syscall.SIGKILL)
@@ -116,7 +117,7 @@ func (a *actor) kill() {
 	_ = a.stdin.Close()
 }
 
-// register creates the ExtensionConfig, or gives it the authority of now.
+// register creates the ExtensionConfig, or updates its authority.
 func (a *actor) register(extension string) {
 	a.t.Helper()
 	read := func(name string) []byte {
@@ -132,7 +133,7 @@ func (a *actor) register(extension string) {
 			extension, read(urlFile), extension, base64.StdEncoding.EncodeToString(read(authorityFile))))
 }
 
-// name says what is behind the names of handlers, from the next start on.
+// name sets a suffix for the names of handlers, effective at the next start.
 func (a *actor) name(extension, suffix string) {
 	a.t.Helper()
 	if err := write(filepath.Join(a.dir, extension, namesFile), []byte(suffix)); err != nil {
@@ -140,7 +141,7 @@ func (a *actor) name(extension, suffix string) {
 	}
 }
 
-// tell says how an extension answers a hook from now on.
+// tell sets how an extension answers a hook from now on.
 func (a *actor) tell(extension, hook string, l line) {
 	a.t.Helper()
 	text, err := json.Marshal(l)
@@ -152,17 +153,18 @@ func (a *actor) tell(extension, hook string, l line) {
 	}
 }
 
-// asked is a call that an extension got, or its answer.
+// asked is a call that an extension received, or its answer.
 type asked struct {
 	Time            time.Time
 	Hook, Handler   string
 	Request, Answer map[string]json.RawMessage
 }
 
-// calls are those of a hook that an extension got, the first first; of all hooks if none is named.
+// calls returns the calls of a hook that an extension received, in order. If hook is empty, it returns those of all
+// hooks.
 func (a *actor) calls(extension, hook string) []asked { return a.notes(extension, callsFile, hook) }
 
-// answers are those that an extension gave to a hook.
+// answers returns the answers that an extension gave for a hook.
 func (a *actor) answers(extension, hook string) []asked { return a.notes(extension, answersFile, hook) }
 
 func (a *actor) notes(extension, file, hook string) []asked {
@@ -176,7 +178,7 @@ func (a *actor) notes(extension, file, hook string) []asked {
 		var c asked
 		if err := json.Unmarshal([]byte(text), &c); err != nil {
 			if !strings.HasSuffix(text, "\n") || strings.HasPrefix(text, "\n") {
-				continue // half a line: it was killed
+				continue // an incomplete line: the process was killed
 			}
 			a.t.Fatalf("%v in %s", err, text)
 		}
@@ -187,7 +189,7 @@ func (a *actor) notes(extension, file, hook string) []asked {
 	return all
 }
 
-// asks waits until an extension was asked about a hook so many times more.
+// asks waits until an extension has been called for a hook this many more times.
 func (a *actor) asks(extension, hook string, times int) {
 	a.t.Helper()
 	before := len(a.calls(extension, hook))
@@ -199,7 +201,7 @@ func (a *actor) asks(extension, hook string, times int) {
 	})
 }
 
-// condition waits until the condition that tells of the topology says all of this.
+// condition waits until the condition about the topology contains all these texts.
 func condition(t *testing.T, cluster string, wants ...string) {
 	t.Helper()
 	eventually(t, "the Cluster's condition TopologyReconciled", func() error {
@@ -212,9 +214,9 @@ func condition(t *testing.T, cluster string, wants ...string) {
 	})
 }
 
-// rounds holds a hook back in all the ways there are, and sees who is asked again: all are, whether the others blocked,
-// failed or passed, after the shortest wait, and the Cluster says why it waits. In the end extension one still blocks,
-// with the message that it gives.
+// rounds blocks a hook in every way and checks who is called again: all extensions are, whether the others blocked,
+// failed or passed, after the shortest wait, and the Cluster says why it waits. In the end, extension one still blocks,
+// with the message that rounds returns.
 func (a *actor) rounds(cluster, hook string) string {
 	a.t.Helper()
 	before := shape(a.t, cluster)
@@ -222,7 +224,7 @@ func (a *actor) rounds(cluster, hook string) string {
 	a.tell(two, hook, line{blocks, "two has a short wait", time.Second})
 	a.tell(ignored, hook, line{Manner: breaks})
 	condition(a.t, cluster, "one has a long wait at "+hook, "two has a short wait")
-	a.asks(one, hook, 2) // eventually waits for less than five minutes
+	a.asks(one, hook, 2) // within less than the wait of five minutes
 	a.t.Attr("rule", "CL-11")
 	a.t.Attr("rule", "CL-12")
 	told := time.Now()
@@ -243,9 +245,9 @@ func (a *actor) rounds(cluster, hook string) string {
 	return last.Message
 }
 
-// backsOff waits until the pauses between the calls of an extension that fails since a time have grown: the longest of
-// the later ones is at least four times as long as those in the middle of the earlier ones. What changes meanwhile
-// makes calls beside them.
+// backsOff waits until the pauses between calls of an extension that has failed since a given time have grown: the
+// longest later pause must be at least four times the median of the earlier ones. Changes meanwhile cause additional
+// calls.
 func (a *actor) backsOff(extension, hook string, since time.Time) {
 	a.t.Helper()
 	eventually(a.t, "the pauses between calls of "+extension+" about "+hook+" grow", func() error {
@@ -272,8 +274,8 @@ func (a *actor) backsOff(extension, hook string, since time.Time) {
 	a.t.Attr("rule", "CL-07")
 }
 
-// inDock starts this test binary in the dock's network, where the plane reaches it, with a variable more. It ends when
-// its standard input does.
+// inDock starts this test binary in the dock's network, where the plane can reach it, with an additional variable. The
+// process exits when its standard input is closed.
 func inDock(t *testing.T, variable string, output *bytes.Buffer) (*exec.Cmd, interface{ Close() error }) {
 	t.Helper()
 	pid := 0

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// A cluster goes back to what it was: what was deleted after the backup is there again, what was made after it is gone,
-// and the cluster works on.
+// A cluster returns to an earlier state: objects deleted after the backup exist again, objects created after it are
+// gone, and the cluster keeps working.
 func TestClusterIsRestored(t *testing.T) { restoreCluster(t, "saved", 1) }
 
-// Two members are left out, made anew, and join the one that got the data.
+// Two members are removed, recreated, and join the member that got the data.
 func TestThreeMembersAreRestored(t *testing.T) {
 	takesLong(t)
 	restoreCluster(t, "saved-ha", 3)
@@ -43,7 +43,7 @@ func restoreCluster(t *testing.T, name string, controlPlane int) {
 	}
 	converges(t, name, controlPlane+1)
 	members(t, name, controlPlane)
-	// The cluster lives: controllers see changes, and Cluster API its machines.
+	// The cluster works: controllers see changes, and Cluster API sees its machines.
 	makeWebImage(t)
 	kubectl("create", "deployment", "web", "--image=web.test/web:1", "--replicas=2", "--", "/web", "wait")
 	eventually(t, "the Deployment is rolled out", func() error {

@@ -109,13 +109,13 @@ func try(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	start := time.Now()
 	err = cmd.Run()
-	if took := time.Since(start); took >= time.Second { // conditions are looked at in short intervals
+	if took := time.Since(start); took >= time.Second { // conditions are checked at short intervals
 		t.Logf("capstan %s: %s", strings.Join(args, " "), took.Round(100*time.Millisecond))
 	}
 	return out.String(), errOut.String(), err
 }
 
-// must runs capstan and fails the test if it fails.
+// must runs capstan and fails the test if the command fails.
 func must(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := try(t, args...)
@@ -148,13 +148,13 @@ func decode[T any](t *testing.T, args ...string) T {
 	return value
 }
 
-// eventually waits until check returns no error, two minutes at most.
+// eventually waits until check returns no error, for at most two minutes.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	within(t, 2*time.Minute, what, check)
 }
 
-// within waits until check returns no error, for so long at most.
+// within waits until check returns no error, for at most limit.
 func within(t *testing.T, limit time.Duration, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)

@@ -28,7 +28,7 @@ type objectList struct {
 
 type hostRow struct{ Name, State, Cluster, Machine, Zone, Address string }
 
-// readyNodes returns the names of the Ready nodes of a cluster, and fails if a node is not Ready or is hollow.
+// readyNodes returns the names of the Ready nodes of a cluster, and fails the test if a node is not Ready or is hollow.
 func readyNodes(t *testing.T, cluster string) []string {
 	t.Helper()
 	var names []string
@@ -166,7 +166,7 @@ func TestCluster(t *testing.T) {
 	}
 	for _, s := range steps {
 		if !t.Run(s.name, s.run) {
-			return // what follows builds on it
+			return // the following tests depend on it
 		}
 	}
 }

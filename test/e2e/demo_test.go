@@ -46,7 +46,7 @@ func TestDemo(t *testing.T) {
 	must(t, "cluster", "delete", "demo")
 }
 
-// container is a Ready container of a pod that the API server was asked for.
+// container is a Ready container of a pod that was requested from the API server.
 type container struct {
 	pod, name, id string
 	host          dock.Host
@@ -127,7 +127,7 @@ func (c container) isReal(program string) error {
 	return nil
 }
 
-// outside returns the directory in /proc of the process below a host that has this id in the host's PID namespace.
+// outside returns the directory in this machine's /proc of the process that has this id in a host's PID namespace.
 func outside(host string, pid int) (string, error) {
 	level := len(statusLine(host, "NSpid:")) - 1
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -152,7 +152,7 @@ func isBelow(proc, ancestor string) bool {
 	return false
 }
 
-// statusLine returns the words of a line of a process's status. A process that is gone has none.
+// statusLine returns the words of a line of a process's status, or none if the process is gone.
 func statusLine(proc, name string) []string {
 	data, _ := os.ReadFile(proc + "/status")
 	for line := range strings.Lines(string(data)) {

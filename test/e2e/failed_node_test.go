@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// failing is a machine whose bootstrap fails after its kubelet has registered a Node: the success of kubeadm can't be
-// noted.
+// failing is a machine whose bootstrap fails after its kubelet has registered a Node, because kubeadm's success can't
+// be recorded.
 const failing = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Machine
@@ -35,7 +35,7 @@ spec:
   preKubeadmCommands: ["rm -rf /run/cluster-api && touch /run/cluster-api"]
 `
 
-// TestAFailedMachineLeavesNoNode deletes a machine that has a Node which Cluster API does not know of.
+// TestAFailedMachineLeavesNoNode deletes a machine whose Node Cluster API does not know.
 func TestAFailedMachineLeavesNoNode(t *testing.T) {
 	const name = "noted"
 	must(t, "cluster", "create", name, "--workers", "0")

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// TestFlavors makes a real cluster from each flavor of the release, on the plane's hosts. Flavors for owned hosts have
-// an endpoint that is the user's own: here a load balancer in the hosts' network. kube-vip itself can't run on local
-// hosts, so where a flavor has it, the address is the load balancer's too.
+// TestFlavors creates a real cluster from each flavor of the release, on the plane's hosts. Flavors for owned hosts
+// need the user's own endpoint: here, a load balancer in the hosts' network. kube-vip can't run on local hosts, so the
+// address of a flavor with kube-vip is also that of the load balancer.
 func TestFlavors(t *testing.T) {
 	for _, flavor := range []struct {
 		name                         string
 		controlPlane, workers, total int
-		owned, always                bool // with an endpoint of one's own; also without the long tests
+		owned, always                bool // with the user's own endpoint; also without the long tests
 	}{
 		{"", 1, 1, 2, false, true},
 		{"external", 1, 1, 2, true, true},
@@ -75,7 +75,7 @@ func TestFlavors(t *testing.T) {
 	}
 }
 
-// controlPlaneAddresses gives the addresses of the hosts with control plane machines of a cluster.
+// controlPlaneAddresses returns the addresses of the hosts with control plane machines of a cluster.
 func controlPlaneAddresses(t *testing.T, cluster string) []string {
 	t.Helper()
 	machines := must(t, "kubectl", "get", "machines", "-l",
@@ -92,7 +92,7 @@ func controlPlaneAddresses(t *testing.T, cluster string) []string {
 	return addresses
 }
 
-// spread sees that control planes and workers are in three zones each.
+// spread checks that control planes are in three zones, and workers too.
 func spread(t *testing.T, cluster string) {
 	t.Helper()
 	control := strings.Join(controlPlaneAddresses(t, cluster), " ")

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestADiskThatFillsUp fills the disk of a running plane, asks for a cluster all the same, and makes room again: the
-// plane says how it is meanwhile, and the cluster comes up afterwards.
+// TestADiskThatFillsUp fills the disk of a running plane, requests a cluster nevertheless, and then makes room again:
+// the plane reports its state meanwhile, and the cluster comes up afterwards.
 func TestADiskThatFillsUp(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a small file system for the test")

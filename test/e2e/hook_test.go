@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The plane's extension listens in the dock only. Its handlers are listed, and called from outside; nothing of the way
-// there stays.
+// The plane's extension listens only in the dock. The commands list its handlers and call them from outside; nothing of
+// the connection remains.
 func TestHooksAreCalledByHand(t *testing.T) {
 	eventually(t, "the extension is registered", func() error {
 		if out := must(t, "hook", "list"); !strings.Contains(out, "capacity.capstan") {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// remove ends a cluster that a test may have left behind, whatever hooks hold it: extensions pass from now on.
+// remove deletes a cluster that a test may have left behind, even if hooks hold it: all extensions pass from now on.
 func (a *actor) remove(cluster string) {
 	for _, extension := range []string{one, two, ignored} {
 		for hook := range lifecycle {
@@ -25,9 +25,9 @@ func (a *actor) remove(cluster string) {
 	}
 }
 
-// The hooks around the creation and the deletion of a real cluster: the moment of each, that the first and the last
-// block, what is in requests and answers, who is called again, what the Cluster says meanwhile, and that an extension
-// whose failures are ignored holds nothing back (CL-04).
+// The hooks around the creation and the deletion of a real cluster: when each is called, that the first and the last
+// block, the content of requests and answers, who is called again, what the Cluster says meanwhile, and that an
+// extension whose failures are ignored blocks nothing (CL-04).
 func TestHooksOfCreationAndDeletion(t *testing.T) {
 	const name = "hooked"
 	a := newActor(t)
@@ -57,8 +57,8 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	afterInitialization(t, name, a.calls(one, "AfterControlPlaneInitialized")[0].Time)
 	must(t, "cluster", "scale", name, "--workers", "1", "--wait=false")
 	a.asks(one, "AfterControlPlaneInitialized", 2) // the second call comes after the change
-	// Cluster API returns at the hook's failure before it looks at MachineDeployments: LH-09 is not met (D-38).
-	// When this fails, it is: record the rule here, and remove its reason.
+	// When the hook fails, Cluster API returns before it handles MachineDeployments, so LH-09 is not met (D-38). If this
+	// check fails one day, LH-09 is met: record the rule here, and remove its reason.
 	if got := workersOf(t, name); got != "0" {
 		t.Errorf("AfterControlPlaneInitialized hangs, and the MachineDeployment has %q replicas, want 0", got)
 	}
@@ -112,7 +112,7 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	t.Attr("rule", "LH-08")
 }
 
-// afterInitialization sees that a call came after the control plane was initialized, and not before.
+// afterInitialization checks that a call came after the control plane was initialized, and not before.
 func afterInitialization(t *testing.T, cluster string, call time.Time) {
 	t.Helper()
 	type condition struct {
@@ -130,7 +130,7 @@ func afterInitialization(t *testing.T, cluster string, call time.Time) {
 	}
 }
 
-// workersOf returns how many workers the MachineDeployment of a cluster is to have.
+// workersOf returns the desired number of workers in the MachineDeployment of a cluster.
 func workersOf(t *testing.T, cluster string) string {
 	t.Helper()
 	return must(t, "kubectl", "get", "machinedeployments", "-l", "cluster.x-k8s.io/cluster-name="+cluster,

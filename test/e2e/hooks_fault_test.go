@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// long is the variable for tests that take many minutes: those of upgrades, and all disasters at all hooks, of which
-// there are some at each without it.
+// long is the variable that enables tests of many minutes: those of upgrades, and all disasters at all hooks. Without
+// it, each hook has only some disasters.
 const long = "CAPSTAN_TEST_LONG"
 
 // What can happen to an extension and to the plane.
@@ -24,9 +24,9 @@ const (
 	planeKilled   = "the plane is killed"
 )
 
-// disasters happen to extension one, which blocks a hook, and to the plane, one after the other. Each time the Cluster
-// says what is wrong, nothing goes on, and when the cause is gone, the extension is asked again. In the end it still
-// blocks.
+// disasters causes one disaster after the other, to extension one, which blocks a hook, and to the plane. Each time,
+// the Cluster says what is wrong, nothing continues, and once the cause is gone, the extension is called again. In the
+// end it still blocks.
 func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 	t.Helper()
 	times := 0
@@ -49,7 +49,7 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 			a.start()
 		}},
 		{hanging, func() {
-			a.signal(syscall.SIGSTOP) // connections are still taken, by the kernel
+			a.signal(syscall.SIGSTOP) // the kernel still accepts connections
 			condition(t, cluster, hook, "."+one, "it did not answer within 5s")
 			a.signal(syscall.SIGCONT)
 		}},
@@ -97,7 +97,7 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 }
 
 // Extensions and the plane fail while a cluster waits for a hook, at its creation and at its deletion: nothing is lost.
-// A hook that comes after something has happened is called although the plane was killed before it passed.
+// A hook that follows an event is called even if the plane is killed before the hook has passed.
 func TestExtensionsFailInALife(t *testing.T) {
 	const name = "troubled"
 	a := newActor(t)

@@ -14,12 +14,12 @@ import (
 // hooksVersion is the apiVersion of the lifecycle hooks, in JSON.
 const hooksVersion = `"hooks.runtime.cluster.x-k8s.io/v1alpha1"`
 
-// fields are those of a hook's request beside apiVersion, kind, settings and cluster.
+// fields returns the fields of a hook's request besides apiVersion, kind, settings and cluster.
 func fields(hook, from, to string) map[string]string {
 	step := `[{"version":"` + to + `"}]`
 	before := map[string]string{"fromKubernetesVersion": `"` + from + `"`, "toKubernetesVersion": `"` + to + `"`}
 	after := map[string]string{"kubernetesVersion": `"` + to + `"`}
-	switch hook { // an upgrade over one minor release has one step; what is left of it is in the lists
+	switch hook { // an upgrade over one minor release has one step; the lists contain what is left of it
 	case "BeforeClusterUpgrade", "BeforeControlPlaneUpgrade":
 		before["controlPlaneUpgrades"], before["workersUpgrades"] = step, step
 		return before
@@ -35,9 +35,9 @@ func fields(hook, from, to string) map[string]string {
 	return nil
 }
 
-// checkExchanges checks that each request which the extensions got has the fields of its hook and no others, and a
-// Cluster that is complete but for its status; and that each answer has the fields of its hook. There must be both for
-// each of these hooks.
+// checkExchanges checks that each request that the extensions received has exactly the fields of its hook, and a
+// Cluster that is complete except for its status, and that each answer has the fields of its hook. Each of these hooks
+// must have both.
 func checkExchanges(t *testing.T, a *actor, cluster, from, to string, hooks ...string) {
 	t.Helper()
 	for _, hook := range hooks {
@@ -79,7 +79,7 @@ func recordFields(t *testing.T, hook string) {
 	}
 }
 
-// checkRequest checks that a request has what all have, and beside it the fields of its hook.
+// checkRequest checks that a request has the common fields and the fields of its hook.
 func checkRequest(t *testing.T, hook, cluster string, request map[string]json.RawMessage, want map[string]string) {
 	t.Helper()
 	got := maps.Clone(request)
@@ -98,8 +98,8 @@ func checkRequest(t *testing.T, hook, cluster string, request map[string]json.Ra
 	}
 }
 
-// checkAnswer checks that an answer says what it is and how it ended, a failure with a message, and that only a hook
-// which can block says when to ask again.
+// checkAnswer checks that an answer has its kind and its status, and a message if it is a failure, and that only a hook
+// that can block says when to call again.
 func checkAnswer(t *testing.T, hook string, answer map[string]json.RawMessage) {
 	t.Helper()
 	rest := maps.Clone(answer)
@@ -144,8 +144,8 @@ func checkClusterInRequest(t *testing.T, hook, name string, text json.RawMessage
 	}
 }
 
-// moments returns the hooks for which these extensions were called for a cluster, in order, a row of calls of the same
-// hook as one. The last answer of each of them must have let the cluster through.
+// moments returns, in order, the hooks for which these extensions were called for a cluster. Consecutive calls of the
+// same hook count as one. The last answer of each must have let the cluster through.
 func moments(t *testing.T, cluster string, extensions ...string) []string {
 	t.Helper()
 	var order []string

@@ -13,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// upgradeLimit bounds each step of an upgrade, on a machine that has other work.
+// upgradeLimit limits each step of an upgrade, on a machine with other work.
 const upgradeLimit = 6 * time.Minute
 
 // upgradeHooks are the hooks around an upgrade over one minor release, in their order.
@@ -22,7 +22,7 @@ var upgradeHooks = []string{
 	"BeforeWorkersUpgrade", "AfterWorkersUpgrade", "AfterClusterUpgrade",
 }
 
-// held waits until an extension that blocks a hook was asked.
+// held waits until an extension that blocks a hook was called.
 func (a *actor) held(cluster, hook, message string) {
 	a.t.Helper()
 	within(a.t, upgradeLimit, hook+" is called", func() error {
@@ -34,18 +34,18 @@ func (a *actor) held(cluster, hook, message string) {
 	condition(a.t, cluster, hook, message)
 }
 
-// upgrade is a real cluster on its way from the Kubernetes minor before to the one of now, each hook of which extension
-// one blocks until it is told otherwise.
+// upgrade is a real cluster on its way from the previous Kubernetes minor to the current one. Extension one blocks each
+// hook until the test lets it pass.
 type upgrade struct {
 	*testing.T
 	a              *actor
 	name, from, to string
-	machines       func() map[string]int // all that were made so far, by role and version
+	machines       func() map[string]int // all that were created so far, by role and version
 	controlPlanes  func() []string       // all generations so far
 	workerGroups   func() []string       // all generations so far, of all MachineDeployments
 }
 
-// newUpgrade makes a cluster of a control plane and a worker in the version before.
+// newUpgrade creates a cluster of a control plane and a worker in the previous version.
 func newUpgrade(t *testing.T) *upgrade {
 	t.Helper()
 	u := &upgrade{T: t, name: "renewed"}
@@ -69,11 +69,11 @@ func newUpgrade(t *testing.T) *upgrade {
 	return u
 }
 
-// passes tells extension one to let a hook pass.
+// passes makes extension one let a hook pass.
 func (u *upgrade) passes(hook string) { u.a.tell(one, hook, line{}) }
 
-// stays sees a hook block: the extension is asked again and again, and the topology stays what it was. With time, it
-// blocks in all the ways there are.
+// stays checks that a hook blocks: the extension is called repeatedly, and the topology does not change. If long tests
+// are enabled, the hook blocks in every way.
 func (u *upgrade) stays(hook string, before []string) {
 	u.Helper()
 	start := time.Now()
@@ -94,7 +94,7 @@ func (u *upgrade) versions(when string, want ...string) {
 	}
 }
 
-// uncalled sees that nobody has asked about these hooks yet.
+// uncalled checks that these hooks have not been called yet.
 func (u *upgrade) uncalled(when string, hooks ...string) {
 	u.Helper()
 	for _, hook := range hooks {
@@ -118,7 +118,7 @@ func (u *upgrade) topology(version string) string {
 	return `{"spec":{"topology":{"version":"` + version + `"}}}`
 }
 
-// refuses sees that a later upgrade is refused because this one is not over.
+// refuses checks that a later upgrade is refused because this one is not finished.
 func (u *upgrade) refuses(when, why string) {
 	u.Helper()
 	err := u.next()
@@ -127,7 +127,7 @@ func (u *upgrade) refuses(when, why string) {
 	}
 }
 
-// accepts sees that a later upgrade would be accepted.
+// accepts checks that a later upgrade would be accepted.
 func (u *upgrade) accepts(when string) {
 	u.Helper()
 	if err := u.next(); err != nil {
@@ -135,10 +135,10 @@ func (u *upgrade) accepts(when string) {
 	}
 }
 
-// The hooks around an upgrade of a real cluster: the moment of each, that it blocks and what waits meanwhile, what is
-// in requests and answers, what the Cluster says. Changes of replicas and templates, and a new MachineDeployment, wait
-// for the version; in the end each Machine was made once. With time, extensions and the plane fail in the middle, and
-// hooks block in all ways.
+// The hooks around an upgrade of a real cluster: when each is called, that it blocks and what waits meanwhile, the
+// content of requests and answers, and what the Cluster says. Changes of replicas and templates, and a new
+// MachineDeployment, wait for the version; in the end each Machine was created once. If long tests are enabled,
+// extensions and the plane fail in the middle, and hooks block in every way.
 func TestHooksOfAnUpgrade(t *testing.T) {
 	u := newUpgrade(t)
 	for _, step := range []func(){
@@ -146,12 +146,12 @@ func TestHooksOfAnUpgrade(t *testing.T) {
 		u.beforeTheWorkers, u.whileWorkersRoll, u.afterTheWorkers, u.afterTheCluster, u.over,
 	} {
 		if step(); t.Failed() {
-			t.FailNow() // what follows builds on it
+			t.FailNow() // the following steps depend on it
 		}
 	}
 }
 
-// BeforeClusterUpgrade: nothing changes, whatever is asked for meanwhile.
+// BeforeClusterUpgrade: nothing changes, whatever is requested meanwhile.
 func (u *upgrade) beforeTheCluster() {
 	const hook = "BeforeClusterUpgrade"
 	u.accepts("before the upgrade")
@@ -189,7 +189,7 @@ func (u *upgrade) beforeTheControlPlane() {
 	u.passes(hook)
 }
 
-// AfterControlPlaneUpgrade: the control plane has become what was asked for in one rollout, and workers wait.
+// AfterControlPlaneUpgrade: one rollout has given the control plane everything that was requested, and workers wait.
 func (u *upgrade) afterTheControlPlane() {
 	const hook = "AfterControlPlaneUpgrade"
 	u.a.held(u.name, hook, "not yet")
@@ -227,7 +227,7 @@ func (u *upgrade) beforeTheWorkers() {
 	u.uncalled("before workers are upgraded", upgradeHooks[4:]...)
 }
 
-// While an old worker is still there, held by its drain, the upgrade is not over, and a later one waits, even if its
+// While an old worker still exists, held by its drain, the upgrade is not finished, and a later one waits, even if its
 // version was not refused.
 func (u *upgrade) whileWorkersRoll() {
 	const drain = clusterv1.PreDrainDeleteHookAnnotationPrefix + "/test"
@@ -258,7 +258,7 @@ func (u *upgrade) whileWorkersRoll() {
 	before := shape(u.T, u.name)
 	must(u.T, "kubectl", "annotate", "cluster", u.name, unsafe+"=")
 	must(u.T, "kubectl", "patch", "cluster", u.name, "--type", "merge", "-p", u.topology(u.to+"0"))
-	condition(u.T, u.name, u.to+"0") // the topology knows of it
+	condition(u.T, u.name, u.to+"0") // the topology knows the version
 	sameShape(u.T, u.name, "while workers roll, and another version is asked for,", before)
 	if now := asked(); now != calls {
 		u.Errorf("while workers roll, there were %d calls for the next upgrade", now-calls)
@@ -270,7 +270,7 @@ func (u *upgrade) whileWorkersRoll() {
 	must(u.T, "kubectl", "annotate", "machine", old, drain+"-")
 }
 
-// AfterWorkersUpgrade: everything is new, and the upgrade is not over.
+// AfterWorkersUpgrade: everything is new, but the upgrade is not finished.
 func (u *upgrade) afterTheWorkers() {
 	const hook = "AfterWorkersUpgrade"
 	u.a.held(u.name, hook, "not yet")
@@ -281,7 +281,7 @@ func (u *upgrade) afterTheWorkers() {
 	u.passes(hook)
 }
 
-// AfterClusterUpgrade: everything is new, each object by one rollout, and only a later upgrade waits.
+// AfterClusterUpgrade: everything is new, each object after one rollout, and only a later upgrade waits.
 func (u *upgrade) afterTheCluster() {
 	const hook = "AfterClusterUpgrade"
 	u.a.held(u.name, hook, "not yet")
@@ -305,7 +305,8 @@ func (u *upgrade) afterTheCluster() {
 	u.passes(hook)
 }
 
-// onceEach sees that each Machine was made once: all that was asked for came in one rollout, with the version.
+// onceEach checks that each Machine was created once: one rollout brought the version and everything else that was
+// requested.
 func (u *upgrade) onceEach() {
 	u.Helper()
 	want := map[string]int{
@@ -317,7 +318,7 @@ func (u *upgrade) onceEach() {
 	}
 }
 
-// over sees that the upgrade is over, and looks back at it.
+// over checks that the upgrade is finished, and then checks its whole course.
 func (u *upgrade) over() {
 	eventually(u.T, "the upgrade is over", func() error {
 		pending := must(u.T, "kubectl", "get", "cluster", u.name,

@@ -20,17 +20,17 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// extensionDir is the variable by which this test binary plays an extension instead of running tests.
+// extensionDir is the variable that makes this test binary play an extension instead of running tests.
 const extensionDir = "CAPSTAN_E2E_EXTENSION"
 
 // Files in the directory of the extension.
 const (
 	urlFile   = "url"
 	callsFile = "calls.jsonl"
-	goFile    = "go" // updates wait until it is there
+	goFile    = "go" // updates wait until it exists
 )
 
-// hookCall is one line of callsFile: a call that the extension got.
+// hookCall is one line of callsFile: a call that the extension received.
 type hookCall struct {
 	Hook    string
 	Request struct {
@@ -46,7 +46,8 @@ func (c hookCall) about() string {
 	return c.Request.Desired.Machine.Metadata.Name + c.Request.Desired.MachineSet.Metadata.Name
 }
 
-// serveExtension plays an extension that updates files in place and declines all else, until its standard input ends.
+// serveExtension plays an extension that updates files in place and declines everything else, until standard input is
+// closed.
 func serveExtension(dir string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -96,8 +97,8 @@ func serveExtension(dir string) error {
 	}, noted{extension, calls, nil})
 }
 
-// register starts the extension in the dock's network, where the plane reaches it, and registers it. Both end with the
-// test.
+// register starts the extension in the dock's network, where the plane can reach it, and registers it. It undoes both
+// at the end of the test.
 func register(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -147,7 +148,7 @@ func apply(t *testing.T, manifest string) {
 	}
 }
 
-// callsIn reads which calls the extension got, the first first.
+// callsIn returns the calls that the extension received, in order.
 func callsIn(t *testing.T, dir string) []hookCall {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, callsFile))

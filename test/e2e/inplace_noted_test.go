@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// noted writes down the calls of a handler before it answers them, and the answers, if there is a place for them.
+// noted records the calls of a handler before it answers them, and the answers, if there is a writer for them.
 type noted struct {
 	http.Handler
 	to, answers io.Writer
@@ -46,12 +46,12 @@ func (n noted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	maps.Copy(w.Header(), answer.Header())
 	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes()) // who asked may have gone
+	_, _ = w.Write(answer.Body.Bytes()) // the caller may be gone
 }
 
-// note writes one line: when it was, which hook and handler it is about, and a request or an answer.
+// note writes one line: the time, the hook, the handler, and a request or an answer.
 func note(to io.Writer, r *http.Request, name string, body []byte) error {
-	// What is before the group is the extension's own.
+	// The part of the path before the group belongs to the extension.
 	_, path, _ := strings.Cut(r.URL.Path, "/hooks.runtime.cluster.x-k8s.io/")
 	parts := append(strings.Split(path, "/"), "", "")
 	line, err := json.Marshal(map[string]any{

@@ -16,11 +16,11 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// machineState is what must stay of a Machine that is updated in place, and what tells that it was updated.
+// machineState is what must not change when a Machine is updated in place, and what shows that it was updated.
 type machineState struct {
 	uid, host    string // stay
 	upToDate     string
-	updating     string // message of the condition Updating
+	updating     string // message of condition Updating
 	controlPlane bool
 }
 
@@ -61,8 +61,9 @@ func machineStates(t *testing.T, cluster string) map[string]machineState {
 	return states
 }
 
-// inPlaceClass is the local ClusterClass with other names, whose rollouts make no Machine more. Generations differ in
-// the names of machine templates and in what is added to the bootstrap configurations of control planes and workers.
+// inPlaceClass returns the local ClusterClass with other names, whose rollouts create no additional Machine.
+// Generations differ in the names of machine templates and in the additions to the bootstrap configurations of control
+// planes and workers.
 func inPlaceClass(generation int, controlPlane, workers string) string {
 	text := strings.NewReplacer(
 		"capstan-local-control-plane", fmt.Sprintf("in-place-control-plane-%d", generation),
@@ -80,8 +81,8 @@ func inPlaceClass(generation int, controlPlane, workers string) string {
 
 func motd(content string) string { return "files: [{path: /etc/motd, content: " + content + "}]" }
 
-// An extension takes over a change of files, so Cluster API's reconcilers update control planes and workers in place:
-// the same Machines on the same hosts. What it does not take over replaces Machines, as ever (UH-07).
+// An extension accepts a change of files, so Cluster API's reconcilers update control planes and workers in place: the
+// same Machines on the same hosts. Changes that it declines replace Machines, as usual (UH-07).
 func TestInPlaceUpdates(t *testing.T) {
 	const name = "in-place"
 	dir := register(t)
@@ -167,7 +168,7 @@ func TestInPlaceUpdates(t *testing.T) {
 	}
 }
 
-// checkInPlaceCalls checks what the extension was asked for the first change, and in which order.
+// checkInPlaceCalls checks the extension's calls for the first change, and their order.
 func checkInPlaceCalls(t *testing.T, calls []hookCall, machines map[string]machineState) {
 	t.Helper()
 	asked, updates := map[string]bool{}, map[string]int{}

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// replacedWithin bounds the time from the death of a kubeadm to the Node of the machine that replaces it. A health
-// check that waits for a Node that never comes needs ten minutes to begin.
+// replacedWithin limits the time from killing a kubeadm to the Node of the replacement machine. A health check would
+// start a replacement only after waiting ten minutes for a Node that never comes.
 const replacedWithin = 90 * time.Second
 
-// testKilledJoin kills kubeadm on a new worker's host. Its machine has failed for good: it is replaced at once.
+// testKilledJoin kills kubeadm on a new worker's host. The machine has failed for good, and is replaced at once.
 func testKilledJoin(t *testing.T, cluster string, workers int) {
 	t.Helper()
 	must(t, "cluster", "scale", cluster, "--workers", strconv.Itoa(workers), "--wait=false")
@@ -23,7 +23,7 @@ func testKilledJoin(t *testing.T, cluster string, workers int) {
 			if p.name() != "kubeadm" || !slices.Contains(p.args, "join") {
 				continue
 			}
-			// It would have joined before the list of hosts ends, were it not stopped.
+			// If it were not stopped, it would have joined before the list of hosts is complete.
 			if syscall.Kill(p.pid, syscall.SIGSTOP) != nil {
 				continue
 			}

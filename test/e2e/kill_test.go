@@ -19,13 +19,14 @@ import (
 type blow struct {
 	point  string // of points
 	victim string // name of a process
-	onHost bool   // the process on the host that the point is about, not the one of the plane
+	onHost bool   // the process on the host of the point, not the plane's
 }
 
-// deletionHasBegun is the point that a host may not live to see.
+// deletionHasBegun is the point that a host may not reach because it is already off.
 const deletionHasBegun = "deletion has begun"
 
-// points are moments in the life of a cluster. Each looks whether it is reached, and if it is about a host, which one.
+// points are moments in the life of a cluster. Each function returns an error until the point is reached, and returns
+// the host if the point is about one.
 var points = map[string]func(t *testing.T, cluster string) (host string, err error){
 	"the create hook was called": func(t *testing.T, cluster string) (string, error) {
 		if out := must(t, "hook", "timeline", cluster); !strings.Contains(out, "BeforeClusterCreate") {
@@ -49,7 +50,7 @@ var points = map[string]func(t *testing.T, cluster string) (host string, err err
 		}
 		return "", nil
 	},
-	// Deletion is quick: what is reached is that it has begun, on a host if there is one still.
+	// Deletion is quick, so the point is its beginning, on a host if one is still there.
 	deletionHasBegun: func(t *testing.T, cluster string) (string, error) {
 		out, _, err := try(t, "kubectl", "get", "cluster", cluster, "-o", "jsonpath={.metadata.deletionTimestamp}")
 		if err == nil && out == "" {
@@ -76,8 +77,8 @@ var points = map[string]func(t *testing.T, cluster string) (host string, err err
 	},
 }
 
-// bootstrapping watches hosts until one of the cluster bootstraps. Lists might miss the phase: a worker may stay in it
-// for less time than a list takes on a busy machine.
+// bootstrapping watches hosts until one of the cluster's bootstraps. Lists could miss this phase, which may be shorter
+// than the time of a list on a busy machine.
 func bootstrapping(t *testing.T, cluster string) (host string, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -92,7 +93,7 @@ func bootstrapping(t *testing.T, cluster string) (host string, err error) {
 	}
 	defer func() {
 		cancel()
-		_ = watch.Wait() // it was killed, or the API server has gone
+		_ = watch.Wait() // it was killed, or the API server is gone
 	}()
 	var seen []string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -104,7 +105,7 @@ func bootstrapping(t *testing.T, cluster string) (host string, err error) {
 	return "", fmt.Errorf("no host of %s bootstraps; seen:\n%s", cluster, strings.Join(seen, "\n"))
 }
 
-// strike waits for the blow's point, kills, and starts what has ended, as a user would.
+// strike waits for the blow's point, kills the victim, and restarts what has stopped, as a user would.
 func (b blow) strike(t *testing.T, cluster string) {
 	t.Helper()
 	host := ""
@@ -122,7 +123,7 @@ func (b blow) strike(t *testing.T, cluster string) {
 	must(t, "up")
 }
 
-// converges waits until all nodes of a cluster are Ready, as many as there should be, each on one host of its own.
+// converges waits until a cluster has this number of nodes and all are Ready, each on its own host.
 func converges(t *testing.T, cluster string, nodes int) {
 	t.Helper()
 	eventually(t, "all nodes are Ready", func() error {
@@ -163,8 +164,8 @@ func vanishes(t *testing.T, cluster string) {
 	})
 }
 
-// TestKills kills each process in the middle of a worker's bootstrap, and sees that everything converges: the worker's
-// node becomes Ready, no host is claimed twice, and no claim is lost.
+// TestKills kills each process in the middle of a worker's bootstrap, and checks that everything converges: the
+// worker's node becomes Ready, no host is claimed twice, and no claim is lost.
 func TestKills(t *testing.T) {
 	const name = "kills"
 	must(t, "cluster", "create", name, "--workers", "0")
@@ -252,8 +253,8 @@ func TestKillsWhileTheControlPlaneScales(t *testing.T) {
 	vanishes(t, name)
 }
 
-// members waits until a cluster has that many etcd members and its control plane finds them healthy: it compares etcd's
-// own list of members with its machines.
+// members waits until a cluster has that many etcd members and its control plane, which compares etcd's own list of
+// members with its machines, finds them healthy.
 func members(t *testing.T, cluster string, want int) {
 	t.Helper()
 	eventually(t, "etcd's members", func() error {
@@ -271,8 +272,8 @@ func members(t *testing.T, cluster string, want int) {
 	})
 }
 
-// TestKillsDuringUp kills each process as soon as a start has brought it up, the start itself too. The next start finds
-// what was there before.
+// TestKillsDuringUp kills each process as soon as a start has launched it, and also the start itself. The next start
+// finds everything that existed before.
 func TestKillsDuringUp(t *testing.T) {
 	const name = "kept"
 	must(t, "cluster", "create", name, "--workers", "0")
@@ -300,7 +301,7 @@ func TestKillsDuringUp(t *testing.T) {
 			} else {
 				killWhenThere(t, victim)
 			}
-			// It may fail or succeed, but it does end, and says which.
+			// It may fail or succeed, but it must exit and say which.
 			select {
 			case err := <-ended:
 				var exit *exec.ExitError
@@ -319,8 +320,7 @@ func TestKillsDuringUp(t *testing.T) {
 	vanishes(t, name)
 }
 
-// TestUpOutlivesItsDock kills the dock under a start that waits for the plane: the same start begins again, and
-// succeeds.
+// TestUpOutlivesItsDock kills the dock while "up" waits for the plane: the same "up" begins again, and succeeds.
 func TestUpOutlivesItsDock(t *testing.T) {
 	must(t, "down")
 	start := command(t.Context(), "up")
@@ -344,7 +344,7 @@ func TestUpOutlivesItsDock(t *testing.T) {
 	must(t, "kubectl", "get", "clusters")
 }
 
-// killWhenThere waits for a process of the plane or the dock and kills it at once.
+// killWhenThere waits until a process of the plane or the dock exists and kills it at once.
 func killWhenThere(t *testing.T, name string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -361,8 +361,7 @@ func killWhenThere(t *testing.T, name string) {
 	t.Fatalf("%s did not start within a minute", name)
 }
 
-// TestARebootBringsItsNodeBack reboots the hosts of a running cluster, as a power failure does and as a person asks
-// for.
+// TestARebootBringsItsNodeBack reboots the hosts of a running cluster, both as a power failure does and on request.
 func TestARebootBringsItsNodeBack(t *testing.T) {
 	const name = "reboots"
 	must(t, "cluster", "create", name, "--workers", "1")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// machinesOf follows the Machines of a cluster, those that live for a moment only, too. It counts all that there were
-// so far, as "control plane v1.36.3" or "md-0 v1.36.3".
+// machinesOf follows the Machines of a cluster, even short-lived ones. It counts all that existed so far, as "control
+// plane v1.36.3" or "md-0 v1.36.3".
 func machinesOf(t *testing.T, cluster string) func() map[string]int {
 	t.Helper()
 	return following(t, cluster, "machines", func(p part) (key, what string) {
@@ -20,7 +20,7 @@ func machinesOf(t *testing.T, cluster string) func() map[string]int {
 	})
 }
 
-// generationsOf follows the objects of one kind in a topology. It lists all generations that there were so far, as
+// generationsOf follows the objects of one kind in a topology. It lists all generations that existed so far, as
 // "control plane v1.36.3 b".
 func generationsOf(t *testing.T, cluster, kind string) func() []string {
 	t.Helper()
@@ -28,7 +28,8 @@ func generationsOf(t *testing.T, cluster, kind string) func() []string {
 	return func() []string { return slices.Sorted(maps.Keys(seen())) }
 }
 
-// following watches the objects of one kind in a topology until the test ends. It counts what they were, each key once.
+// following watches the objects of one kind in a topology until the test ends. It counts the values of what, each key
+// once.
 func following(t *testing.T, cluster, kind string, note func(part) (key, what string)) func() map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -38,7 +39,7 @@ func following(t *testing.T, cluster, kind string, note func(part) (key, what st
 	follow := func() {
 		cmd := command(ctx, "kubectl", "get", kind, "-l", "cluster.x-k8s.io/cluster-name="+cluster,
 			"--watch", "-o", "json")
-		// What it runs ends with it.
+		// Its children are killed with it.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		stream, err := cmd.StdoutPipe()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestMetricsOfAPlane: a plane that runs serves its metrics where somebody asks for them, until that is taken back.
+// TestMetricsOfAPlane: a running plane serves its metrics at the requested address, until the user revokes that.
 func TestMetricsOfAPlane(t *testing.T) {
 	free, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

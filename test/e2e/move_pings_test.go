@@ -17,19 +17,19 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// pings asks a cluster whether it is there.
+// pings checks repeatedly whether a cluster answers.
 type pings struct {
 	stop chan struct{}
 	done sync.WaitGroup
 
 	mu    sync.Mutex
-	worst map[string]time.Duration // by what is asked: the longest time between two answers
+	worst map[string]time.Duration // the longest time between two answers, by what is requested
 	last  map[string]time.Time
 	lost  map[string]int
 }
 
-// client returns one of a cluster's API server, with the credentials that a plane has, and the server's URL. The
-// endpoint of the cluster is nowhere but in the docks, where no plane makes a way to it.
+// client returns a client of a cluster's API server, with the credentials that a plane has, and the server's URL. The
+// endpoint of the cluster exists only in the docks, and no plane creates a relay to it.
 func (y *yard) client(t *testing.T, plane own, cluster string) (client *http.Client, server string) {
 	t.Helper()
 	text := plane.must(t, "kubectl", "get", "secret", "-n", fleet, cluster+"-kubeconfig", "-o", "jsonpath={.data.value}")
@@ -57,8 +57,8 @@ func (y *yard) client(t *testing.T, plane own, cluster string) (client *http.Cli
 	return client, config.Host
 }
 
-// ping asks the API server of a cluster, and through it the kubelets of its nodes, several times a second until rest is
-// called.
+// ping sends requests to the API server of a cluster, and through it to the kubelets of its nodes, several times a
+// second until rest is called.
 func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pings {
 	t.Helper()
 	client, server := y.client(t, plane, cluster)
@@ -78,7 +78,7 @@ func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pi
 	return p
 }
 
-// ask asks one thing again and again.
+// ask repeats one request.
 func (p *pings) ask(client *http.Client, server, path string) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -113,7 +113,7 @@ func (p *pings) end() {
 	p.done.Wait()
 }
 
-// rest ends asking, and fails if something did not answer for too long.
+// rest stops the requests, and fails the test if something did not answer for too long.
 func (p *pings) rest(t *testing.T) {
 	t.Helper()
 	p.end()

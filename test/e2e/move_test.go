@@ -24,17 +24,17 @@ import (
 const (
 	// fleet is the namespace of owned hosts and their cluster.
 	fleet = "fleet"
-	// leaderChange is how long a control plane may be without a leader in the ordinary course of things: the longest time
-	// that may pass between two answers during a move.
+	// leaderChange is how long a control plane may normally be without a leader. It is the longest time that may pass
+	// between two answers during a move.
 	leaderChange = 15 * time.Second
-	// pingTimeout bounds one question.
+	// pingTimeout limits one request.
 	pingTimeout = 3 * time.Second
 )
 
-// TestMoveBetweenPlanes moves a real cluster on owned hosts from one plane to another. The hosts are those of a third
-// dock, in which no plane runs; their agents are enrolled by hand, as those of any owned host. kubeadm's cluster on
-// them is asked throughout whether it is there. The mover is killed on the way, and then both planes. Afterwards the
-// cluster grows by a host that the second plane enrolled, and is deleted there.
+// TestMoveBetweenPlanes moves a real cluster on owned hosts from one plane to another. The hosts belong to a third
+// dock, in which no plane runs; their agents are enrolled by hand, like those of any owned host. The test checks
+// throughout that kubeadm's cluster on them answers. The mover is killed on the way, and then both planes. Afterwards
+// the cluster grows by a host that the second plane enrolled, and is deleted there.
 func TestMoveBetweenPlanes(t *testing.T) {
 	target := newOwn(t)
 	target.must(t, "up", "--hosts", "1")
@@ -124,7 +124,7 @@ func TestMoveBetweenPlanes(t *testing.T) {
 		t.Errorf("the hosts were\n%s\nand are\n%s", strings.Join(hosts, "\n"), strings.Join(now, "\n"))
 	}
 
-	// The target can do everything with it.
+	// The target can manage the cluster completely.
 	y.enroll(t, target, targetPort, "own-3")
 	target.must(t, "kubectl", "scale", "machinedeployment", "-n", fleet, name+"-md-0", "--replicas", "2")
 	eventually(t, "a worker joins", func() error { return available(t, target, name, 3) })
@@ -139,10 +139,10 @@ func TestMoveBetweenPlanes(t *testing.T) {
 	})
 }
 
-// Ports of the yard's network at which its hosts reach the two planes.
+// Ports of the yard's network at which its hosts can reach the two planes.
 const sourcePort, targetPort = "7441", "7442"
 
-// yard is a dock without a plane: its hosts are somebody's computers.
+// yard is a dock without a plane, whose hosts play somebody's computers.
 type yard struct {
 	home    string
 	dock    *dock.Client
@@ -150,8 +150,8 @@ type yard struct {
 	socket  string // leads to the cluster's endpoint
 }
 
-// newYard starts one. Its hosts reach the shared plane and another one, and both planes reach the endpoint of the
-// cluster on them.
+// newYard starts a yard. Its hosts can reach the shared plane and another one, and both planes can reach the endpoint
+// of the cluster on them.
 func newYard(t *testing.T, target own) *yard {
 	t.Helper()
 	y := &yard{home: newOwn(t).home}
@@ -232,7 +232,7 @@ func (y *yard) enroll(t *testing.T, plane own, port, name string) {
 	})
 }
 
-// hosts gives each host with what changes when it is started again.
+// hosts returns each host with a value that changes when the host is restarted.
 func (y *yard) hosts(t *testing.T) []string {
 	t.Helper()
 	hosts, err := y.dock.ListHosts(t.Context())
@@ -246,7 +246,7 @@ func (y *yard) hosts(t *testing.T) []string {
 	return all
 }
 
-// config reaches a plane as its administrator.
+// config returns the client configuration of a plane's administrator.
 func (o own) config(t *testing.T) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(o.home, "kubeconfig"))
@@ -259,7 +259,7 @@ func (o own) config(t *testing.T) *rest.Config {
 	return config
 }
 
-// killPlane kills a plane, and with it its etcd and its API server.
+// killPlane kills a plane, including its etcd and its API server.
 func (o own) killPlane(t *testing.T) {
 	t.Helper()
 	client := dock.Connect(o.home)
@@ -289,13 +289,13 @@ func rows(t *testing.T, plane own) []hostRow {
 	return all
 }
 
-// list names the objects of a kind in the fleet's namespace.
+// list returns the names of the objects of a kind in the fleet's namespace.
 func list(t *testing.T, plane own, kind string) []string {
 	t.Helper()
 	return strings.Fields(plane.must(t, "kubectl", "get", kind, "-n", fleet, "-o", "name"))
 }
 
-// available reports an error unless the cluster has so many machines and all are available.
+// available returns an error unless the cluster has this number of machines and all are available.
 func available(t *testing.T, plane own, cluster string, want int) error {
 	t.Helper()
 	out := plane.must(t, "kubectl", "get", "machines", "-n", fleet, "-l", "cluster.x-k8s.io/cluster-name="+cluster, "-o",
@@ -306,7 +306,7 @@ func available(t *testing.T, plane own, cluster string, want int) error {
 	return nil
 }
 
-// inUse reports an error unless the plane has so many claimed hosts, and hears of all of them.
+// inUse returns an error unless the plane has this number of claimed hosts, and all of them report to it.
 func inUse(t *testing.T, plane own, want int) error {
 	t.Helper()
 	all := rows(t, plane)
@@ -321,7 +321,7 @@ func inUse(t *testing.T, plane own, want int) error {
 	return nil
 }
 
-// nodes gives each node with what changes when it is made or started again.
+// nodes returns each node with a value that changes when the node is recreated or restarted.
 func (y *yard) nodes(t *testing.T, plane own, cluster string) []string {
 	t.Helper()
 	client, server := y.client(t, plane, cluster)

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// placed is a host with the namespace that it is in.
+// placed is a host with its namespace.
 type placed struct {
 	hostRow
 	Namespace string
 }
 
-// everywhere lists the hosts of all namespaces; no two of them may have one name.
+// everywhere lists the hosts of all namespaces; no two of them may have the same name.
 func everywhere(t *testing.T, o own) (all []placed) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(o.must(t, "host", "list", "-A", "-o", "json")), &all); err != nil {
@@ -31,7 +31,7 @@ func everywhere(t *testing.T, o own) (all []placed) {
 	return all
 }
 
-// claimsIn returns the hosts of a namespace that machines of that namespace claim.
+// claimsIn returns the hosts of a namespace that are claimed by machines of that namespace.
 func claimsIn(t *testing.T, o own, namespace string) (hosts []string) {
 	t.Helper()
 	machines := strings.Fields(o.must(t, "kubectl", "get", "capstanmachines", "-n", namespace, "-o", "name"))
@@ -59,8 +59,8 @@ func givenBack(t *testing.T, o own, want int) {
 	})
 }
 
-// TestNamespacesShareHosts: clusters of the same name in two namespaces have hosts, endpoints and kubeconfigs of their
-// own, from one budget. Deleting a cluster gives the hosts back, and so does deleting its namespace.
+// TestNamespacesShareHosts: two clusters of the same name in two namespaces have separate hosts, endpoints and
+// kubeconfigs, from one budget. Deleting a cluster returns its hosts, and so does deleting its namespace.
 func TestNamespacesShareHosts(t *testing.T) {
 	o := newOwn(t)
 	o.must(t, "up", "--hosts", "4")

@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// own is a management plane with a home directory of its own, for what would disturb the shared one.
+// own is a separate management plane with its own home directory, for tests that would disturb the shared plane.
 type own struct {
 	home string
-	// wrap is a command line that runs capstan in an unfriendly world; empty for this one.
+	// wrap is a command line that runs capstan in a restricted environment. Empty: the normal one.
 	wrap []string
 }
 
-// newOwn gives a home directory that does not exist yet and is removed in the end, with all that runs in it.
+// newOwn returns a plane whose home directory does not exist yet. At the end of the test, the directory and everything
+// that runs in it are removed.
 func newOwn(t *testing.T, wrap ...string) own {
 	t.Helper()
 	o := own{home: filepath.Join(t.TempDir(), "home"), wrap: wrap}
@@ -35,7 +36,7 @@ func newOwn(t *testing.T, wrap ...string) own {
 	return o
 }
 
-// run runs capstan and returns all that it printed.
+// run runs capstan and returns all its output.
 func (o own) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
@@ -47,7 +48,7 @@ func (o own) run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// must runs capstan and fails the test if it fails.
+// must runs capstan and fails the test if the command fails.
 func (o own) must(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := o.run(t.Context(), args...)
@@ -57,7 +58,7 @@ func (o own) must(t *testing.T, args ...string) string {
 	return out
 }
 
-// refused runs capstan, which must fail and say all these words.
+// refused runs capstan, which must fail with all these words.
 func (o own) refused(t *testing.T, wants []string, args ...string) {
 	t.Helper()
 	out, err := o.run(t.Context(), args...)

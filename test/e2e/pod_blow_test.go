@@ -28,11 +28,11 @@ func (b podBlow) String() string {
 	return text
 }
 
-// wholeDock are the processes whose end is that of all hosts; oneHost is the one whose end is that of its host.
+// wholeDock are the processes whose death stops all hosts; oneHost is the one whose death stops its host.
 var wholeDock, oneHost = []string{"dock run", "dock inside"}, "dock init"
 
-// podPoints are moments in the life of a pod that the records of hosts show. Each compares the records of before with
-// those of now.
+// podPoints are moments in the life of a pod that the records of hosts show. Each function compares earlier records
+// with current ones.
 var podPoints = map[string]func(was, now podRecords) bool{
 	"a container has ended":    func(was, now podRecords) bool { return grown(was.exits, now.exits) },
 	"a sandbox is recorded":    func(was, now podRecords) bool { return grown(was.sandboxes, now.sandboxes) },
@@ -41,7 +41,7 @@ var podPoints = map[string]func(was, now podRecords) bool{
 	"a container is forgotten": func(was, now podRecords) bool { return grown(now.containers, was.containers) },
 }
 
-// podRecords are the paths of what hosts have recorded about pods.
+// podRecords are the paths of hosts' records about pods.
 type podRecords struct{ sandboxes, containers, running, exits []string }
 
 func (k *podKills) records() (r podRecords) {
@@ -58,12 +58,12 @@ func (k *podKills) records() (r podRecords) {
 	return r
 }
 
-// grown reports whether there is something new.
+// grown reports whether there is a new record.
 func grown(was, now []string) bool {
 	return slices.ContainsFunc(now, func(path string) bool { return !slices.Contains(was, path) })
 }
 
-// choose returns the next kill. Half of them end all hosts.
+// choose returns the next kill. Half of the kills stop all hosts.
 func (k *podKills) choose() podBlow {
 	points := []string{}
 	for point := range podPoints {
@@ -91,8 +91,8 @@ func (k *podKills) choose() podBlow {
 	return b
 }
 
-// strike lets a pod be replaced, kills the victim at the point, and starts the dock again if that ended. It returns
-// how often each container of the kept pods may be restarted by that.
+// strike has a pod replaced, kills the victim at the point, and restarts the dock if that stopped. It returns how often
+// this may restart each container of the kept pods.
 func (k *podKills) strike(t *testing.T, b podBlow) map[string]restarts {
 	t.Helper()
 	was := k.records()
@@ -142,7 +142,7 @@ func (k *podKills) strikeAgain(t *testing.T, b podBlow) {
 	k.reach(t, b.again, was)
 	gone := namespaces()
 	killNamed(t, b.victim, "")
-	if err := start.Wait(); err != nil { // it may have been done, or it starts the dock again
+	if err := start.Wait(); err != nil { // it may have finished already, or it starts the dock again
 		t.Logf("the start that was disturbed: %v", err)
 		vacated(t, gone)
 	}
@@ -172,7 +172,7 @@ func killNamed(t *testing.T, name, host string) {
 	if len(found) == 0 {
 		t.Fatalf("there is no process %s@%s", name, host)
 	}
-	// The first is a process that others may have been forked from.
+	// Others may have been forked from the first process.
 	if err := syscall.Kill(slices.Min(found), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Fatalf("killing %s: %v", name, err)
 	}

@@ -23,8 +23,8 @@ import (
 // census counts what pods and docks create in the kernel, by kind.
 type census map[string]int
 
-// takeCensus counts processes, mounts, links, addresses, routes, rules and control groups of the dock and of these
-// hosts together, because pods may move from one host to another.
+// takeCensus counts processes, mounts, links, addresses, routes, rules and control groups of the dock and these hosts.
+// It adds up all hosts, because pods may move from one host to another.
 func takeCensus(hosts []string) (census, error) {
 	found := census{}
 	seen := map[string]bool{}
@@ -113,7 +113,7 @@ func (c census) addGroups(pid int) error {
 		if err != nil {
 			return err
 		}
-		// What a killed dock left is beside the host's group.
+		// A killed dock leaves groups beside the host's group.
 		beside, err := os.ReadDir(filepath.Join(dir, "../../.."))
 		if err != nil {
 			return err
@@ -147,7 +147,8 @@ func (c census) differs(before census) string {
 // networkVariable makes the test binary print the content of its network namespace.
 const networkVariable = "CAPSTAN_TEST_NETWORK"
 
-// networkOf lists what is in the network namespace of a process, by kind: names and addresses of pods change.
+// networkOf lists the content of a process's network namespace by kind, without names and addresses, because those of
+// pods change.
 func networkOf(pid int) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -193,7 +194,7 @@ func printNetwork(string) error {
 		return err
 	}
 	for _, a := range addresses {
-		if !a.IP.IsLinkLocalUnicast() { // the kernel adds those, later
+		if !a.IP.IsLinkLocalUnicast() { // the kernel adds those later
 			fmt.Println("address")
 		}
 	}

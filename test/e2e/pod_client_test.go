@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// connect makes a client of the cluster, whose address stays the same when the dock starts again. A new connection for
-// each request does not wait for one that a kill has cut off.
+// connect creates a client of the cluster, whose address stays the same when the dock restarts. The client uses a new
+// connection for each request, so that it never waits on one that a kill has broken.
 func (k *podKills) connect(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(must(t, "cluster", "kubeconfig", killedCluster)))
@@ -79,7 +79,7 @@ func (k *podKills) deleteSomePod(t *testing.T) {
 // static reports whether a pod is a component that runs from the bundle.
 func static(p corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
-// answers returns an error unless the Service leads to each kept pod by name, and the host port answers.
+// answers returns an error unless the kept pods and their Service answer by name, and the host ports answer.
 func (k *podKills) answers(t *testing.T, pods []corev1.Pod) error {
 	want := map[string]string{}
 	for i := range keptPods {

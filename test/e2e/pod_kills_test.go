@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// killedPods are pods that must survive kills. Those of "kept" stay the same to the end. Those of "churn" and "port"
-// are deleted at random, so that pods come and go during kills.
+// killedPods are pods that must survive kills. The pods of "kept" stay the same until the end. Those of "churn" and
+// "port" are deleted at random, so that pods come and go during kills.
 const killedPods = `
 apiVersion: v1
 kind: Service
@@ -101,9 +101,10 @@ const (
 )
 
 // TestRealPodsSurviveKillsOfTheDock kills the processes of the dock and of the plane while pods come and go: at random
-// times, and at named points in the life of a pod. After each kill all pods must run again, the same ones where nothing
-// deleted them, each container once and restarted once if its host ended, and the kernel must hold as much as before.
-// CAPSTAN_TEST_DOCK_KILLS sets the number of kills, CAPSTAN_TEST_SEED repeats a run (make test-dock-kills).
+// times, and at named points in the life of a pod. After each kill, all pods must run again, and must be the same pods
+// unless something deleted them. Each container must run once, and have been restarted once if its host stopped. The
+// kernel must have as many objects as before. CAPSTAN_TEST_DOCK_KILLS sets the number of kills; CAPSTAN_TEST_SEED
+// repeats a run (make test-dock-kills).
 func TestRealPodsSurviveKillsOfTheDock(t *testing.T) {
 	kills, _ := strconv.Atoi(os.Getenv("CAPSTAN_TEST_DOCK_KILLS"))
 	if kills == 0 {
@@ -145,7 +146,7 @@ type podKills struct {
 	kept   map[string]keptContainer // by pod/container
 }
 
-// newPodKills makes the cluster and waits until its pods run.
+// newPodKills creates the cluster and waits until its pods run.
 func newPodKills(t *testing.T) *podKills {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -186,8 +187,8 @@ func newPodKills(t *testing.T) *podKills {
 	return k
 }
 
-// recovers waits until all is as it was before a kill. allowed says how often each container of the kept pods may have
-// been restarted since; those that it does not name must be untouched.
+// recovers waits until everything is as it was before a kill. allowed says how often each container of the kept pods
+// may have been restarted since; containers that it does not name must not have been restarted.
 func (k *podKills) recovers(t *testing.T, what string, allowed map[string]restarts) {
 	t.Helper()
 	var pods []corev1.Pod
@@ -230,7 +231,7 @@ func (k *podKills) settled(t *testing.T, pods []corev1.Pod, allowed map[string]r
 	return nil
 }
 
-// allReady returns an error unless the pods are as many as they should be, and every container is Ready.
+// allReady returns an error unless the number of pods is right and every container is Ready.
 func allReady(pods []corev1.Pod) error {
 	workload := 0
 	for _, p := range pods {
@@ -255,8 +256,8 @@ func allReady(pods []corev1.Pod) error {
 	return nil
 }
 
-// oneSupervisorEach returns an error unless each container of the API has one supervisor, each shared PID namespace has
-// one, and no other is there.
+// oneSupervisorEach returns an error unless each container in the API has exactly one supervisor, each shared PID
+// namespace has one, and there are no others.
 func oneSupervisorEach(pods []corev1.Pod) error {
 	supervisors := map[string]int{}
 	for _, p := range processes() {
@@ -296,7 +297,7 @@ func oneSupervisorEach(pods []corev1.Pod) error {
 type keptContainer struct {
 	uid, node, id string
 	restarted     int
-	starts        []string // what its program has recorded; nil for one that records nothing
+	starts        []string // the starts that its program has recorded; nil if it records none
 }
 
 // keptOf returns the containers of the kept pods by POD/CONTAINER.
@@ -317,7 +318,7 @@ func keptOf(pods []corev1.Pod) map[string]keptContainer {
 	return kept
 }
 
-// startsOf returns the lines that the program of a pod has written into its volume.
+// startsOf returns the lines that the program of a pod has written to its volume.
 func startsOf(uid string) []string {
 	files, _ := filepath.Glob(filepath.Join(homeDir, "dock/hosts/*/root/var/lib/kubelet/pods", uid,
 		"volumes/kubernetes.io~empty-dir/data/starts"))
@@ -332,7 +333,7 @@ func startsOf(uid string) []string {
 // restarts is how often a container may have been restarted.
 type restarts struct{ atLeast, atMost int }
 
-// follows returns an error unless a container is what it was before a kill, restarted as often as allowed.
+// follows returns an error unless a container is the same as before a kill, and was restarted as often as allowed.
 func (k keptContainer) follows(was keptContainer, allowed restarts) error {
 	if k.uid != was.uid || k.node != was.node {
 		return fmt.Errorf("it is of pod %s on %s, and was of pod %s on %s", k.uid, k.node, was.uid, was.node)
@@ -355,8 +356,8 @@ func (k keptContainer) follows(was keptContainer, allowed restarts) error {
 	return nil
 }
 
-// forgotten waits until the hosts have dropped the records and directories of what is gone. For each pod that runs, the
-// kubelet keeps the last sandbox that ended, and of each container the last one that ended.
+// forgotten waits until the hosts have dropped the records and directories of everything that is gone. For each running
+// pod, the kubelet keeps the last sandbox that stopped, and the last instance of each container that exited.
 func (k *podKills) forgotten(t *testing.T) {
 	t.Helper()
 	within(t, killLimit, "what is gone to be forgotten", func() error {

@@ -15,10 +15,10 @@ import (
 type process struct {
 	pid, parent int
 	args        []string
-	host        string // the host that it runs on; empty for those outside of hosts
+	host        string // the host that it runs on; empty outside of hosts
 }
 
-// name is what the process is called in the tests.
+// name returns the name that the tests use for the process.
 func (p process) name() string {
 	switch base := filepath.Base(p.args[0]); {
 	case base == "capstan-dock" && len(p.args) > 1:
@@ -30,10 +30,10 @@ func (p process) name() string {
 	}
 }
 
-// processes lists all processes of the dock of homeDir, from the outside.
+// processes lists all processes of the dock of homeDir, as seen from outside.
 func processes() []process { return processesIn(homeDir) }
 
-// processesIn lists all processes of the dock of a home directory, from the outside.
+// processesIn lists all processes of the dock of a home directory, as seen from outside.
 func processesIn(home string) []process {
 	var all []process
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -41,7 +41,7 @@ func processesIn(home string) []process {
 		stat, err := os.ReadFile(file)
 		cmdline, err2 := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if err != nil || err2 != nil || len(cmdline) == 0 {
-			continue // it ended meanwhile, or is a zombie
+			continue // it exited meanwhile, or is a zombie
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		parent, _ := strconv.Atoi(strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1])
@@ -69,7 +69,7 @@ func processesIn(home string) []process {
 	return ours
 }
 
-// hostOf finds the name of the host whose PID 1 this is by the root directory that it sees.
+// hostOf returns the name of the host whose PID 1 this is, derived from the root directory that it sees.
 func hostOf(home string, pid int, known map[int]string) string {
 	if name, ok := known[pid]; ok {
 		return name
@@ -85,7 +85,7 @@ func hostOf(home string, pid int, known map[int]string) string {
 	return known[pid]
 }
 
-// kill ends the process of that name with SIGKILL: the one on that host, or the one of the plane.
+// kill sends SIGKILL to the process of that name: the one on that host, or the plane's.
 func kill(name, host string, onHost bool) error {
 	switch {
 	case !onHost:
@@ -106,8 +106,8 @@ func kill(name, host string, onHost bool) error {
 	return fmt.Errorf("no process %s@%s among %v", name, host, seen)
 }
 
-// namespaces gives the namespaces that the dock's processes are in and this process is not, each with one that is in
-// it.
+// namespaces returns the namespaces that contain processes of the dock but not this process, each with one of its
+// processes.
 func namespaces() map[string]string {
 	found := map[string]string{}
 	for _, p := range processes() {
@@ -123,7 +123,7 @@ func namespaces() map[string]string {
 	return found
 }
 
-// inhabited lists which of these namespaces still have a process in them.
+// inhabited returns those of these namespaces that still contain a process.
 func inhabited(namespaces map[string]string) []string {
 	var left []string
 	links, _ := filepath.Glob("/proc/[0-9]*/ns/*")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// webServer is a web server on each worker, its Service, and a pod to ask it from.
+// webServer is a web server on each worker, its Service, and a pod from which to send requests.
 const webServer = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -39,7 +39,7 @@ spec:
       containers: [{name: ask, image: "web.test/web:1", args: [wait]}]
 `
 
-// makeWebImage makes the image web.test/web:1 of hack/web for all hosts.
+// makeWebImage builds the image web.test/web:1 from hack/web for all hosts.
 func makeWebImage(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "web")
@@ -51,8 +51,8 @@ func makeWebImage(t *testing.T) {
 	must(t, "image", "build", "web.test/web:1", program)
 }
 
-// TestServicesByName: in a cluster with real pods, without any registry, a pod finds a Service by its name and gets
-// answers from its own Node and from another one, and kubectl top has figures.
+// TestServicesByName: in a cluster with real pods and without a registry, a pod finds a Service by its name and gets
+// answers from its own Node and from another one, and kubectl top shows figures.
 func TestServicesByName(t *testing.T) {
 	dir := t.TempDir()
 	makeWebImage(t)
@@ -97,7 +97,7 @@ func TestServicesByName(t *testing.T) {
 		}
 		return nil
 	})
-	for what, pod := range map[string]string{"nodes": "named-cp-", "pods": "web-"} { // nobody installed anything for it
+	for what, pod := range map[string]string{"nodes": "named-cp-", "pods": "web-"} { // without installing anything for it
 		within(t, 2*time.Minute, "kubectl top "+what, func() error {
 			out, err := kubectl("top", what, "--no-headers")
 			if err == nil && (!strings.Contains("\n"+out, "\n"+pod) || strings.Contains(out, "unknown")) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// unfriendly gives a command line that runs what follows it in a user namespace, after a line of shell has changed what
-// is allowed there. It skips the test on machines that can't make one.
+// unfriendly returns the start of a command line. It runs the rest of the line in a user namespace, after a line of
+// shell has restricted what is allowed there. unfriendly skips the test if the machine can't create such a namespace.
 func unfriendly(t *testing.T, script string, flags ...string) []string {
 	t.Helper()
 	line := append([]string{"unshare", "--user", "--map-root-user"}, flags...)

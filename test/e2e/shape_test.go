@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// part is what the tests look at of an object that a topology is made of.
+// part has the fields that the tests use of an object that belongs to a topology.
 type part struct {
 	Kind     string
 	Metadata struct {
@@ -27,10 +27,10 @@ type part struct {
 	}
 }
 
-// version is the Kubernetes version that the part has or gives to Machines.
+// version returns the Kubernetes version that the part has or gives to Machines.
 func (p part) version() string { return p.Spec.Version + p.Spec.Template.Spec.Version }
 
-// role names what the part is of, such as "md-0".
+// role returns the role that the part belongs to, such as "md-0".
 func (p part) role() string {
 	if deployment, worker := p.Metadata.Labels["topology.cluster.x-k8s.io/deployment-name"]; worker {
 		return deployment
@@ -38,8 +38,8 @@ func (p part) role() string {
 	return "control plane"
 }
 
-// generation says which state of its class the part is of: a control plane by the files on its hosts, a
-// MachineDeployment by the name of its template.
+// generation says which state of its class the part comes from. The files on its hosts identify that of a control
+// plane; the name of its template identifies that of a MachineDeployment.
 func (p part) generation() string {
 	text := p.role() + " " + p.version() + " " + p.Spec.Template.Spec.Bootstrap.ConfigRef.Name
 	for _, f := range p.Spec.KubeadmConfigSpec.Files {
@@ -48,7 +48,8 @@ func (p part) generation() string {
 	return text
 }
 
-// parts lists what a topology is made of: control plane, MachineDeployments, what was made for them, and templates.
+// parts lists the objects of a topology: control plane, MachineDeployments, the objects created for them, and
+// templates.
 func parts(t *testing.T, cluster string) []part {
 	t.Helper()
 	return decode[struct{ Items []part }](t, "kubectl", "get",
@@ -57,8 +58,8 @@ func parts(t *testing.T, cluster string) []part {
 		"-l", "cluster.x-k8s.io/cluster-name="+cluster).Items
 }
 
-// shape sums up the parts: it changes when a part comes, goes, is being deleted, or is changed in what a topology says
-// about it.
+// shape summarizes the parts. It changes when a part is added, removed or being deleted, or when a field that the
+// topology controls changes.
 func shape(t *testing.T, cluster string) []string {
 	t.Helper()
 	var all []string
@@ -74,7 +75,7 @@ func shape(t *testing.T, cluster string) []string {
 	return all
 }
 
-// sameShape compares the parts of a cluster with those of before.
+// sameShape compares the parts of a cluster with an earlier shape.
 func sameShape(t *testing.T, cluster, when string, before []string) {
 	t.Helper()
 	if now := shape(t, cluster); !slices.Equal(now, before) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestASmallInventory fills three hosts, one in each zone, with clusters of one machine: each goes where a host is
-// free, and the fourth waits and says so.
+// TestASmallInventory fills three hosts, one in each zone, with clusters of one machine: each cluster gets a free host,
+// and the fourth waits and reports that.
 func TestASmallInventory(t *testing.T) {
 	o := newOwn(t)
 	o.must(t, "up", "--hosts", "3")

@@ -11,9 +11,9 @@ import (
 )
 
 // A cluster of three control planes and two workers goes from one Kubernetes minor to the next with all of the plane's
-// own extensions on: hosts are counted, a window is open, a backup is taken before, add-ons change with the version,
-// everything is verified. It prints the timeline and how long the upgrade took: the bound is five minutes on two
-// processors, the aim three. A figure is none on a machine that has other work, so none is tested.
+// own extensions on: hosts are counted, a window is open, a backup is taken first, add-ons change with the version, and
+// everything is verified. The test prints the timeline and how long the upgrade took: the bound is five minutes on two
+// processors, the aim three. It doesn't enforce them, because the time means nothing on a machine with other work.
 func TestUpgradeWithAllExtensions(t *testing.T) {
 	takesLong(t)
 	const name = "big"
@@ -100,7 +100,7 @@ data:
 	vanishes(t, name)
 }
 
-// reconciled tells whether the topology of a cluster is as it should be, and no hook is left to call.
+// reconciled returns an error unless the topology of a cluster is reconciled and no hook is left to call.
 func reconciled(t *testing.T, cluster string) error {
 	out := must(t, "kubectl", "get", "cluster", cluster, "-o",
 		`jsonpath={.status.conditions[?(@.type=='TopologyReconciled')].status} {.metadata.annotations.runtime\.cluster\.x-k8s\.io/pending-hooks} {.status.conditions[?(@.type=='TopologyReconciled')].message}`)

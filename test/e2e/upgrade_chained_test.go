@@ -11,16 +11,16 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// chainedClass is the local ClusterClass with other names, whose upgrades the plane's own extension plans.
+// chainedClass returns the local ClusterClass with other names, whose upgrades the plane's own extension plans.
 func chainedClass() string {
 	class := strings.ReplaceAll(string(templates.Local), "capstan-local", "chained")
 	return strings.Replace(class, "\nspec:\n",
 		"\nspec:\n  upgrade:\n    external:\n      generateUpgradePlanExtension: upgrade-plan.capstan\n", 1)
 }
 
-// TestChainedUpgrade takes a real cluster over two minor releases with one change of its version: the plane's own
-// extension plans it by the bundles that there are. The control plane goes through each release, the worker is replaced
-// once, and the extension is asked at each step.
+// TestChainedUpgrade takes a real cluster over two minor releases with one change of its version. The plane's own
+// extension plans the upgrade from the existing bundles. The control plane goes through each release, the worker is
+// replaced once, and the extension is called at each step.
 func TestChainedUpgrade(t *testing.T) {
 	if os.Getenv("CAPSTAN_TEST_CHAINED") == "" {
 		t.Skip("needs a third bundle: make test-chained")

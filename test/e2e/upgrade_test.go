@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// guarded is a web server of which one pod must always be available, and a pod to ask it from.
+// guarded is a web server of which one pod must always be available, and a pod from which to send requests.
 const guarded = `
 apiVersion: apps/v1
 kind: Deployment
@@ -49,7 +49,7 @@ spec:
       containers: [{name: ask, image: "web.test/web:1", args: [wait]}]
 `
 
-// TestUpgrade takes a cluster from the minor release before to the one of now, and back it does not go. A web server
+// TestUpgrade takes a cluster from the previous minor release to the current one; going back is refused. A web server
 // with a disruption budget stays available while its Nodes are replaced, and then answers by name.
 func TestUpgrade(t *testing.T) {
 	takesLong(t) // TestHooksOfAnUpgrade upgrades a cluster in each run
@@ -101,8 +101,9 @@ func TestUpgrade(t *testing.T) {
 	vanishes(t, name)
 }
 
-// watchAvailable looks at the web server each second until the returned function is called, which returns how often it
-// could look, and how few pods were available at worst. While the only control plane is replaced, it can't look.
+// watchAvailable checks the web server each second until the returned function is called. That function returns how
+// many checks succeeded, and the lowest number of available pods. While the only control plane is replaced, checks
+// fail.
 func watchAvailable(t *testing.T, cluster string) func() (seen, least int) {
 	t.Helper()
 	stop, done := make(chan struct{}), make(chan struct{})

@@ -31,10 +31,10 @@ func versionIn(t *testing.T, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// hasTime reports whether the tests may take long.
+// hasTime reports whether long tests are enabled.
 func hasTime() bool { return os.Getenv(long) != "" }
 
-// takesLong skips a test that there is no time for.
+// takesLong skips a long test unless long tests are enabled.
 func takesLong(t *testing.T) {
 	t.Helper()
 	if !hasTime() {
@@ -42,8 +42,8 @@ func takesLong(t *testing.T) {
 	}
 }
 
-// hookedClass is the local ClusterClass with other names, and something in the bootstrap configuration of each role
-// that tells its generations apart.
+// hookedClass returns the local ClusterClass with other names, and with an addition to the bootstrap configuration of
+// each role that distinguishes its generations.
 func hookedClass(controlPlane, workers string) string {
 	return strings.NewReplacer(
 		"capstan-local-control-plane",
@@ -59,8 +59,7 @@ func hookedClass(controlPlane, workers string) string {
 	).Replace(string(templates.Local))
 }
 
-// versionsOf returns the Kubernetes version and the generation of the class that each role has, as "control plane
-// v1.36.3 b".
+// versionsOf returns the Kubernetes version and the class generation of each role, as "control plane v1.36.3 b".
 func versionsOf(t *testing.T, cluster string) []string {
 	t.Helper()
 	all := parts(t, cluster)

@@ -15,19 +15,19 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// wireDir is the variable that makes the test's binary serve as a wire: its value is a directory with the file
-// "backends". What it listens on is in wireListen.
+// wireDir is the variable that makes the test binary act as a wire. Its value is a directory with the file "backends".
+// wireListen is the variable with the address to listen on.
 const (
 	wireDir    = "CAPSTAN_TEST_WIRE"
 	wireListen = "CAPSTAN_TEST_WIRE_LISTEN"
 )
 
-// wire is a process that forwards connections: from an address in one network to addresses in the same one, or to Unix
-// sockets, which all networks of the machine share. Addresses are written "tcp HOST:PORT" and "unix PATH".
+// wire is a process that forwards connections: from an address in one network to addresses in the same network, or to
+// Unix sockets, which all networks of the machine share. Addresses are written "tcp HOST:PORT" and "unix PATH".
 type wire struct{ dir string }
 
-// newWire starts one in the network of the dock of a home directory, or, without one, in the machine's, and ends it
-// with the test.
+// newWire starts a wire in the network of a home directory's dock, or in the machine's network if home is empty, and
+// stops it at the end of the test.
 func newWire(t *testing.T, home, listen string, backends ...string) wire {
 	t.Helper()
 	self, err := os.Executable()
@@ -43,7 +43,7 @@ func newWire(t *testing.T, home, listen string, backends ...string) wire {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), wireDir+"="+w.dir, wireListen+"="+listen)
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe() // it ends when this is closed, also when the test is killed
+	stdin, err := cmd.StdinPipe() // it exits when this is closed, even if the test is killed
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -63,7 +63,7 @@ func newWire(t *testing.T, home, listen string, backends ...string) wire {
 	return w
 }
 
-// enterDock gives a command line that runs another one in the network of a dock.
+// enterDock returns the start of a command line that runs the rest in the network of a dock.
 func enterDock(t *testing.T, home string) []string {
 	t.Helper()
 	client := dock.Connect(home)
@@ -79,7 +79,7 @@ func enterDock(t *testing.T, home string) []string {
 	return args
 }
 
-// forward makes it forward to these addresses: to the first one that accepts.
+// forward makes the wire forward to the first of these addresses that accepts.
 func (w wire) forward(t *testing.T, backends ...string) {
 	t.Helper()
 	file := filepath.Join(w.dir, "backends")
@@ -92,7 +92,7 @@ func (w wire) forward(t *testing.T, backends ...string) {
 	}
 }
 
-// serveWire is its process.
+// serveWire is the main function of a wire's process.
 func serveWire(dir string) error {
 	network, address, _ := strings.Cut(os.Getenv(wireListen), " ")
 	listener, err := net.Listen(network, address)
@@ -115,7 +115,7 @@ func serveWire(dir string) error {
 	}
 }
 
-// forward connects a client with the first backend that takes it.
+// forward connects a client with the first backend that accepts.
 func forward(conn net.Conn, dir string) {
 	defer conn.Close()
 	backends, _ := os.ReadFile(filepath.Join(dir, "backends"))

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-dev/capstan/local/credential"
 )
 
-// reason fails unless err is a refusal with a reason.
+// reason fails the test unless err is a refusal with this reason.
 func reason(t *testing.T, err error, want string) {
 	t.Helper()
 	var refusal *enrolment.Refusal
@@ -33,7 +33,7 @@ func reason(t *testing.T, err error, want string) {
 	}
 }
 
-// identity returns a client with the token that a computer has got.
+// identity returns a client with a computer's token.
 func (c *computer) identity(t *testing.T) client.Client {
 	t.Helper()
 	conf, err := config.Read(c.ConfigPath)
@@ -49,12 +49,13 @@ func (c *computer) identity(t *testing.T) client.Client {
 	return own
 }
 
-// reads returns what comes of reading a host with an identity.
+// reads returns the error of reading a host with a client.
 func (w *world) reads(ctx context.Context, c client.Client, name string) error {
 	return c.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &infrav1.CapstanHost{})
 }
 
-// TestAComputerBecomesAHost: with zone and labels of the credential, and the rights of its own host.
+// TestAComputerBecomesAHost: the host has the zone and labels of the credential, and the computer has only its own
+// host's rights.
 func TestAComputerBecomesAHost(t *testing.T) {
 	w, ctx := newWorld(t), t.Context()
 	text := w.credential(t, func(l *credential.Limits) {
@@ -98,7 +99,8 @@ func TestAComputerBecomesAHost(t *testing.T) {
 	}
 }
 
-// TestTwiceIsHarmless: the same computer with the same credential is the same host, and uses it no second time.
+// TestTwiceIsHarmless: the same computer with the same credential is the same host, and does not use up the credential
+// again.
 func TestTwiceIsHarmless(t *testing.T) {
 	w, ctx := newWorld(t), t.Context()
 	text, c := w.credential(t, nil), w.newComputer(t, 1)
@@ -124,8 +126,8 @@ func TestTwiceIsHarmless(t *testing.T) {
 	}
 }
 
-// TestNobodyTakesOverAHost: another computer gets neither the name nor the identity of a host that is there, whatever
-// it says and whichever credential it has.
+// TestNobodyTakesOverAHost: another computer gets neither the name nor the identity of an existing host, whatever it
+// sends and whichever credential it has.
 func TestNobodyTakesOverAHost(t *testing.T) {
 	w, ctx := newWorld(t), t.Context()
 	victim := w.newComputer(t, 1)
@@ -155,8 +157,8 @@ func TestNobodyTakesOverAHost(t *testing.T) {
 	reason(t, thief.enroll(ctx, reenroll, "host-01"), enrolment.ReasonTaken)
 }
 
-// TestAWipedHost: the computer of a host that was installed anew is that host again if the credential says so, not
-// while a machine is on it; the identity before ends.
+// TestAWipedHost: a reinstalled computer becomes its host again if the credential allows that and no machine is on the
+// host. The previous identity ends.
 func TestAWipedHost(t *testing.T) {
 	w, ctx := newWorld(t), t.Context()
 	old := w.newComputer(t, 1)
@@ -186,7 +188,7 @@ func TestAWipedHost(t *testing.T) {
 		t.Errorf("what was refused has ended the identity: %v", err)
 	}
 
-	// It goes on asking, as at a first boot, and gets in when the machine has left.
+	// It repeats its request, as at a first boot, and succeeds when the machine has left.
 	wiped.Wait = time.Minute
 	released := make(chan error, 1)
 	wiped.Out = writerFunc(func(text string) {
@@ -223,12 +225,13 @@ func TestAWipedHost(t *testing.T) {
 	reason(t, old.enroll(ctx, w.credential(t, nil), "a"), enrolment.ReasonTaken)
 }
 
-// writerFunc is a writer that is a function.
+// writerFunc is a function that implements io.Writer.
 type writerFunc func(string)
 
 func (f writerFunc) Write(data []byte) (int, error) { f(string(data)); return len(data), nil }
 
-// TestAHostThatWasRegistered keeps its zone, and is taken by the first computer that may.
+// TestAHostThatWasRegistered: a host registered by hand keeps its zone, and the first computer with a suitable
+// credential becomes it.
 func TestAHostThatWasRegistered(t *testing.T) {
 	w, ctx := newWorld(t), t.Context()
 	h := &infrav1.CapstanHost{}
@@ -251,7 +254,8 @@ func TestAHostThatWasRegistered(t *testing.T) {
 	reason(t, w.newComputer(t, 2).enroll(ctx, w.credential(t, nil), "a"), enrolment.ReasonTaken)
 }
 
-// TestManyAtOnce: a credential enrolls no more hosts than it may, and a name is one computer's, however many ask.
+// TestManyAtOnce: a credential enrolls no more hosts than it allows, and a name belongs to one computer, however many
+// request it.
 func TestManyAtOnce(t *testing.T) {
 	const asking = 6
 	for name, c := range map[string]struct {
@@ -287,7 +291,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestCredentialsThatDoNotWork make no host and leave nothing on the computer but its key.
+// TestCredentialsThatDoNotWork: invalid credentials create no host, and leave only the key on the computer.
 func TestCredentialsThatDoNotWork(t *testing.T) {
 	w, ctx := newWorld(t), t.Context()
 	revoked := w.credential(t, nil)
@@ -326,7 +330,7 @@ func TestCredentialsThatDoNotWork(t *testing.T) {
 	}
 }
 
-// TestAStrangerHearsNothing: a computer with the hash of another authority sends nothing, and waits for nothing.
+// TestAStrangerHearsNothing: a computer with the hash of another authority sends nothing, and fails at once.
 func TestAStrangerHearsNothing(t *testing.T) {
 	w := newWorld(t)
 	text := w.credential(t, nil)
@@ -346,7 +350,7 @@ func TestAStrangerHearsNothing(t *testing.T) {
 	}
 }
 
-// TestTheDirectoriesOfAConfigurationStay when a host enrolls again.
+// TestTheDirectoriesOfAConfigurationStay: the directories in a configuration stay when a host enrolls again.
 func TestTheDirectoriesOfAConfigurationStay(t *testing.T) {
 	w := newWorld(t)
 	c := w.newComputer(t, 1)

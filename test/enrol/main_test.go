@@ -37,7 +37,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// api is the API server of all tests, admin a client with all rights, and manager one with those of a plane's manager.
+// api is the API server of all tests; admin is a client with all rights, and manager one with the rights of a plane's
+// manager.
 var (
 	api            *apiserver.Server
 	admin, manager client.Client
@@ -91,7 +92,7 @@ func start() error {
 	return err
 }
 
-// roles installs those of the plane's manager.
+// roles installs the roles of the plane's manager.
 func roles() error {
 	data, err := os.ReadFile(filepath.Join(apiserver.Root(), "plane", "manifests", "access.yaml"))
 	if err != nil {
@@ -114,11 +115,11 @@ func roles() error {
 // world is a namespace of hosts with an enrolment server.
 type world struct {
 	namespace, url, pin string
-	// clock tells the time by which hosts come back.
+	// clock is the plane's clock when hosts come back.
 	clock *clocktesting.FakePassiveClock
 }
 
-// newWorld makes one. Hosts reach the server as through the dock.
+// newWorld creates a world. Hosts reach the server as if through the dock.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "hosts-"}}
@@ -140,7 +141,7 @@ func newWorld(t *testing.T) *world {
 		Client: manager,
 		Reader: manager,
 		Server: api.Config.Host,
-		CAData: append(slices.Clone(api.Config.CAData), ca.PEM()...), // in a plane it is the same authority
+		CAData: append(slices.Clone(api.Config.CAData), ca.PEM()...), // in a plane, both are the same authority
 		Clock:  clock.RealClock{},
 	}
 	awaited := *hosts
@@ -171,7 +172,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// credential makes a credential for an hour and one use, with changes.
+// credential creates a credential for one hour and one use, after applying change.
 func (w *world) credential(t *testing.T, change func(*credential.Limits)) string {
 	t.Helper()
 	l := credential.Limits{Namespace: w.namespace, Uses: 1, Expires: time.Now().Add(time.Hour)}
@@ -185,13 +186,13 @@ func (w *world) credential(t *testing.T, change func(*credential.Limits)) string
 	return text
 }
 
-// computer is a computer that enrolls; its hardware is known by number.
+// computer is a computer that enrolls. A number identifies its hardware.
 type computer struct {
 	dir string
 	enroll.Options
 }
 
-// newComputer returns one whose system was just installed.
+// newComputer returns a newly installed computer.
 func (w *world) newComputer(t *testing.T, hardware int) *computer {
 	t.Helper()
 	dir := t.TempDir()

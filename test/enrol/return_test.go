@@ -45,8 +45,8 @@ func signer(t *testing.T) *ecdsa.PrivateKey {
 	return key.(*ecdsa.PrivateKey)
 }
 
-// aged returns a token as the API server would have issued it some time ago: its times are moved, and it is signed
-// anew.
+// aged returns a token as the API server would have issued it some time ago: it shifts the token's times and signs it
+// again.
 func aged(t *testing.T, text string, ago time.Duration, key *ecdsa.PrivateKey) string {
 	t.Helper()
 	parts := strings.Split(text, ".")
@@ -82,7 +82,7 @@ func aged(t *testing.T, text string, ago time.Duration, key *ecdsa.PrivateKey) s
 	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// sleeper returns a computer that has enrolled under a name, and its token, which ended a week ago.
+// sleeper returns a computer that has enrolled under a name, and its token, which expired a week ago.
 func (w *world) sleeper(t *testing.T, hardware int, name string) (*computer, config.Config, string) {
 	t.Helper()
 	c := w.newComputer(t, hardware)
@@ -96,7 +96,7 @@ func (w *world) sleeper(t *testing.T, hardware int, name string) (*computer, con
 	return c, conf, aged(t, conf.Token, week, signer(t))
 }
 
-// TestAHostComesBack: an agent whose token ended a week ago reports again, without a person, and by itself alone.
+// TestAHostComesBack: an agent whose token expired a week ago reports again, without a person's help.
 func TestAHostComesBack(t *testing.T) {
 	w := newWorld(t)
 	c, conf, last := w.sleeper(t, 1, "laptop")
@@ -133,7 +133,7 @@ func TestAHostComesBack(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotComeBack: whatever is wrong about a computer or its last token is for a person.
+// TestWhoDoesNotComeBack: if anything is wrong with a computer or its last token, a person has to decide.
 func TestWhoDoesNotComeBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, w *world, conf *config.Config, last *string)
@@ -226,7 +226,7 @@ func (w *world) endEpoch(t *testing.T, epoch int64) error {
 	return client.IgnoreNotFound(admin.Delete(t.Context(), secret))
 }
 
-// TestComingBackIsLimited: a host comes back five times, and then once a minute. Others are not held up.
+// TestComingBackIsLimited: a host may come back five times, and then once a minute. Other hosts are not delayed.
 func TestComingBackIsLimited(t *testing.T) {
 	w := newWorld(t)
 	_, conf, last := w.sleeper(t, 1, "laptop")

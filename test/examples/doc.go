@@ -1,2 +1,3 @@
-// Package examples builds the programs in examples/, each a module of its own, and runs them with the built binaries.
+// Package examples builds the programs in examples/, each of which is a separate module, and runs them with the built
+// binaries.
 package examples

@@ -39,8 +39,8 @@ func run(t *testing.T, temp, program string, args ...string) (stdout, stderr str
 	return out.String(), errOut.String(), err
 }
 
-// tempDir makes a directory whose path is short enough for a home directory in it. When the test ends, it must be as
-// empty as it was, and no process and no mount may mention it.
+// tempDir creates a directory whose path is short enough for a home directory in it. At the end of the test it must be
+// empty again, and no process or mount may mention it.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "capstan-ex-")
@@ -50,7 +50,7 @@ func tempDir(t *testing.T) string {
 	t.Cleanup(func() {
 		left := processes(dir)
 		for end := time.Now().Add(10 * time.Second); left != "" && time.Now().Before(end); left = processes(dir) {
-			time.Sleep(50 * time.Millisecond) // one that has given up its lock may need a moment to exit
+			time.Sleep(50 * time.Millisecond) // a process may need a moment to exit after releasing its lock
 		}
 		if left != "" {
 			t.Errorf("left behind: process %s", left)
@@ -66,7 +66,7 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// processes returns the command line of a process that mentions a path, "" if there is none.
+// processes returns the command line of a process that mentions a path, or "" if there is none.
 func processes(path string) string {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range all {

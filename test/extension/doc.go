@@ -1,3 +1,3 @@
-// Package extension tests the runtime extension that Capstan ships on a real API server: with the rights that its role
-// gives and no others, in a workload cluster that is really changed, and with the manifests that deploy it.
+// Package extension tests the runtime extension that Capstan ships on a real API server: with only the rights of its
+// role, in a workload cluster that it really changes, and with the manifests that deploy it.
 package extension

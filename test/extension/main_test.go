@@ -19,9 +19,9 @@ import (
 )
 
 var (
-	// server is management cluster and workload cluster at once.
+	// server is both the management cluster and the workload cluster.
 	server *apiserver.Server
-	// admin may do everything there.
+	// admin is a client with all rights.
 	admin client.Client
 	// own has the rights of the extension.
 	own *rest.Config

@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// manifests gives the objects that kubectl apply -k config/extension would apply.
+// manifests returns the objects that kubectl apply -k config/extension would apply.
 func manifests(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	kube, err := apiserver.Bundle()
@@ -61,7 +61,7 @@ func typed[T any](t *testing.T, objects []*unstructured.Unstructured, kind strin
 	return into
 }
 
-// The API server takes every object, and admits the Pods into a namespace with the strictest profile.
+// The API server accepts every object, and admits the Pods into a namespace with the strictest profile.
 func TestTheAPIServerTakesTheManifests(t *testing.T) {
 	objects := manifests(t)
 	namespace := typed[corev1.Namespace](t, objects, "Namespace")
@@ -94,7 +94,7 @@ func TestTheAPIServerTakesTheManifests(t *testing.T) {
 	}
 }
 
-// What belongs together, does: selectors, ports, the Secret, the name that is called.
+// The manifests fit together: selectors, ports, the Secret, the name that is called.
 func TestManifestsFitTogether(t *testing.T) {
 	objects := manifests(t)
 	deployment := typed[appsv1.Deployment](t, objects, "Deployment")

@@ -22,7 +22,7 @@ func contextFor(bound time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), bound)
 }
 
-// everybody may do this with resources: see what they themselves may do, and who they are.
+// everybody lists what every user may do with resources: see their own rights and their own identity.
 var everybody = []string{
 	"authorization.k8s.io/selfsubjectaccessreviews create", "authorization.k8s.io/selfsubjectrulesreviews create",
 	"authentication.k8s.io/selfsubjectreviews create",
@@ -31,8 +31,8 @@ var everybody = []string{
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "escalate",
 	"bind", "impersonate", "approve", "sign", "attest", "use"}
 
-// Each verb on each resource and subresource that the API server serves is asked for: what is allowed is what the role
-// says, and nothing else.
+// This checks each verb on each resource and subresource that the API server serves: exactly what the role says is
+// allowed.
 func TestEveryOtherAccessIsForbidden(t *testing.T) {
 	allowed := map[string]bool{}
 	for _, one := range everybody {
@@ -116,7 +116,7 @@ func TestEveryOtherAccessIsForbidden(t *testing.T) {
 	t.Logf("%d questions about %d resources, %d rights", asked, len(resources), len(allowed))
 }
 
-// Some of what an attacker would try with the credentials of the extension, really tried.
+// This really tries some of what an attacker would try with the credentials of the extension.
 func TestWhatAnAttackerWouldTry(t *testing.T) {
 	own := kubernetes.NewForConfigOrDie(own)
 	ctx := t.Context()

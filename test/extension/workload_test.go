@@ -32,7 +32,7 @@ func create(t *testing.T, object client.Object) {
 	})
 }
 
-// newCluster gives a Cluster with a kubeconfig and a Machine of the control plane.
+// newCluster creates a Cluster with a kubeconfig and a control plane Machine.
 func newCluster(t *testing.T, name string) *clusterv1.Cluster {
 	t.Helper()
 	create(t, &corev1.Secret{
@@ -45,7 +45,7 @@ func newCluster(t *testing.T, name string) *clusterv1.Cluster {
 	return cluster
 }
 
-// forget removes the inventory in the end: the next cluster is another one.
+// forget removes the inventory at the end of the test, because the next test has another cluster.
 func forget(t *testing.T) {
 	t.Cleanup(func() {
 		inventory := &corev1.ConfigMap{
@@ -85,8 +85,8 @@ func config(name, colour string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {colour: " + colour + "}\n"
 }
 
-// The life of add-ons: a new cluster gets those of its version, an upgrade brings the next one, what is no longer
-// wanted goes, drift is reported and put right; all with the rights of the extension.
+// The life of add-ons: a new cluster gets the add-ons of its version, an upgrade brings the next version, objects that
+// are no longer wanted are removed, and drift is reported and corrected, all with the rights of the extension.
 func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 	cluster := newCluster(t, "addons")
 	create(t, addOn("shop-1-35", "~1.35", config("shop", "red")+"---\n"+config("old", "grey")))
@@ -107,7 +107,7 @@ func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.Spec.Topology.Version = sample.To
-	for range 3 { // it is asked again and again while something holds the upgrade
+	for range 3 { // it is called repeatedly while something holds the upgrade
 		before, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "add-ons-before-upgrade",
 			&runtimehooksv1.BeforeClusterUpgradeRequest{
 				Cluster: *cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
@@ -149,7 +149,7 @@ func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 	}
 }
 
-// What an add-on or a workload cluster can have wrong: each holds what must wait, and says why.
+// Problems of add-ons and workload clusters: each holds what must wait, and says why.
 func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 	for name, c := range map[string]struct {
 		manifest, kubeconfig string
@@ -196,7 +196,7 @@ func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 	}
 }
 
-// A node of the control plane is made right step by step; each time what is left is named, and workers wait.
+// A control plane node is repaired step by step. Each time, the remaining problems are named, and workers wait.
 func TestVerification(t *testing.T) {
 	cluster := newCluster(t, "verified")
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{

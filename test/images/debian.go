@@ -16,30 +16,31 @@ import (
 	"strings"
 )
 
-// debian gets packages by the machine's own apt, which checks their signatures. Nothing is installed.
+// debian downloads packages with the machine's own apt, which checks their signatures. It installs nothing.
 type debian struct {
 	// dir holds apt's files, and the packages.
 	dir string
-	// machine is where the machine's apt has its lists of packages; empty means lists.
+	// machine is the directory with the machine's lists of packages. Empty: lists.
 	machine string
-	// fresh says that the lists found are too old: the archive has other versions by now. They were updated if updated.
+	// fresh says that the machine's lists are too old, because the archive has other versions by now. updated says that
+	// lists were updated.
 	fresh, updated bool
-	// locked are the packages of each wish, by its words; changed says that there is a new one.
+	// locked maps each requested set of packages to the packages downloaded for it. changed says that there is a new set.
 	locked  map[string][]pinned
 	changed bool
 	leftOut []string
 }
 
-// pinned is a package as it was taken.
+// pinned is a downloaded package.
 type pinned struct {
 	File   string `json:"file"`
 	SHA256 string `json:"sha256"`
 }
 
-// lists is where the machine's apt has the lists of packages.
+// lists is the directory with the machine's lists of packages.
 const lists = "/var/lib/apt/lists"
 
-// options make apt work in our directory, for any user, as if nothing were installed.
+// options returns options that make apt work in our directory, for any user, as if nothing were installed.
 func (d *debian) options(ctx context.Context) ([]string, error) {
 	for _, dir := range []string{"state/lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(d.dir, dir), 0o755); err != nil {
@@ -82,7 +83,7 @@ func apt(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// get returns the files of packages and of all that they depend on.
+// get returns the files of packages and of all their dependencies.
 func (d *debian) get(ctx context.Context, packages []string) ([]string, error) {
 	wish := strings.Join(slices.Sorted(slices.Values(packages)), " ")
 	have, is := d.locked[wish]
@@ -111,7 +112,7 @@ func (d *debian) get(ctx context.Context, packages []string) ([]string, error) {
 
 func (d *debian) archive(file string) string { return filepath.Join(d.dir, "cache", "archives", file) }
 
-// downloaded reports whether packages are there, unchanged.
+// downloaded reports whether packages are already downloaded, unchanged.
 func (d *debian) downloaded(all []pinned) bool {
 	for _, p := range all {
 		if sum, err := sumOf(d.archive(p.File)); err != nil || sum != p.SHA256 {
@@ -121,7 +122,8 @@ func (d *debian) downloaded(all []pinned) bool {
 	return true
 }
 
-// download gets packages. If that fails with the machine's lists of packages, it gets lists of its own and tries again.
+// download downloads packages. If that fails with the machine's lists of packages, it downloads its own lists and tries
+// again.
 func (d *debian) download(ctx context.Context, packages []string) ([]pinned, error) {
 	taken, err := d.downloadListed(ctx, packages)
 	if err == nil || d.fresh || ctx.Err() != nil {
@@ -150,7 +152,7 @@ func (d *debian) downloadListed(ctx context.Context, packages []string) ([]pinne
 	return d.pin(simulated)
 }
 
-// pin lists what was downloaded.
+// pin lists the downloaded packages.
 func (d *debian) pin(simulated []byte) ([]pinned, error) {
 	var all []pinned
 	for line := range strings.Lines(string(simulated)) {

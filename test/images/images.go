@@ -1,9 +1,10 @@
-// Package images makes the container images that others' suites run, without an engine and without a registry:
-// programs of Go modules, and Debian's packages. They lie in an OCI image layout, which `capstan image load` takes.
+// Package images builds the container images that other projects' test suites run, without a container engine and
+// without a registry, from programs of Go modules and Debian packages. It writes an OCI image layout, which `capstan
+// image load` accepts.
 //
-// table.yaml says what each image is made of and which names of upstream's tables lead to it, and which images are not
-// made, with the reason. The same packages, Go release and directory of modules make the same digests: DIR/packages.lock
-// says which packages were taken, and is used again while it is there.
+// table.yaml lists the content of each image and the names that it has in upstream's tables. It also lists images that
+// are not built, with the reason. The same packages, Go release and directory of modules produce the same digests:
+// DIR/packages.lock records the packages, and is reused while it exists.
 package images
 
 import (
@@ -19,38 +20,39 @@ import (
 //go:embed table.yaml
 var tableYAML []byte
 
-// Table says what is made.
+// Table says which images to build.
 type Table struct {
 	Images []Image `json:"images"`
-	// Missing are images of upstream's tables that are not made, with the reason.
+	// Missing are images of upstream's tables that are not built, with the reason.
 	Missing map[string]string `json:"missing"`
-	// LeftOut are packages that others only need while they are installed.
+	// LeftOut are packages that other packages need only during installation.
 	LeftOut []string `json:"leftOut"`
 }
 
-// Image is an image of the table. What it is made of has the order of the fields: a later file replaces an earlier one.
+// Image is an image of the table. Its content is added in the order of the fields: a later file replaces an earlier
+// one.
 type Image struct {
-	// Names are NAME:TAG, the first of them in full; others with another name in full, too.
+	// Names are the image's names as REGISTRY/NAME:TAG.
 	Names []string `json:"names"`
-	// For are the suites that run it: conformance, list (those conformance tests that make test runs), critest, software.
+	// For lists the suites that run it: conformance, list (the conformance tests that make test runs), critest, software.
 	For []string `json:"for"`
-	// Base is the first name of an image of the table whose layers and configuration this one begins with.
+	// Base is the first name of the image in the table whose layers and configuration this image starts from.
 	Base string `json:"base,omitempty"`
-	// Packages are Debian's, with what they depend on.
+	// Packages are Debian packages; their dependencies are added.
 	Packages []string `json:"packages,omitempty"`
-	// KeepPrograms are the only programs of the packages that stay; none means all.
+	// KeepPrograms are the only programs of the packages to keep. Empty: all.
 	KeepPrograms []string `json:"keepPrograms,omitempty"`
-	// Programs are packages of Go by the path of their program.
+	// Programs are Go programs by their path in the image.
 	Programs map[string]Program `json:"programs,omitempty"`
 	// Copies are files of the Kubernetes module by their path in the image.
 	Copies map[string]string `json:"copies,omitempty"`
-	// Texts are files by their path.
+	// Texts are the texts of files by path.
 	Texts map[string]string `json:"texts,omitempty"`
-	// Links are symbolic links by their path.
+	// Links are the targets of symbolic links by path.
 	Links map[string]string `json:"links,omitempty"`
-	// Dirs are directories with their modes, in octal.
+	// Dirs are the modes of directories by path, in octal.
 	Dirs map[string]string `json:"dirs,omitempty"`
-	// Users and Groups are lines of /etc/passwd and /etc/group beside the usual ones.
+	// Users and Groups are additional lines of /etc/passwd and /etc/group.
 	Users  []string `json:"users,omitempty"`
 	Groups []string `json:"groups,omitempty"`
 
@@ -61,14 +63,14 @@ type Image struct {
 	Env        []string `json:"env,omitempty"`
 }
 
-// Program is a program of Go. One of Module is built in the sources of that module, by its own go.mod; others by
-// hack/kubetests/go.mod.
+// Program is a Go program. If Module is set, it is built in the sources of that module, with the module's own go.mod;
+// otherwise with hack/kubetests/go.mod.
 type Program struct {
 	Package string `json:"package"`
-	// Module is NAME@VERSION, Sum its hash as go.sum has it.
+	// Module is NAME@VERSION; Sum is its hash in the format of go.sum.
 	Module string `json:"module,omitempty"`
 	Sum    string `json:"sum,omitempty"`
-	// Mode is that of the file, in octal; default 0755.
+	// Mode is the mode of the file, in octal. Default: 0755.
 	Mode string `json:"mode,omitempty"`
 }
 
@@ -99,7 +101,7 @@ func parse(text []byte) (Table, error) {
 			if !slash || !strings.Contains(first, ".") || !strings.Contains(rest, ":") {
 				return t, fmt.Errorf("%q of the table must be REGISTRY/NAME:TAG", name)
 			}
-			for _, suite := range img.For { // suites may have images of their own by one name
+			for _, suite := range img.For { // suites may have different images of the same name
 				if names[suite+" "+name] || t.Missing[name] != "" {
 					return t, fmt.Errorf("image %s is in the table twice", name)
 				}
@@ -110,8 +112,8 @@ func parse(text []byte) (Table, error) {
 	return t, nil
 }
 
-// Of returns the images of a suite and those that they are based on. One of the suite itself wins over one of another
-// suite by the same name.
+// Of returns the images of a suite and their base images. An image of the suite itself takes precedence over one of
+// another suite with the same name.
 func (t Table) Of(suite string) []Image {
 	own, bases := map[string]bool{}, map[string]bool{}
 	for _, img := range t.Images {

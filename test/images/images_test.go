@@ -89,7 +89,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// packed is a package as dpkg-deb writes its files.
+// packed returns the files of a package in the form in which dpkg-deb writes them.
 func packed(t *testing.T, headers ...tar.Header) io.Reader {
 	t.Helper()
 	var out bytes.Buffer
@@ -113,7 +113,7 @@ func packed(t *testing.T, headers ...tar.Header) io.Reader {
 	return &out
 }
 
-// listed returns what a layer holds: the link of each path, or its data.
+// listed returns the content of a layer: the link target or the data of each path.
 func listed(t *testing.T, layer []byte) (files map[string]string, order []string) {
 	t.Helper()
 	files = map[string]string{}
@@ -235,13 +235,14 @@ func TestImagesOfASuite(t *testing.T) {
 	}
 }
 
-// The machine's lists may name versions that the archive no longer has, as in an image of a machine made weeks ago.
+// The machine's lists may name versions that the archive no longer has, for example if the machine's image is weeks
+// old.
 func TestOldListsOfPackagesAreUpdated(t *testing.T) {
 	dir := t.TempDir()
 	machine, programs := filepath.Join(dir, "machine"), filepath.Join(dir, "bin")
 	for path, text := range map[string]string{
 		filepath.Join(machine, "deb_main_Packages"): "",
-		// This apt-get has packages by its own lists only, and counts how often it gets them.
+		// This apt-get finds packages only with its own lists, and counts how often it downloads these.
 		filepath.Join(programs, "apt-get"): `#!/bin/sh
 case "$*" in
 *update) echo update >>"$CALLS" && : >"$OWN/state/lists/deb_main_Packages" ;;

@@ -26,21 +26,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// NameAnnotation is where an image of the layout has its name.
+// NameAnnotation is the annotation with the name of an image in the layout.
 const NameAnnotation = "io.containerd.image.name"
 
-// maker makes images.
+// maker builds images.
 type maker struct {
 	root, temp string
 	say        func(string)
 	debian     *debian
 	kubernetes string // the directory of the module
 	made       map[string]v1.Image
-	layers     map[string]v1.Layer // of packages, by their names
+	layers     map[string]v1.Layer // layers of packages, by the packages' names
 }
 
-// Make makes the images of a suite in the OCI layout at DIR/SUITE, unless they are there already, and returns its path.
-// root is the root of our sources. What is downloaded stays in DIR. say hears what is being done.
+// Make builds the images of a suite in the OCI layout at DIR/SUITE, unless they already exist, and returns its path.
+// root is the root of our sources. Downloads stay in DIR. say is called with progress messages.
 func Make(ctx context.Context, root, dir, suite string, say func(string)) (string, error) {
 	table, err := Read()
 	if err != nil {
@@ -91,7 +91,7 @@ func Make(ctx context.Context, root, dir, suite string, say func(string)) (strin
 	return out, os.WriteFile(filepath.Join(out, "key"), []byte(key), 0o644)
 }
 
-// key says what the images are made of: our sources, the modules, the packages, the Go release.
+// key identifies everything that the images are built from: our sources, the modules, the packages, the Go release.
 func (m *maker) key(all []Image) (string, error) {
 	sum := sha256.New()
 	enc := json.NewEncoder(sum)
@@ -110,7 +110,7 @@ func (m *maker) key(all []Image) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// layout writes all images, and replaces what was there.
+// layout writes all images, and replaces an existing layout.
 func (m *maker) layout(ctx context.Context, out string, all []Image) error {
 	next := out + ".next"
 	if err := os.RemoveAll(next); err != nil {
@@ -142,7 +142,7 @@ func (m *maker) layout(ctx context.Context, out string, all []Image) error {
 	return os.Rename(next, out)
 }
 
-// readable lets other users read a layout: suites run as more than one.
+// readable lets other users read a layout, because suites run as different users.
 func readable(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		mode := fs.FileMode(0o644)
@@ -153,7 +153,7 @@ func readable(dir string) error {
 	})
 }
 
-// image makes one image.
+// image builds one image.
 func (m *maker) image(ctx context.Context, img Image) (v1.Image, error) {
 	made := v1.Image(empty.Image)
 	var config v1.ConfigFile
@@ -202,7 +202,7 @@ func (m *maker) image(ctx context.Context, img Image) (v1.Image, error) {
 	return mutate.ConfigFile(made, &config)
 }
 
-// packages returns the layer with the packages of an image, its users, and links to the programs of busybox.
+// packages returns the layer with the packages of an image, its users, and links for busybox's programs.
 func (m *maker) packages(ctx context.Context, img Image) (v1.Layer, error) {
 	key := strings.Join(slices.Concat(img.Packages, img.KeepPrograms, img.Users, img.Groups), "\n")
 	if l := m.layers[key]; l != nil {
@@ -245,8 +245,8 @@ func (m *maker) appletsOf(ctx context.Context, program []byte) ([]string, error)
 	return strings.Fields(string(out)), nil
 }
 
-// files returns the layers with an image's own programs and files: a layer for each program, which images share, and
-// one for the rest.
+// files returns the layers with an image's own programs and files: one layer for each program, which images can share,
+// and one for the rest.
 func (m *maker) files(ctx context.Context, img Image) ([]v1.Layer, error) {
 	var layers []v1.Layer
 	for _, name := range slices.Sorted(maps.Keys(img.Programs)) {
@@ -297,7 +297,7 @@ func (m *maker) files(ctx context.Context, img Image) ([]v1.Layer, error) {
 
 func modeOf(octal string) (int64, error) { return strconv.ParseInt(octal, 8, 64) }
 
-// layerOf packs a layer. It is not compressed: such bytes differ from one release of Go to the next.
+// layerOf packs a layer without compressing it, because compressed bytes differ from one Go release to the next.
 func layerOf(t *tree) (v1.Layer, error) {
 	data, err := t.write()
 	return static.NewLayer(data, types.OCIUncompressedLayer), err

@@ -14,7 +14,7 @@ import (
 // Suite is the module below the root of the sources that requires Kubernetes with its tests.
 const Suite = "hack/kubetests"
 
-// goRun runs the go command for a program that is linked statically.
+// goRun runs the go command so that it links programs statically.
 func goRun(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// tree is the files of one layer, by their path without a slash at the beginning.
+// tree holds the files of one layer, by path without a leading slash.
 type tree struct {
 	files map[string]file
 }
 
-// file is one of them.
+// file is one file of a tree.
 type file struct {
 	header tar.Header
 	data   []byte
 }
 
-// merged are the directories that Debian's installer makes links of. Packages still have files below them.
+// merged are the directories that Debian's installer replaces by links. Packages still have files below them.
 var merged = []string{"bin", "sbin", "lib", "lib64"}
 
-// unused is what no program reads when it runs.
+// unused are files that no program reads at run time.
 var unused = []string{
 	"usr/share/doc/", "usr/share/man/", "usr/share/locale/", "usr/share/info/", "usr/share/lintian/",
 	"usr/share/bash-completion/", "usr/share/bug/",
@@ -35,7 +35,7 @@ var unused = []string{
 
 func newTree() *tree { return &tree{files: map[string]file{}} }
 
-// place returns where a file of a package lies. Pure.
+// place returns the path of a package's file in the tree. Pure.
 func place(name string) string {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	first, _, _ := strings.Cut(name, "/")
@@ -134,8 +134,8 @@ const (
 		"users:x:100:\nnogroup:x:65534:\n"
 )
 
-// applets adds a hard link to busybox for each of its programs that no package has: one can be covered without the
-// others.
+// applets adds a hard link to busybox for each of its programs that no package has. With hard links, a mount can cover
+// one program without the others.
 func (t *tree) applets(names []string) {
 	for _, name := range names {
 		if !slices.ContainsFunc(programDirs, func(dir string) bool { return t.has(dir + "/" + path.Base(name)) }) {
@@ -144,7 +144,7 @@ func (t *tree) applets(names []string) {
 	}
 }
 
-// busybox is where Debian has it.
+// busybox is its path in Debian.
 const busybox = "usr/bin/busybox"
 
 // keepPrograms removes all other programs of packages.
@@ -158,10 +158,10 @@ func (t *tree) keepPrograms(names []string) {
 	}
 }
 
-// programDirs are where programs of packages lie.
+// programDirs are the directories with programs of packages.
 var programDirs = []string{"usr/bin", "usr/sbin"}
 
-// write writes the layer: in the order of names, all as old as 1970, with directories before what they hold.
+// write writes the layer: sorted by name, with all times in 1970, and with directories before their content.
 func (t *tree) write() ([]byte, error) {
 	for name := range maps.Clone(t.files) {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {

@@ -17,9 +17,9 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hooktest"
 )
 
-// An upgrade over four minor versions, as Cluster API's topology reconciler plans it: at each step it asks the shipped
-// extension anew from the versions of now, checks the plan, and takes the first step. In the end everything is at the
-// target, workers were replaced twice, and were never further behind than Kubernetes allows.
+// An upgrade over four minor versions, as Cluster API's topology reconciler plans it: at each step, it calls the
+// shipped extension again with the current versions, checks the plan, and takes the first step. In the end everything
+// has the target version, workers were replaced twice, and they were never further behind than Kubernetes allows.
 func TestAChainedUpgradeWithTheShippedExtension(t *testing.T) {
 	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.RuntimeSDK): true}); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestAChainedUpgradeWithTheShippedExtension(t *testing.T) {
 	t.Attr("rule", "UH-06")
 }
 
-// check is what Cluster API makes of a plan.
+// check validates a plan as Cluster API does, and returns its steps.
 func check(target, controlPlane, workers string, steps []string, workersSteps *[]string) ([]string, error) {
 	defaulted, err := desiredstate.DefaultAndValidateUpgradePlans(target, controlPlane, workers, steps, *workersSteps)
 	if err != nil {

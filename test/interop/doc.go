@@ -1,2 +1,2 @@
-// Package interop tests the Runtime SDK with what Cluster API itself is built of.
+// Package interop tests the Runtime SDK with Cluster API's own code.
 package interop

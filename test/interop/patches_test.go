@@ -34,7 +34,7 @@ var zone = topology.Define[placement]("placement", topology.Required())
 
 const annotation = "example.org/zone"
 
-// extension patches and validates templates with what the Runtime SDK has for that.
+// extension serves an extension that patches and validates templates with the Runtime SDK.
 func extension(t *testing.T) *hooktest.Extension {
 	t.Helper()
 	machines := topology.Kind(infrav1.GroupVersion.Group, "CapstanMachineTemplate")
@@ -77,7 +77,8 @@ func object(apiVersion, kind, name, spec string) *unstructured.Unstructured {
 	return o
 }
 
-// blueprint is a ClusterClass with one class of workers, and the state that the topology reconciler wants from it.
+// blueprint returns a ClusterClass with one class of workers, and the desired state that the topology reconciler
+// computes from it.
 func blueprint(cluster *clusterv1.Cluster) (*scope.ClusterBlueprint, *scope.ClusterState) {
 	const template = `{"template":{"spec":{}}}`
 	infra, core, controlPlane, bootstrap := infrav1.GroupVersion.String(), clusterv1.GroupVersion.String(),
@@ -131,8 +132,8 @@ func blueprint(cluster *clusterv1.Cluster) (*scope.ClusterBlueprint, *scope.Clus
 		}
 }
 
-// Cluster API's patch engine calls typed patches and validations through our client, and what they changed is in the
-// objects that it would apply.
+// Cluster API's patch engine calls typed patches and validations through our client, and the objects that it would
+// apply contain their changes.
 func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.RuntimeSDK): true}); err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	if err := errors.Join(apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	// The engine asks the API server for one thing only: which contract the control plane's type follows.
+	// The engine reads only one thing from the API server: which contract the control plane's type follows.
 	contract := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
 		Name:   "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io",
 		Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"},
@@ -166,7 +167,7 @@ func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	}
 	t.Attr("rule", "UH-01")
 
-	cluster.Spec.Topology.Variables = nil // so there is no patch, which the validation does not like
+	cluster.Spec.Topology.Variables = nil // then there is no patch, and the validation fails
 	plan, state = blueprint(cluster)
 	if err := engine.Apply(t.Context(), plan, state); err == nil ||
 		!strings.Contains(err.Error(), "CapstanMachineTemplate of MachineDeployment sample-md-0: it has no zone") {

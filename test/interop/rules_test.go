@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/contract"
 )
 
-// What runtime/RULES.md says of a rule is what the catalogue says.
+// The rules in runtime/RULES.md match the catalogue.
 func TestRulesOfTheRuntimeSDKAreThoseOfTheCatalogue(t *testing.T) {
 	text, err := os.ReadFile("../../runtime/RULES.md")
 	if err != nil {

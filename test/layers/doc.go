@@ -1,2 +1,2 @@
-// Package layers tests who may import whom: the table at the end of docs/architecture.md.
+// Package layers tests which packages may import which: the table at the end of docs/architecture.md.
 package layers

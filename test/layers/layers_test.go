@@ -45,7 +45,7 @@ type pkg struct {
 	Imports    []string
 }
 
-// packages lists the packages of the workspace with what they import.
+// packages lists the packages of the workspace with their imports.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports", "./...", "./api/...", "./contract/...",
@@ -105,7 +105,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 	}
 }
 
-// TestStartersOfAPlaneCarryNoReconciler: a program that starts a plane imports package local, and with it no
+// TestStartersOfAPlaneCarryNoReconciler: a program that starts a plane imports package local, and that imports no
 // reconciler.
 func TestStartersOfAPlaneCarryNoReconciler(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "./local")
@@ -125,8 +125,8 @@ func TestStartersOfAPlaneCarryNoReconciler(t *testing.T) {
 	}
 }
 
-// TestTheExtensionIsAProcessOfItsOwn: no program that runs controllers carries the extension, whose binary carries none
-// of them.
+// TestTheExtensionIsAProcessOfItsOwn: no program that runs controllers contains the extension, and the extension's
+// binary contains no controllers.
 func TestTheExtensionIsAProcessOfItsOwn(t *testing.T) {
 	for program, never := range map[string][]string{
 		"./cmd/capstan-manager": {module + "/extension"},

@@ -1,4 +1,5 @@
-// Package leftovers names what a management plane leaves behind on this machine, for tests that require nothing.
+// Package leftovers lists what a management plane leaves behind on this machine, for tests that require that nothing is
+// left.
 package leftovers
 
 import (
@@ -9,8 +10,8 @@ import (
 	"strings"
 )
 
-// Of names what is left of the management plane in a home directory:
-// processes and mounts that mention the directory, and the directory itself.
+// Of lists what is left of the management plane in a home directory: processes and mounts that mention the directory,
+// and the directory itself.
 func Of(home string) []string {
 	var left []string
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -25,8 +25,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// world is a Cluster of the local class in a namespace of its own. Nothing of it runs: the test plays its control plane
-// and its workers, one Machine of a MachineDeployment.
+// world is a Cluster of the local class in its own namespace. Nothing of it runs: the test plays its control plane and
+// its workers, one Machine of a MachineDeployment.
 type world struct {
 	*testing.T
 	*script
@@ -34,7 +34,7 @@ type world struct {
 	cached  client.Client // what the reconcilers read
 	key     client.ObjectKey
 	stop    func()          // stops the reconcilers
-	stopped map[string]bool // which roles do not become what they are asked to be
+	stopped map[string]bool // roles that do not take on the requested version
 }
 
 // Roles of Machines.
@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
-// create makes the Cluster. Its finalizer is that of Cluster API's controller of Clusters, which does not run.
+// create creates the Cluster. Its finalizer is that of Cluster API's Cluster controller, which does not run.
 func (w *world) create(version string) {
 	w.Helper()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
@@ -101,7 +101,7 @@ func (w *world) cluster() *clusterv1.Cluster {
 	return cluster
 }
 
-// patch changes an object; status says that it is its status.
+// patch changes an object, or its status if status is set.
 func (w *world) patch(object client.Object, status bool, change func()) {
 	w.Helper()
 	from := client.MergeFrom(object.DeepCopyObject().(client.Object))
@@ -117,7 +117,7 @@ func (w *world) patch(object client.Object, status bool, change func()) {
 	}
 }
 
-// initialized says that the control plane answers.
+// initialized marks the control plane as initialized.
 func (w *world) initialized() {
 	w.Helper()
 	cluster := w.cluster()
@@ -128,7 +128,7 @@ func (w *world) initialized() {
 	})
 }
 
-// pending are the hooks that Cluster API still has to call.
+// pending returns the hooks that Cluster API still has to call.
 func (w *world) pending() string {
 	w.Helper()
 	return w.cluster().Annotations[runtimev1.PendingHooksAnnotation]
@@ -141,7 +141,7 @@ func (w *world) upgrade(version string) {
 	w.patch(cluster, false, func() { cluster.Spec.Topology.Version = version })
 }
 
-// parts are the control plane and the MachineDeployment; nil, where there is none.
+// parts returns the control plane and the MachineDeployment, or nil for one that does not exist.
 func (w *world) parts() (kcp *controlplanev1.KubeadmControlPlane, md *clusterv1.MachineDeployment) {
 	w.Helper()
 	controlPlanes, deployments := &controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}
@@ -159,7 +159,7 @@ func (w *world) parts() (kcp *controlplanev1.KubeadmControlPlane, md *clusterv1.
 	return kcp, md
 }
 
-// versions says which versions control plane and workers are asked to have.
+// versions returns the requested versions of control plane and workers.
 func (w *world) versions() string {
 	w.Helper()
 	kcp, md := w.parts()
@@ -169,15 +169,15 @@ func (w *world) versions() string {
 	return kcp.Spec.Version + " " + md.Spec.Template.Spec.Version
 }
 
-// roll makes control plane and workers what they are asked to be, if the test has not stopped them.
+// roll gives control plane and workers the requested versions, unless the test has stopped them.
 func (w *world) roll() {
 	w.Helper()
 	kcp, md := w.parts()
 	if kcp != nil {
 		w.adopt(kcp)
 	}
-	// A rollout takes longer than one reconcile. If it did not, Cluster API v1.14.2 would lose a hook: it takes back
-	// that AfterControlPlaneUpgrade is pending when one step follows another, and notes it again while it sees the
+	// A rollout takes longer than one reconcile. Otherwise Cluster API v1.14.2 would lose a hook: when one step follows
+	// another, it removes AfterControlPlaneUpgrade from the pending hooks, and adds it again only while it sees the
 	// control plane roll.
 	rolls := kcp != nil && (kcp.Status.Version == "" ||
 		strings.Contains(w.says(), "KubeadmControlPlane upgrading to version "+kcp.Spec.Version))
@@ -194,8 +194,8 @@ func (w *world) roll() {
 	}
 }
 
-// adopt makes the Cluster the owner of the control plane, as Cluster API's controller of Clusters does: changes of the
-// control plane reach the topology by it.
+// adopt makes the Cluster the owner of the control plane, as Cluster API's Cluster controller does, so that changes of
+// the control plane trigger the topology's reconciler.
 func (w *world) adopt(kcp *controlplanev1.KubeadmControlPlane) {
 	w.Helper()
 	cluster := w.cluster()
@@ -208,8 +208,8 @@ func (w *world) adopt(kcp *controlplanev1.KubeadmControlPlane) {
 	}
 }
 
-// rollWorker makes the worker one of a version. Topologies do not watch Machines: they hear of it by the
-// MachineDeployment.
+// rollWorker gives the worker a version. The topology's reconciler does not watch Machines, so it learns of this from
+// the MachineDeployment.
 func (w *world) rollWorker(md *clusterv1.MachineDeployment, version string) {
 	w.Helper()
 	machine := &clusterv1.Machine{}
@@ -233,7 +233,7 @@ func (w *world) rollWorker(md *clusterv1.MachineDeployment, version string) {
 	w.patch(md, false, func() { metav1.SetMetaDataAnnotation(&md.ObjectMeta, "test.capstan.dev/worker", version) })
 }
 
-// until plays until something is so.
+// until plays control plane and workers until a condition holds.
 func (w *world) until(what string, is func() error) {
 	w.Helper()
 	deadline, tick := time.After(limit), time.NewTicker(20*time.Millisecond)
@@ -252,7 +252,7 @@ func (w *world) until(what string, is func() error) {
 	}
 }
 
-// says is what the Cluster says about its topology.
+// says returns what the Cluster says about its topology.
 func (w *world) says() string {
 	c := conditions.Get(w.cluster(), clusterv1.ClusterTopologyReconciledCondition)
 	if c == nil {

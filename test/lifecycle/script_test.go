@@ -22,10 +22,11 @@ import (
 // planner is the name of the handler that answers GenerateUpgradePlan.
 const planner = "plan"
 
-// available are the Kubernetes releases there are.
+// available are the available Kubernetes releases.
 var available = []string{"v1.32.9", "v1.33.5", "v1.34.4", "v1.35.4", "v1.36.3", "v1.36.4"}
 
-// script is an extension with handlers of all lifecycle hooks, which block when the test says so, and of upgrade plans.
+// script is an extension with handlers of all lifecycle hooks, which block when the test says so, and a handler of
+// upgrade plans.
 type script struct {
 	*hooktest.Extension
 	mu     sync.Mutex
@@ -34,7 +35,7 @@ type script struct {
 	made   []call
 }
 
-// call is a call that the extension got.
+// call is a call that the extension received.
 type call struct {
 	hook   string
 	passed bool
@@ -44,13 +45,13 @@ type call struct {
 	ControlPlaneUpgrades, WorkersUpgrades                         []struct{ Version string }
 }
 
-// String says which step of an upgrade the call is about.
+// String returns the step of an upgrade that the call is about.
 func (c call) String() string {
 	words := []string{c.hook, c.FromKubernetesVersion, c.ToKubernetesVersion, c.KubernetesVersion}
 	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), " ")
 }
 
-// left says what is left of the upgrade, for the control plane and for workers.
+// left returns the remaining steps of the upgrade, for the control plane and for workers.
 func (c call) left() (controlPlane, workers string) {
 	join := func(steps []struct{ Version string }) string {
 		var all []string
@@ -77,7 +78,7 @@ func newScript(t *testing.T) *script {
 	return s
 }
 
-// play returns a handler that blocks as long as the script says so.
+// play returns a handler that blocks while the script says so.
 func play[Req, Resp any](s *script, of hook.Hook[Req, Resp]) server.Handler {
 	name := of.Descriptor().ID.Name
 	return server.Handle(of, strings.ToLower(name), func(_ context.Context, request *Req, _ *Resp) error {
@@ -125,7 +126,7 @@ func (s *script) pass(name string) {
 	s.blocks[name], s.fails[name] = false, false
 }
 
-// calls are those of some hooks, of all if none is named.
+// calls returns the calls of some hooks, or of all hooks if none is named.
 func (s *script) calls(hooks ...string) []call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +139,7 @@ func (s *script) calls(hooks ...string) []call {
 	return found
 }
 
-// steps are the calls that let the Cluster through, in order.
+// steps returns the calls that let the Cluster through, in order.
 func (s *script) steps() []string {
 	var steps []string
 	for _, c := range s.calls() {

@@ -12,15 +12,16 @@ import (
 	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 )
 
-// The versions of the upgrade: the plan is over each minor between, for workers over as few as skew allows.
+// The versions of the upgrade: the plan goes through each minor in between, and for workers through as few as the
+// version skew policy allows.
 const (
 	from = "v1.32.9"
 	to   = "v1.36.3"
 	next = "v1.36.4"
 )
 
-// chain is what lets the Cluster through, from its creation to the end of its upgrade: the hooks of the Cluster once,
-// those of a step once for each step.
+// chain lists the calls that let the Cluster through, from its creation to the end of its upgrade: the Cluster's hooks
+// once, and the hooks of a step once for each step.
 var chain = []string{
 	"BeforeClusterCreate",
 	"AfterControlPlaneInitialized",
@@ -40,8 +41,8 @@ var chain = []string{
 	"AfterClusterUpgrade v1.36.3",
 }
 
-// A Cluster goes over four minor releases by the plan of an extension. Each hook blocks once: nothing of what comes
-// after it happens meanwhile, and each request says where the upgrade is.
+// A Cluster is upgraded over four minor releases by the plan of an extension. Each hook blocks once: meanwhile nothing
+// that follows it happens, and each request says how far the upgrade is.
 func TestUpgradeOverSeveralMinors(t *testing.T) {
 	w := newWorld(t)
 	w.creation()
@@ -98,7 +99,7 @@ func TestUpgradeOverSeveralMinors(t *testing.T) {
 	w.waitsForARollout()
 }
 
-// creation makes the Cluster, whose first hook blocks.
+// creation creates the Cluster, whose first hook blocks.
 func (w *world) creation() {
 	w.Helper()
 	w.block("BeforeClusterCreate")
@@ -127,7 +128,7 @@ func (w *world) creation() {
 	w.Attr("rule", "LH-08")
 }
 
-// remembered initializes the control plane, whose hook fails, also after the reconcilers were started anew.
+// remembered initializes the control plane, whose hook fails, even after the reconcilers are restarted.
 func (w *world) remembered() {
 	w.Helper()
 	const hook = "AfterControlPlaneInitialized"
@@ -155,7 +156,7 @@ func (w *world) remembered() {
 	w.Attr("rule", "LH-27")
 }
 
-// again returns a check that a hook was called since: twice more if it blocks, else once.
+// again returns a check that a hook was called since: at least twice if it blocks, else once.
 func (w *world) again(hook string) func() error {
 	before := len(w.calls(hook))
 	return func() error {
@@ -167,8 +168,8 @@ func (w *world) again(hook string) func() error {
 	}
 }
 
-// holds waits until a hook blocks at a step of the upgrade, with so much left for control plane and workers, and sees
-// that the topology stays at these versions, and that nothing that comes after it was called.
+// holds waits until a hook blocks at a step of the upgrade, with these steps left for control plane and workers. It
+// checks that the topology stays at these versions, and that no later hook was called.
 func (w *world) holds(step, controlPlaneLeft, workersLeft, versions string) {
 	w.Helper()
 	hook, _, _ := strings.Cut(step, " ")
@@ -189,8 +190,8 @@ func (w *world) holds(step, controlPlaneLeft, workersLeft, versions string) {
 	w.exchanges(hook, hook+" waits")
 }
 
-// exchanges sees that the last request of a hook had the Cluster as it is, and that the message of the answer has
-// arrived.
+// exchanges checks that the last request of a hook contained the current Cluster, and that the message of the answer
+// has arrived.
 func (w *world) exchanges(hook, message string) {
 	w.Helper()
 	all := w.calls(hook)
@@ -207,7 +208,7 @@ func (w *world) exchanges(hook, message string) {
 	})
 }
 
-// quiet waits until the Cluster says this about its topology, and sees that there were no more calls than before.
+// quiet waits until the Cluster says this about its topology, and checks that there were no further calls.
 func (w *world) quiet(when, says string, before int) {
 	w.Helper()
 	w.until("the topology is reconciled "+when, func() error {
@@ -221,7 +222,8 @@ func (w *world) quiet(when, says string, before int) {
 	}
 }
 
-// admits sees whether the admission of Clusters takes a later version; why is what it says if it does not.
+// admits checks whether the admission of Clusters accepts a later version. why is part of the refusal; empty means
+// accepted.
 func (w *world) admits(when, why string) {
 	w.Helper()
 	old := w.cluster()
@@ -234,8 +236,8 @@ func (w *world) admits(when, why string) {
 	}
 }
 
-// waitsForARollout sees that an upgrade waits for a rollout of workers that is still running, and begins at once when
-// it is over.
+// waitsForARollout checks that an upgrade waits for a rollout of workers that is still in progress, and begins as soon
+// as it is complete.
 func (w *world) waitsForARollout() {
 	w.Helper()
 	w.stopped[workers] = true

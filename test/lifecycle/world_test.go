@@ -39,7 +39,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// limit bounds every wait.
+// limit is the time limit for every wait.
 const limit = time.Minute
 
 // api is the API server of all tests of this package.
@@ -70,7 +70,7 @@ func start() error {
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
-	for _, crd := range kubeadm { // their releases are labelled so
+	for _, crd := range kubeadm { // upstream's releases have this label
 		if crd.Labels == nil {
 			crd.Labels = map[string]string{}
 		}
@@ -79,7 +79,8 @@ func start() error {
 	if api, err = apiserver.Start(apiserver.Options{CRDs: slices.Concat(core, kubeadm, ours)}); err != nil {
 		return err
 	}
-	// Its guard against stale caches costs a second for each reconcile; the plane has another, and so have the tests.
+	// Upstream's guard against stale caches costs a second for each reconcile; the plane and these tests have another
+	// guard.
 	return feature.MutableGates.SetFromMap(map[string]bool{
 		string(feature.ClusterTopology): true, string(feature.RuntimeSDK): true,
 		string(feature.ReconcilerRateLimiting): false, string(feature.PriorityQueue): false,
@@ -89,7 +90,7 @@ func start() error {
 // verbose is the variable that makes the reconcilers' logs visible.
 const verbose = "CAPSTAN_TEST_LOGS"
 
-// logger returns where the reconcilers log: to nowhere, if nobody asks for it.
+// logger returns the logger of the reconcilers. It discards everything unless verbose is set.
 func logger() logr.Logger {
 	if os.Getenv(verbose) == "" {
 		return logr.Discard()
@@ -116,8 +117,8 @@ func newClient(t *testing.T) client.Client {
 	return admin
 }
 
-// start runs Cluster API's reconcilers of ClusterClasses and topologies. They see what they have written, as those of a
-// plane do.
+// start runs Cluster API's reconcilers of ClusterClasses and topologies. They see their own writes, like the
+// reconcilers of a plane.
 func (w *world) start() {
 	w.Helper()
 	scheme := w.admin.Scheme()

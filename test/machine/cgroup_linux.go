@@ -15,7 +15,7 @@ import (
 type hierarchy struct {
 	path    string // where it is mounted
 	kind    string // cgroup or cgroup2
-	options string // what mounts it again: controllers, or the hierarchy's name
+	options string // to mount it again: controllers, or the hierarchy's name
 }
 
 // hierarchies lists the computer's cgroup file systems.
@@ -64,7 +64,7 @@ type cgroup struct {
 	all  []hierarchy
 }
 
-// newCgroup makes one, below the groups that this process is in: the roots of its namespace.
+// newCgroup creates a group below those of this process, which are the roots of its namespace.
 func newCgroup(name string) (*cgroup, error) {
 	all, err := hierarchies()
 	if err != nil {
@@ -83,7 +83,7 @@ func newCgroup(name string) (*cgroup, error) {
 	return c, nil
 }
 
-// sweep removes the empty groups that killed tests have left. Their names have the number of the test's process.
+// sweep removes the empty groups that killed tests have left. Their names contain the pid of the test.
 func sweep(all []hierarchy) {
 	for _, h := range all {
 		left, _ := filepath.Glob(filepath.Join(h.path, "machine-*-*"))
@@ -99,7 +99,7 @@ func sweep(all []hierarchy) {
 	}
 }
 
-// groups returns a group and those below, innermost first.
+// groups returns a group and its descendants, innermost first.
 func groups(dir string) (list []string) {
 	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
@@ -110,7 +110,7 @@ func groups(dir string) (list []string) {
 	return list
 }
 
-// in makes the group in one hierarchy. A group of cpusets has none at first, and takes no process without them.
+// in creates the group in one hierarchy. A new cpuset group has no processors, and accepts no process without them.
 func (c *cgroup) in(h hierarchy) error {
 	dir := filepath.Join(h.path, c.name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -142,7 +142,7 @@ func (c *cgroup) add(pid int) error {
 	return nil
 }
 
-// remove kills what is left in the group, and removes it with all groups below.
+// remove kills the remaining processes, and removes the group and its descendants.
 func (c *cgroup) remove() error {
 	var errs []error
 	for _, h := range c.all {
@@ -151,7 +151,7 @@ func (c *cgroup) remove() error {
 	return errors.Join(errs...)
 }
 
-// removeGroups removes a group and those below. A process that has just died is in its group for a moment.
+// removeGroups removes a group and its descendants. A process that has just died stays in its group for a moment.
 func removeGroups(dir string) error {
 	var left error
 	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {

@@ -18,7 +18,7 @@ type container struct {
 	lan     *LAN
 	outline outline
 	group   *cgroup
-	pid     int // of its first process, seen from outside
+	pid     int // of its first process, as seen from outside
 }
 
 // launch starts the process that becomes the machine's supervisor.
@@ -34,7 +34,7 @@ func (c *container) launch(port string, console *os.File) (cmd *exec.Cmd, err er
 	cmd = exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), machineVariable+"="+string(text))
 	cmd.Stdout, cmd.Stderr = console, console
-	// In a namespace of processes of its own, the supervisor takes the machine with it when it dies with the test.
+	// With its own PID namespace, the machine dies with the supervisor, which dies with the test.
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC |
@@ -63,7 +63,7 @@ func (c *container) reachable(supervisor int) bool {
 	return c.pid != 0
 }
 
-// firstProcess returns the child of a process that is the first of its namespace, or 0.
+// firstProcess returns the pid of a process's child that is the first process of a namespace, or 0.
 func firstProcess(parent int) int {
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range files {
@@ -82,7 +82,7 @@ func firstProcess(parent int) int {
 	return 0
 }
 
-// command enters the machine's namespaces and groups.
+// command returns a command that runs in the machine's namespaces and groups.
 func (c *container) command(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(c.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w",
 		"--", "/bin/sh", "-c", line)
@@ -94,7 +94,7 @@ func (c *container) command(ctx context.Context, line string) *exec.Cmd {
 	return cmd
 }
 
-// release removes the machine's groups, and kills what is left in them.
+// release removes the machine's groups, and kills the remaining processes.
 func (c *container) release() error {
 	c.pid = 0
 	if c.group == nil {

@@ -55,7 +55,7 @@ func TestAMachineDiesWithItsTest(t *testing.T) {
 	limit := time.After(10 * time.Second)
 	for {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-		sweep(all) // What a killed test leaves, the next one removes.
+		sweep(all) // The next test removes what a killed test leaves.
 		left, _ := filepath.Glob(filepath.Join(all[0].path, "machine-*"))
 		if errors.Is(err, fs.ErrNotExist) && len(left) == 0 {
 			return

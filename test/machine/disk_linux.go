@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// diskScript makes a file system with the files of a directory in which others lie over those of the root.
+// diskScript makes a file system from the root, overlaid with the files of another directory.
 const diskScript = `set -e
 mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3" "$4"
 mke2fs -q -t ext4 -L root -d "$4" "$5" "$6"`
 
-// makeDisk makes the disk of a virtual machine: the root, and what differs from one machine to another.
+// makeDisk makes the disk of a virtual machine: the root, and the machine's own settings.
 func (v *virtual) makeDisk(ctx context.Context) error {
 	for _, part := range []string{"upper", "work", "root"} {
 		if err := os.Mkdir(v.path(part), 0o755); err != nil {
@@ -36,7 +36,7 @@ func (v *virtual) makeDisk(ctx context.Context) error {
 	if err := v.settings(public); err != nil {
 		return err
 	}
-	// The mount is in a namespace of the process, and goes with it.
+	// The mount is in the process's own namespace, and disappears with it.
 	cmd := exec.CommandContext(ctx, "sh", "-c", diskScript, "sh", v.root, v.path("upper"), v.path("work"), v.path("root"),
 		v.path("disk"), virtualDisk)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -51,7 +51,7 @@ func (v *virtual) makeDisk(ctx context.Context) error {
 	return nil
 }
 
-// settings writes what differs from one machine to another.
+// settings writes the machine's own settings.
 func (v *virtual) settings(public []byte) error {
 	m := v.machine
 	id := sha256.Sum256([]byte(m.dir))
@@ -66,7 +66,7 @@ func (v *virtual) settings(public []byte) error {
 		"etc/hosts":      "127.0.0.1 localhost\n" + m.Address + " " + m.Name + "\n",
 		"etc/machine-id": hex.EncodeToString(id[:16]) + "\n",
 		"etc/fstab":      "/dev/vda / ext4 errors=remount-ro 0 1\n",
-		// A session of the user's own with each command would take longer than the command.
+		// Starting a user session for each command would take longer than the command.
 		"etc/ssh/sshd_config.d/machine.conf": "UsePAM no\n",
 		"etc/systemd/network/lan.network": fmt.Sprintf("[Match]\nName=en*\n[Network]\nAddress=%s/%d\nGateway=%s\n",
 			m.Address, m.lan.bits, m.lan.Gateway),

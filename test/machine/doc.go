@@ -1,12 +1,12 @@
-// Package machine makes computers for tests: a Debian root with systemd as its first process, a network and a host name
-// of its own, and the container runtime of the distribution. systemd-nspawn starts it, in namespaces that this package
-// made, so nothing of the computer that runs the test is changed. It takes root, and a Debian with mmdebstrap.
+// Package machine makes computers for tests: a Debian root with systemd as its first process, its own network and host
+// name, and the container runtime of the distribution. systemd-nspawn starts it, in namespaces that this package makes,
+// so nothing changes on the computer that runs the test. This requires root, and a Debian with mmdebstrap.
 //
 //	Main       runs tests in a network of their own, which machines are plugged into
 //	Preflight  tries what a machine needs, and says what this computer can't
 //	Root       makes the root that all machines begin with, and keeps it outside of the repository
 //	Start      starts a machine
 //
-// A machine is as near to a computer as the kernel allows: what namespaces don't separate (sysctls that exist once,
-// modules, the clock) is read-only, or a file of its own that keeps what is written.
+// A machine is as close to a computer as the kernel allows: what namespaces don't separate (global sysctls, modules,
+// the clock) is read-only, or is the machine's own file, which stores what is written.
 package machine

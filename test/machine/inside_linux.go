@@ -26,22 +26,22 @@ var setupScript []byte
 //go:embed setup.service
 var setupUnit []byte
 
-// outline is what a machine is made of; the process that becomes one gets it in its environment.
+// outline describes a machine. The process that becomes the machine gets it in its environment.
 type outline struct {
 	Name    string
-	Address string // with the length of its prefix
+	Address string // with its prefix length
 	Gateway string
-	Root    string // what it begins with
-	Dir     string // what it keeps
+	Root    string // the root that it starts from
+	Dir     string // the directory with its data
 	Groups  []hierarchy
 }
 
-// MarshalJSON and UnmarshalJSON carry a hierarchy to the process that becomes a machine.
+// MarshalJSON encodes a hierarchy for the process that becomes a machine.
 func (h hierarchy) MarshalJSON() ([]byte, error) {
 	return json.Marshal([3]string{h.path, h.kind, h.options})
 }
 
-// UnmarshalJSON is the other direction of MarshalJSON.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (h *hierarchy) UnmarshalJSON(data []byte) error {
 	var fields [3]string
 	err := json.Unmarshal(data, &fields)
@@ -49,13 +49,13 @@ func (h *hierarchy) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// become makes this process, which has a network and mounts of its own, the supervisor of a machine.
+// become turns this process, which has its own network and mounts, into the supervisor of a machine.
 func become(text string) error {
 	var o outline
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil { // its cable and its cgroup are there
+	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil { // its cable and its cgroup exist now
 		return err
 	}
 	if err := o.plug(); err != nil {
@@ -91,7 +91,7 @@ func become(text string) error {
 		"--capability=all", "--drop-capability=CAP_SYS_MODULE,CAP_SYS_TIME", "--system-call-filter=@keyring",
 		"--resolv-conf=off", "--timezone=off", "--bind=" + o.path("lib") + ":/var/lib", "-D", o.path("root"),
 		"--boot", "systemd.journald.forward_to_console=1", "systemd.log_target=console", "systemd.show_status=0",
-		"SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1", // Debian 13's systemd gives up version 1; others do not know it
+		"SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1", // Debian 13's systemd needs it for version 1; others ignore it
 	}, append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="+unified, "SYSTEMD_NSPAWN_API_VFS_WRITABLE=1"))
 }
 
@@ -122,7 +122,7 @@ func (o *outline) plug() error {
 	return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(o.Gateway)})
 }
 
-// mounts makes the machine's file systems. Its cgroups are mounted again, so that the group that it is in is the root.
+// mounts mounts the machine's file systems. It mounts the cgroups again, so that the machine's group is their root.
 func (o *outline) mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (o *outline) mounts() error {
 	return nil
 }
 
-// settings writes what differs from one machine to another, when it is new.
+// settings writes the own settings of a new machine.
 func (o *outline) settings() error {
 	if _, err := os.Stat(o.path("root", "etc/systemd/system/machine-setup.service")); err == nil {
 		return nil
@@ -187,8 +187,8 @@ func (o *outline) settings() error {
 	return errors.Join(errs...)
 }
 
-// kubeletDefaults is the file that the kubelet's unit reads. Kubernetes gives up cgroups of version 1: a kubelet starts
-// with them only if it is told to, and the tests run where the kernel has nothing else.
+// kubeletDefaults returns the file that the kubelet's unit reads. Kubernetes is dropping cgroups of version 1, so a
+// kubelet starts with them only if configured to, and these tests also run on kernels that have nothing else.
 func kubeletDefaults(groups []hierarchy) string {
 	for _, h := range groups {
 		if h.kind == "cgroup" {

@@ -14,21 +14,21 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Environment variables that say what tests may start, because it takes a Debian, and minutes.
+// Environment variables that say what tests may start. Machines need a Debian, and take minutes.
 const (
 	Wanted        = "CAPSTAN_TEST_MACHINES" // machines that share the kernel of this computer
 	WantedVirtual = "CAPSTAN_TEST_VM"       // virtual machines
 )
 
-// Environment variables that make a test binary something else.
+// Environment variables that give a test binary another role.
 const (
-	rootVariable        = "CAPSTAN_MACHINE_ROOT"         // where the root is that machines begin with
-	virtualRootVariable = "CAPSTAN_MACHINE_VIRTUAL_ROOT" // the same of virtual machines
-	insideVariable      = "CAPSTAN_MACHINES_INSIDE"      // the tests, in a network of their own
+	rootVariable        = "CAPSTAN_MACHINE_ROOT"         // the root that machines start from
+	virtualRootVariable = "CAPSTAN_MACHINE_VIRTUAL_ROOT" // the same for virtual machines
+	insideVariable      = "CAPSTAN_MACHINES_INSIDE"      // the tests, in their own network
 	machineVariable     = "CAPSTAN_MACHINE"              // the supervisor of a machine
 )
 
-// LAN is the network that machines and the tests are in.
+// LAN is the network of the machines and the tests.
 type LAN struct {
 	Gateway string
 	bridge  string
@@ -36,7 +36,8 @@ type LAN struct {
 	next    int
 }
 
-// NewLAN makes a network, in which the tests have an address, and the default route a gateway that is not there.
+// NewLAN creates a network. The tests have an address in it, and the default route leads to a gateway that does not
+// exist.
 func NewLAN(address string, bits int, gateway string) (*LAN, error) {
 	l := &LAN{Gateway: gateway, bridge: "lan0", bits: bits}
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: l.bridge}}); err != nil {
@@ -57,7 +58,7 @@ func NewLAN(address string, bits int, gateway string) (*LAN, error) {
 	return l, netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)})
 }
 
-// Add gives the tests one more address.
+// Add gives the tests another address.
 func (l *LAN) Add(address string) error {
 	at, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", address, l.bits))
 	if err != nil {
@@ -70,7 +71,7 @@ func (l *LAN) Add(address string) error {
 	return netlink.AddrAdd(link, at)
 }
 
-// Remove removes the network, so that another test can make one. Its machines have been removed before.
+// Remove removes the network, so that another test can create one. Its machines must be removed first.
 func (l *LAN) Remove() error {
 	link, err := netlink.LinkByName(l.bridge)
 	if err != nil {
@@ -79,7 +80,7 @@ func (l *LAN) Remove() error {
 	return netlink.LinkDel(link)
 }
 
-// cable plugs the network of a process into the bridge.
+// cable connects the network of a process to the bridge.
 func (l *LAN) cable(port string, pid int) error {
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: port}, PeerName: "eth0",
 		PeerNamespace: netlink.NsPid(pid)}); err != nil {
@@ -96,9 +97,9 @@ func (l *LAN) cable(port string, pid int) error {
 	return errors.Join(netlink.LinkSetMaster(end, bridge), netlink.LinkSetUp(end))
 }
 
-// Main runs the tests of a package that uses machines, from its TestMain: in a network of their own, where nobody else
-// is. It makes the roots of the machines that are wanted first: that takes the computer's own network. It returns the
-// exit code.
+// Main runs the tests of a package that uses machines, in their own isolated network. A package calls it from TestMain.
+// Main first makes the roots of the requested machines, which needs the computer's own network. It returns the exit
+// code.
 func Main(m *testing.M) int {
 	switch {
 	case os.Getenv(machineVariable) != "":
@@ -129,7 +130,7 @@ func Main(m *testing.M) int {
 	return 1
 }
 
-// prepare makes the roots of the machines that are wanted, and returns where they are, as variables.
+// prepare makes the roots of the requested machines, and returns their paths as environment variables.
 func prepare() (variables []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen listens at an address like another computer in the network: in a network namespace of its own, which goes with
-// the listener and its connections. The plane doesn't connect to addresses of its own computer.
+// Listen listens at an address like another computer in the network: in a separate network namespace, which exists as
+// long as the listener and its connections. The plane doesn't connect to addresses of its own computer.
 func (l *LAN) Listen(address string, port int) (net.Listener, error) {
 	made, plugged := make(chan int), make(chan error)
 	type result struct {

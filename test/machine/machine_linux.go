@@ -14,39 +14,38 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// bootLimit bounds the time from the start of a machine that shares this computer's kernel until all of its units have
-// started.
+// bootLimit limits the time until all units of a machine that shares this computer's kernel have started.
 const bootLimit = 2 * time.Minute
 
-// Machine is a computer that runs, or ran.
+// Machine is a computer, running or stopped.
 type Machine struct {
 	Name    string
 	Address string
 
 	lan   *LAN
-	dir   string // what it keeps
+	dir   string // the directory with its data
 	body  body
 	limit time.Duration // of a boot
-	port  string        // the end of its cable at the bridge
+	port  string        // the bridge's end of its cable
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-// body is what differs between kinds of machines.
+// body is the part that differs between kinds of machines.
 type body interface {
-	// launch starts the process that the machine lives and dies with, and plugs the machine into the LAN. What it
-	// returns with an error has been started.
+	// launch starts the process with which the machine lives and dies, and connects the machine to the LAN. A command that
+	// it returns together with an error has been started.
 	launch(port string, console *os.File) (*exec.Cmd, error)
 	// reachable reports whether commands may work.
 	reachable(pid int) bool
 	// command returns a command that runs a line in the machine's shell, as root.
 	command(ctx context.Context, line string) *exec.Cmd
-	// release removes what the process has left, except what the machine keeps.
+	// release removes everything that the process has left, except the machine's data.
 	release() error
 }
 
-// Start starts a machine at an address of the LAN, from a root that Root made, and returns when it has booted. What it
-// keeps is in dir, which must not be on an overlay file system.
+// Start starts a machine at an address of the LAN, from a root of [Root], and returns when it has booted. The machine's
+// data is in dir, which must not be on an overlay file system.
 func Start(ctx context.Context, lan *LAN, root, dir, name, address string) (*Machine, error) {
 	dir = filepath.Join(dir, name)
 	for _, part := range []string{"upper", "work", "root", "lib"} {
@@ -63,7 +62,7 @@ func Start(ctx context.Context, lan *LAN, root, dir, name, address string) (*Mac
 	return m, m.Boot(ctx)
 }
 
-// Boot starts a machine that was killed, with what it has kept.
+// Boot starts a machine that was killed, with its data.
 func (m *Machine) Boot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.limit)
 	defer cancel()
@@ -118,7 +117,7 @@ func (m *Machine) booted(ctx context.Context) error {
 	}
 }
 
-// Run runs a line in the machine's shell, as root, and returns what it prints. An error has that, too.
+// Run runs a line in the machine's shell, as root, and returns its output. An error contains the output, too.
 func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	out, err := m.body.command(ctx, line).CombinedOutput()
 	if err != nil {
@@ -127,7 +126,7 @@ func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	return string(out), nil
 }
 
-// Write writes a file of the machine, which only root reads.
+// Write writes a file on the machine that only root can read.
 func (m *Machine) Write(ctx context.Context, path string, from io.Reader) error {
 	cmd := m.body.command(ctx, "umask 077; cat > '"+path+"'")
 	cmd.Stdin = from
@@ -139,7 +138,7 @@ func (m *Machine) Write(ctx context.Context, path string, from io.Reader) error 
 
 func (m *Machine) console() string { return filepath.Join(m.dir, "console") }
 
-// Console returns the end of what the machine has printed.
+// Console returns the last part of the machine's console output.
 func (m *Machine) Console() string {
 	data, err := os.ReadFile(m.console())
 	if err != nil {
@@ -148,10 +147,10 @@ func (m *Machine) Console() string {
 	return string(data[max(0, len(data)-12_000):])
 }
 
-// Root returns where the files of a machine of Start are while it runs, seen from outside.
+// Root returns the path, outside of the machine, of the files of a running machine that Start started.
 func (m *Machine) Root() string { return fmt.Sprintf("/proc/%d/root", m.body.(*container).pid) }
 
-// Kill stops the machine as a power cut does, and leaves what it has kept.
+// Kill stops the machine as a power cut does, and leaves its data.
 func (m *Machine) Kill() error {
 	if m.cmd != nil {
 		_ = m.cmd.Process.Kill()
@@ -169,7 +168,7 @@ func (m *Machine) Kill() error {
 	return err
 }
 
-// Remove kills the machine and removes what it has kept.
+// Remove kills the machine and removes its data.
 func (m *Machine) Remove() error {
 	return errors.Join(m.Kill(), os.RemoveAll(m.dir))
 }

@@ -33,7 +33,7 @@ func TestParseHierarchies(t *testing.T) {
 	}
 }
 
-// TestMachine boots a machine twice, and looks whether it is one, and what is left of it.
+// TestMachine boots a machine twice, and checks that it works as a machine and that nothing of it is left.
 func TestMachine(t *testing.T) {
 	if os.Getenv(Wanted) == "" {
 		t.Skip("starts machines: make test-machines")

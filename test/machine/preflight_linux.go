@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Preflight tries what a machine needs, and returns why this computer can't have one, or nil. It leaves nothing behind.
+// Preflight tries everything that a machine needs, and returns why this computer can't run one, or nil. It leaves
+// nothing behind.
 func Preflight() error {
 	if os.Geteuid() != 0 {
 		return errors.New("only root can start machines")
@@ -39,7 +40,7 @@ func PreflightVirtual() error {
 	}), err, overlay())
 }
 
-// programs returns which programs are missing, and the packages that have them.
+// programs returns an error with the missing programs and their packages, or nil.
 func programs(packages map[string]string) error {
 	var errs []error
 	for program, from := range packages {
@@ -61,7 +62,7 @@ func namespaces() error {
 	return nil
 }
 
-// overlay mounts a root over another one, where machines would have it.
+// overlay mounts a root over another one, in the directory that machines would use.
 func overlay() error {
 	dir, err := os.MkdirTemp("", "machine-preflight-")
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 
 // Environment variables of whoever runs the tests.
 const (
-	// CacheVariable names the one with the directory where roots are kept.
+	// CacheVariable names the variable with the directory in which roots are kept.
 	CacheVariable = "CAPSTAN_MACHINES"
-	// SuiteVariable names the one with the release of Debian that machines have.
+	// SuiteVariable names the variable with the Debian release of machines.
 	SuiteVariable = "CAPSTAN_TEST_SUITE"
 )
 
-// defaultSuite is the release of Debian that machines have if nobody says another one.
+// defaultSuite is the default Debian release of machines.
 const defaultSuite = "bookworm"
 
-// Suite returns the release of Debian that machines have.
+// Suite returns the Debian release of machines.
 func Suite() string {
 	if suite := os.Getenv(SuiteVariable); suite != "" {
 		return suite
@@ -43,14 +43,15 @@ type recipe struct {
 	hooks    []string // options of mmdebstrap
 }
 
-// packages are installed in all machines: what an administrator's computer has, and what Kubernetes asks for.
+// packages are installed on all machines: those that an administrator's computer has, and those that Kubernetes
+// requires.
 var packages = []string{
 	"systemd", "systemd-sysv", "dbus", "udev", "login", "passwd", "procps", "kmod", "mount", "less",
 	"iproute2", "iputils-ping", "nftables", "iptables", "conntrack", "ethtool", "socat", "curl", "ca-certificates",
 }
 
-// containers is the root of machines that share the kernel of this computer. The masked units would touch what is not
-// the machine's own.
+// containers returns the recipe for machines that share the kernel of this computer. The masked units would change
+// things outside of the machine.
 func containers(suite string) recipe {
 	return recipe{suite: suite, packages: packages, masked: []string{
 		"systemd-udevd.service", "systemd-udevd-control.socket", "systemd-udevd-kernel.socket",
@@ -59,8 +60,8 @@ func containers(suite string) recipe {
 	}}
 }
 
-// virtuals is the root of machines with a kernel of their own. The first file system has no more modules than it takes
-// to find the disk: each one costs time where every instruction is emulated.
+// virtuals returns the recipe for machines with their own kernel. The initial file system has only the modules that it
+// needs to find the disk, because each module costs time where every instruction is emulated.
 func virtuals(suite string) recipe {
 	return recipe{
 		kind: "vm-", suite: suite,
@@ -74,7 +75,7 @@ func virtuals(suite string) recipe {
 	}
 }
 
-// Root returns the root that machines begin with, which Main has made.
+// Root returns the root that machines start from, which Main has made.
 func Root() (string, error) {
 	if root := os.Getenv(rootVariable); root != "" {
 		return root, nil
@@ -82,7 +83,7 @@ func Root() (string, error) {
 	return "", errors.New("there is no root of machines: call machine.Main from TestMain, and set " + Wanted)
 }
 
-// VirtualRoot returns the root that virtual machines begin with, which Main has made.
+// VirtualRoot returns the root that virtual machines start from, which Main has made.
 func VirtualRoot() (string, error) {
 	if root := os.Getenv(virtualRootVariable); root != "" {
 		return root, nil
@@ -91,8 +92,8 @@ func VirtualRoot() (string, error) {
 		WantedVirtual)
 }
 
-// make makes the root, or finds it: it is kept, by all that it is made of. It takes a minute or two, and a mirror of
-// Debian, the first time.
+// make makes the root, or finds an earlier one that was made from exactly the same input. The first time, it needs a
+// Debian mirror and takes a minute or two.
 func (r recipe) make(ctx context.Context) (string, error) {
 	cache := os.Getenv(CacheVariable)
 	if cache == "" {

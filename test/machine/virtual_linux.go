@@ -15,26 +15,26 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// What a virtual machine has: enough for a control plane of Kubernetes.
+// The resources of a virtual machine: enough for a Kubernetes control plane.
 const (
 	virtualMemory     = "4096" // MiB
 	virtualProcessors = "2"
-	virtualDisk       = "12G" // what nobody writes takes no room
+	virtualDisk       = "12G" // sparse: unwritten parts take no room
 )
 
-// virtualBootLimit bounds the time from the start of a virtual machine until all of its units have started. Here each
-// of its instructions is a function of an emulator, and the computer may have other work.
+// virtualBootLimit limits the time until all units of a virtual machine have started. Each instruction is emulated, and
+// the computer may have other work.
 const virtualBootLimit = 10 * time.Minute
 
-// virtual is the body of a machine with a kernel and a disk of its own, which qemu emulates. It needs no hardware for
-// virtual machines, which a virtual machine often has not.
+// virtual is the body of a machine with its own kernel and disk, which qemu emulates. It needs no hardware
+// virtualization, which is often missing inside a virtual machine.
 type virtual struct {
 	machine *Machine
-	root    string // what its disk begins with, and where its kernel is
+	root    string // the initial content of its disk, and its kernel
 }
 
-// StartVirtual starts a virtual machine at an address of the LAN, from a root that VirtualRoot made, and returns when
-// it has booted. It keeps a disk in dir.
+// StartVirtual starts a virtual machine at an address of the LAN, from a root of [VirtualRoot], and returns when it has
+// booted. The machine's disk is in dir.
 func StartVirtual(ctx context.Context, lan *LAN, root, dir, name, address string) (*Machine, error) {
 	m := &Machine{Name: name, Address: address, lan: lan, dir: filepath.Join(dir, name), limit: virtualBootLimit}
 	v := &virtual{machine: m, root: root}
@@ -70,7 +70,7 @@ func (v *virtual) launch(port string, console *os.File) (*exec.Cmd, error) {
 		"-machine", "q35,accel=tcg", "-cpu", "max", "-smp", virtualProcessors, "-m", virtualMemory,
 		"-display", "none", "-chardev", "file,id=console,append=on,path="+v.machine.console(), "-serial", "chardev:console",
 		"-kernel", kernel, "-initrd", first, "-append", "root=/dev/vda rw console=ttyS0 loglevel=4",
-		// The test kills qemu, never this computer: what qemu has written is there.
+		// The test kills only qemu, not this computer, so everything that qemu has written survives.
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+v.path("disk"), "-device", "virtio-blk-pci,drive=disk",
 		"-netdev", "tap,id=lan,script=no,downscript=no,ifname="+port, "-device",
 		fmt.Sprintf("virtio-net-pci,netdev=lan,romfile=,mac=52:54:%02x:%02x:%02x:%02x", address[0], address[1], address[2],
@@ -92,7 +92,7 @@ func onlyFile(pattern string) (string, error) {
 	return found[0], nil
 }
 
-// reachable reports whether something listens for ssh: to ask by ssh takes long.
+// reachable reports whether something listens for ssh. Connecting with ssh would take long.
 func (v *virtual) reachable(int) bool {
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(v.machine.Address, "22"), time.Second)
 	if err != nil {
@@ -102,17 +102,17 @@ func (v *virtual) reachable(int) bool {
 	return true
 }
 
-// command calls the machine's own sshd.
+// command returns a command that runs through the machine's own sshd.
 func (v *virtual) command(ctx context.Context, line string) *exec.Cmd {
 	return exec.CommandContext(ctx, "ssh", "-F", "none", "-i", v.path("key"), "-o", "BatchMode=yes",
 		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
 		"-o", "ConnectTimeout="+strconv.Itoa(int(time.Minute/time.Second)), "root@"+v.machine.Address, line)
 }
 
-// release has nothing to remove: the cable is the Machine's.
+// release does nothing: the cable belongs to the Machine.
 func (v *virtual) release() error { return nil }
 
-// tap makes a cable for a process that moves packets by itself.
+// tap creates a cable for a process that handles packets itself.
 func (l *LAN) tap(port string) error {
 	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: port}, Mode: netlink.TUNTAP_MODE_TAP}
 	if err := netlink.LinkAdd(tap); err != nil {

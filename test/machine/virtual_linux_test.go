@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestVirtualMachine boots a virtual machine twice, and looks whether it is one, and what is left of it.
+// TestVirtualMachine boots a virtual machine twice, and checks that it works as one and that nothing of it is left.
 func TestVirtualMachine(t *testing.T) {
 	if os.Getenv(WantedVirtual) == "" {
 		t.Skip("starts a virtual machine: make test-vm")

@@ -22,8 +22,8 @@ const (
 	interval = time.Minute
 )
 
-// evaluate runs all alert rules over the series until a time, and returns the summaries of the alerts that fire then,
-// by name.
+// evaluate runs all alert rules over the series until a time, and returns the summaries of the alerts that fire at that
+// time, by name.
 func evaluate(t *testing.T, series string, until time.Duration) map[string]string {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, series)
@@ -57,7 +57,7 @@ func evaluate(t *testing.T, series string, until time.Duration) map[string]strin
 	return firing
 }
 
-// healthy is what a manager reports that has nothing to complain about.
+// healthy has the series of a manager without problems.
 const healthy = `load 1m
   capstan_machine_host_wait_seconds_count 5x2000
   capstan_hosts{namespace="default",zone="a",phase="Available"} 1x2000
@@ -67,7 +67,7 @@ const healthy = `load 1m
 func TestAlertsFire(t *testing.T) {
 	for name, c := range map[string]struct {
 		series string
-		// quiet is a time at which nothing fires yet; fires is when want does, and nothing else.
+		// quiet is a time at which nothing fires yet; fires is a time at which only want fires.
 		quiet, fires time.Duration
 		want         map[string]string
 	}{

@@ -34,7 +34,7 @@ func alerts(t *testing.T) []rulefmt.Rule {
 	return all
 }
 
-// row matches a metric in the reference, which is made from the code.
+// row matches a metric in the reference, which is generated from the code.
 var row = regexp.MustCompile("^\\| `([a-z_]+)` \\| (counter|gauge|histogram) \\| (.*?) \\|")
 
 // known returns the series of all metrics with their labels.
@@ -64,10 +64,10 @@ func known(t *testing.T) map[string][]string {
 	return series
 }
 
-// check reports metrics and labels that nothing has.
+// check reports metrics and labels that do not exist.
 func check(t *testing.T, where, expression string, series map[string][]string) {
 	t.Helper()
-	// What Grafana fills in.
+	// Values that Grafana fills in.
 	expression = strings.NewReplacer("$__rate_interval", "5m", "$namespace", "default").Replace(expression)
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {
@@ -142,7 +142,7 @@ func TestTheDashboardUsesMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Each metric of the provider is of use to somebody: an alert or a panel has it.
+// Each metric of the provider is used by an alert or a panel.
 func TestEachMetricOfTheProviderIsShown(t *testing.T) {
 	var used strings.Builder
 	for _, file := range []string{alertsFile, "../../config/monitoring/dashboard.json"} {

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// left is the line by which a page leaves out lines.
+// left is the line that stands for omitted lines on a page.
 const left = "…"
 
-// varies matches what is different in each run, and has what stands for it. Kubernetes makes suffixes without vowels.
+// varies lists patterns that match text which differs in each run, with replacements. Kubernetes' random suffixes have
+// no vowels.
 var varies = []struct {
 	what *regexp.Regexp
 	as   string
@@ -24,7 +25,7 @@ var varies = []struct {
 	{regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}\b`), "-SUFFIX"},
 }
 
-// normal returns a line without what is different in each run. Pure.
+// normal returns a line with the varying parts replaced. Pure.
 func normal(line string) string {
 	for _, v := range varies {
 		line = v.what.ReplaceAllString(line, v.as)
@@ -32,8 +33,8 @@ func normal(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// compare returns an error if a command printed something else than its page shows. A line "…" on the page stands for
-// any lines. Empty lines, and what a step waits for where there is no terminal, don't count. Pure.
+// compare returns an error if a command's output differs from its page. A line "…" on the page matches any lines. Empty
+// lines are ignored, and so are the lines that a step without a terminal prints about what it waits for. Pure.
 func compare(shown, printed []string) error {
 	var rest []string
 	for _, line := range printed {
@@ -41,7 +42,7 @@ func compare(shown, printed []string) error {
 			rest = append(rest, normal(line))
 		}
 	}
-	var parts [][]string // of what is shown, between the lines that leave something out
+	var parts [][]string // of the page's lines, between omissions
 	part := []string{}
 	for _, line := range shown {
 		if strings.TrimSpace(line) == left {

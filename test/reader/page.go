@@ -12,7 +12,7 @@ const (
 	markNotRun = "not run: "
 	// markServes is followed by a URL. The last command of the block runs until the test ends, and answers there.
 	markServes = "serves: "
-	// markAnotherShell is above a block that a reader types in a new shell, in the root of the repository.
+	// markAnotherShell means that a reader types the block in a new shell, in the root of the repository.
 	markAnotherShell = "another shell"
 )
 
@@ -25,7 +25,7 @@ type block struct {
 	anotherShell bool
 }
 
-// command is what a reader types, and what the page shows below it, if anything.
+// command is what a reader types, and the output that the page shows below it, if any.
 type command struct {
 	line  int
 	text  string
@@ -33,7 +33,7 @@ type command struct {
 }
 
 // blocks returns the blocks of a page that have commands: those with the fence "sh", and indented ones. It refuses
-// fences that don't say what is between them, and comments that are no marks. Pure.
+// fences without a language, and comments that are not marks. Pure.
 func blocks(page string) ([]block, error) {
 	var all []block
 	var marks block
@@ -89,7 +89,7 @@ func blocks(page string) ([]block, error) {
 
 func (b *block) isZero() bool { return b.notRun == "" && b.serves == "" && !b.anotherShell }
 
-// mark adds what a comment says.
+// mark adds the mark in a comment to the block.
 func (b *block) mark(comment string) error {
 	text := strings.Join(strings.Fields(strings.TrimSuffix(strings.TrimPrefix(comment, "<!--"), "-->")), " ")
 	if reason, is := strings.CutPrefix(text, markNotRun); is {
@@ -106,8 +106,8 @@ func (b *block) mark(comment string) error {
 
 var note = regexp.MustCompile(`\s+# .*$`)
 
-// with returns the block with the commands of its lines. If a line begins with "$ ", only such lines are commands, and
-// the others are what they print; else every line is a command.
+// with returns the block with the commands in its lines. If any line begins with "$ ", only such lines are commands,
+// and the others are their output; otherwise every line is a command.
 func (b block) with(first int, lines []string) block {
 	b.line = first
 	prompts, open := false, false

@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// selected is set if the commands shall run: they build bundles, make clusters, and take minutes.
+// selected is the variable that enables running the commands: they build bundles, create clusters, and take minutes.
 const selected = "CAPSTAN_TEST_DOCS"
 
-// pages has the pages whose commands run, and of each block that does not the first command. It is a list, so that a
-// mark on a page is not enough to leave a block out.
+// pages lists the pages whose commands run, with the first command of each block that does not run. Because of this
+// list, a mark on a page is not enough to skip a block.
 var pages = map[string][]string{
 	"README.md":        {"make build owned-bundle"},
 	"docs/tutorial.md": {"capstan up --listen 192.0.2.1", "capstan host list"},
 }
 
-// read returns the blocks of a page, which has the project of the tutorial's extension in a directory of the test.
+// read returns the blocks of a page. It moves the project of the tutorial's extension to a directory of the test.
 func read(t *testing.T, page string) []block {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../..", page))
@@ -33,7 +33,7 @@ func read(t *testing.T, page string) []block {
 	return all
 }
 
-// TestBlocksThatDoNotRun checks that all blocks of the README and the tutorials run, but those of the list.
+// TestBlocksThatDoNotRun checks that all blocks of the README and the tutorials run, except those in the list.
 func TestBlocksThatDoNotRun(t *testing.T) {
 	tutorials, err := filepath.Glob("../../docs/tutorial*.md")
 	if err != nil || len(tutorials) == 0 {

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// limit bounds one command; the longest builds two bundles of Kubernetes.
+	// limit is the time limit for one command; the longest one builds two Kubernetes bundles.
 	limit = 25 * time.Minute
-	// serving bounds the wait until a server answers, which go run may have to build.
+	// serving limits the wait until a server answers; go run may have to build it first.
 	serving = 5 * time.Minute
 )
 
-// person is who reads a page and types its commands.
+// person is a reader of a page who types its commands.
 type person struct {
 	*testing.T
 	page, root, home string
@@ -32,20 +32,20 @@ type person struct {
 	busy *block
 }
 
-// shell is what commands leave to those after them.
+// shell is the state that commands leave for later commands.
 type shell struct {
 	dir         string
 	environment []string
 }
 
-// sitDown returns a person with a new home of Capstan, which must be gone when the page ends.
+// sitDown returns a person with a new home directory of Capstan, which must be gone at the end of the page.
 func sitDown(t *testing.T, page string) *person {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, err := os.MkdirTemp("", "capstan-docs-") // short: paths of sockets have a limit
+	home, err := os.MkdirTemp("", "capstan-docs-") // short, because the paths of sockets are limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,8 @@ func sitDown(t *testing.T, page string) *person {
 	return p
 }
 
-// newShell returns a shell as a reader opens it: at the root of the repository, without what earlier blocks exported.
+// newShell returns a new shell as a reader opens it: at the root of the repository, without the exports of earlier
+// blocks.
 func (p *person) newShell() shell {
 	environment := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		return strings.HasPrefix(e, "MAKE") || strings.HasPrefix(e, "MFLAGS=") || strings.HasPrefix(e, "CAPSTAN_")
@@ -83,12 +84,13 @@ func (p *person) follow(b block) {
 	}
 }
 
-// script returns what types a command, and then writes the directory and the environment of the shell to a file.
+// script returns a script that runs a command, and then writes the directory and the environment of the shell to a
+// file.
 func script(c command, state string) string {
 	return "set -eo pipefail\n" + c.text + "\n{ pwd; env -0; } > '" + state + "'\n"
 }
 
-// command returns a process group of a shell that runs a script.
+// command returns a shell that runs a script in its own process group.
 func (p *person) command(ctx context.Context, script string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Dir, cmd.Env = p.shell.dir, p.shell.environment
@@ -98,7 +100,7 @@ func (p *person) command(ctx context.Context, script string) *exec.Cmd {
 	return cmd
 }
 
-// enter runs a command to its end, and compares what it prints with the page.
+// enter runs a command until it exits, and compares its output with the page.
 func (p *person) enter(c command) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), limit)
@@ -173,8 +175,8 @@ func (p *person) serve(c command, url string) {
 	}
 }
 
-// leave stops the plane if the page did not, and fails if something is left behind after that. A page need not delete
-// what it makes, but Capstan must be able to.
+// leave stops the plane if the page did not, and fails the test if anything is left after that. A page need not delete
+// what it creates, but Capstan must be able to.
 func (p *person) leave() {
 	if _, err := os.Stat(p.home); err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

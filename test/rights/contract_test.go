@@ -18,7 +18,7 @@ var all = []string{"create", "delete", "get", "list", "patch", "update", "watch"
 // beyondReading is what the manager may do with Cluster API's objects besides reading them.
 var beyondReading = []string{"delete machines", "patch machines"}
 
-// read returns the first role of a file of config/rbac.
+// read returns the first role in a file of config/rbac.
 func read(t *testing.T, file string) rbacv1.ClusterRole {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
@@ -83,8 +83,8 @@ func TestManagerHasWhatTheContractNames(t *testing.T) {
 			}
 		}
 	}
-	// Reading is enough but for Machines: those that are known to have failed are annotated, so that core replaces
-	// them, and those that core leaves behind when their control plane object is gone are deleted.
+	// Reading is enough except for Machines. The manager annotates failed Machines, so that core replaces them, and
+	// deletes Machines that core leaves behind when their control plane object is gone.
 	if slices.Sort(writes); !slices.Equal(slices.Compact(writes), beyondReading) {
 		t.Errorf("of Cluster API's objects the manager may %v, want %v and to read", writes, beyondReading)
 	}
@@ -96,8 +96,8 @@ func TestManagerHasWhatTheContractNames(t *testing.T) {
 	}
 }
 
-// TestCoreHasWhatTheContractNames compares the role that core gets by aggregation with what the contract names for a
-// group that is not Cluster API's own.
+// TestCoreHasWhatTheContractNames compares the role that core gets by aggregation with the rights that the contract
+// names for a group that is not Cluster API's own.
 func TestCoreHasWhatTheContractNames(t *testing.T) {
 	r := read(t, "aggregated_role.yaml")
 	if got := r.Labels["cluster.x-k8s.io/aggregate-to-manager"]; got != "true" {

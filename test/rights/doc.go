@@ -1,3 +1,2 @@
-// Package rights tests that nobody's rights change unseen: each role that Capstan hands out stands in testdata, as
-// text.
+// Package rights tests that nobody's rights change unnoticed: testdata has each role that Capstan grants, as text.
 package rights

@@ -23,12 +23,12 @@ import (
 
 var update = flag.Bool("update", false, "write the rights as they are now")
 
-// sources are the files with roles, from the root of the source tree.
+// sources are the files with roles, relative to the root of the source tree.
 var sources = []string{
 	"config/rbac/*.yaml", "config/extension/*.yaml", "config/own-certificates/*.yaml", "plane/manifests/access.yaml",
 }
 
-// means says what a change of a role means.
+// means says, for each role, what a change of it means.
 var means = map[string]string{
 	"host":                           "whoever is root on one host, or has stolen its token, can do this",
 	"capstan-manager":                "whoever takes over the provider can do this; hosts get no more than it has",
@@ -127,7 +127,7 @@ func roles(t *testing.T) (found []role) {
 // documents returns the documents of a YAML file.
 func documents(data []byte) [][]byte { return bytes.Split(data, []byte("\n---\n")) }
 
-// hostRole returns what the account of a host may do.
+// hostRole returns the role of a host's account.
 func hostRole(t *testing.T) role {
 	t.Helper()
 	host := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rack1-07", UID: "1"}}

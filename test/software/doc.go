@@ -1,3 +1,3 @@
-// Package software tests that well-known software works in pods of local hosts, at each level of ids: make
+// Package software tests that well-known software works in pods of local hosts, at each level of user ids: make
 // test-software.
 package software

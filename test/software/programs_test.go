@@ -4,20 +4,20 @@ package software
 
 import "strings"
 
-// program is software in an image of test/images.
+// program is a program in an image of test/images.
 type program struct {
 	name, image string
 	port, uid   int
-	// web is set for those that answer GET.
+	// web is set if it answers GET.
 	web bool
 	// changes is set if it starts as root and becomes another user.
 	changes bool
-	// writes are the directories that it needs when it starts as its own user.
+	// writes are the directories that it needs if it starts as its own user.
 	writes []string
 	use    func(c *cluster, pod string)
 }
 
-// advice is in the termination message of a program that can't change its user.
+// advice is part of the termination message of a program that can't change its user.
 const advice = "install newuidmap"
 
 var programs = []program{
@@ -31,7 +31,7 @@ var programs = []program{
 	{name: "node", image: "software.test/node:1", port: 8080, uid: 1000, web: true, use: gets("hello from node")},
 }
 
-// gets fetches the server's page by way of the API server.
+// gets fetches the server's page through the API server.
 func gets(want string) func(c *cluster, pod string) {
 	return func(c *cluster, pod string) {
 		c.Helper()
@@ -42,7 +42,7 @@ func gets(want string) func(c *cluster, pod string) {
 	}
 }
 
-// queries fills a table and adds its numbers up.
+// queries fills a table and adds up its numbers.
 func queries(c *cluster, pod string) {
 	c.Helper()
 	got := c.kubectl("exec", pod, "--", "psql", "-h", "127.0.0.1", "-U", "postgres", "-At", "-q",
@@ -56,7 +56,7 @@ func queries(c *cluster, pod string) {
 	}
 }
 
-// remembers sets a key, writes it to the disk and reads it.
+// remembers sets a key, saves it to disk and reads it.
 func remembers(c *cluster, pod string) {
 	c.Helper()
 	for _, s := range []struct{ ask, want string }{{"SET k v", "OK"}, {"SAVE", "OK"}, {"GET k", "v"}} {

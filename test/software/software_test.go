@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// selected is set if these tests shall run: they download packages and take minutes.
+	// selected is the variable that enables these tests: they download packages and take minutes.
 	selected = "CAPSTAN_TEST_SOFTWARE"
 	// user is the ordinary user, nobody.
 	user = 65534
-	// limit bounds everything at one level, wait the start of one pod.
+	// limit is the time limit for everything at one level; wait limits the start of one pod.
 	limit = 20 * time.Minute
 	wait  = 3 * time.Minute
 )
 
-// TestSoftware runs the software on a cluster of root, of an ordinary user with subordinate ids, and of one with one
-// id.
+// TestSoftware runs the software on clusters of root, of an ordinary user with subordinate ids, and of an ordinary user
+// with one id.
 func TestSoftware(t *testing.T) {
 	if os.Getenv(selected) == "" && !asuser.Is() {
 		t.Skip("takes minutes: make test-software runs it")
@@ -137,7 +137,7 @@ func (c *cluster) kubectl(args ...string) string {
 	return c.must(append([]string{"kubectl", "--cluster", "soft"}, args...)...)
 }
 
-// start makes a pod of software, as its image says, or with the software's user from the start.
+// start creates a pod that runs a program as its image says, or, if own is set, as the program's user from the start.
 func (c *cluster) start(s program, own bool) (pod string) {
 	c.Helper()
 	pod = s.name
@@ -161,7 +161,7 @@ func (c *cluster) start(s program, own bool) (pod string) {
 		volumes = append(volumes, map[string]any{"name": name, "emptyDir": map[string]any{}})
 		mounts = append(mounts, map[string]any{"name": name, "mountPath": dir})
 	}
-	if own { // Only root may write elsewhere in an image.
+	if own { // Only root may write to other places in an image.
 		container["volumeMounts"] = mounts
 	}
 	manifest, err := json.Marshal(map[string]any{
@@ -195,7 +195,7 @@ func (c *cluster) ready(pod string) {
 	}
 }
 
-// refused waits until a pod that changes its user has failed for want of ids, and checks that it says so.
+// refused waits until a pod that changes its user has failed for lack of ids, and checks that it says so.
 func (c *cluster) refused(pod string) {
 	c.Helper()
 	var said string

@@ -55,8 +55,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// world is a Cluster whose upgrades an extension may hold back, and the client of a management plane, with everything
-// that it tells.
+// world is a Cluster whose upgrades an extension may block, and the client of a management plane, with everything that
+// the client reports.
 type world struct {
 	t       *testing.T
 	admin   ctrlclient.Client
@@ -66,7 +66,7 @@ type world struct {
 	blocks  atomic.Bool
 
 	calls *client.Client
-	end   func() // of the plane
+	end   func() // stops the plane
 }
 
 func newWorld(t *testing.T, name string) *world {
@@ -103,7 +103,7 @@ func newWorld(t *testing.T, name string) *world {
 	return w
 }
 
-// startPlane is a process that begins with the journal of the one before it.
+// startPlane plays a new process of the plane, which starts with the journal of the previous one.
 func (w *world) startPlane() {
 	w.t.Helper()
 	known, err := record.Read(w.journal)
@@ -158,7 +158,7 @@ func (w *world) startPlane() {
 	}
 }
 
-// asks asks whether the Cluster may be upgraded, as reconcilers do.
+// asks calls the hook before an upgrade of the Cluster, as reconcilers do.
 func (w *world) asks(cluster *clusterv1.Cluster) (through bool) {
 	w.t.Helper()
 	response := &runtimehooksv1.BeforeClusterUpgradeResponse{}
@@ -190,7 +190,7 @@ func (w *world) grant() {
 	}
 }
 
-// events gives how many Events there are of a reason, and the text of the last one.
+// events returns the number of Events with a reason, and the text of the last one.
 func (w *world) events(reason string) (count int, message string) {
 	w.t.Helper()
 	list := &corev1.EventList{}
@@ -221,8 +221,8 @@ func (w *world) until(what string, is func() bool) {
 
 func (w *world) hasPermission() bool { return w.read().Annotations[unblock.Annotation] != "" }
 
-// An administrator lets a Cluster through, once; who and why is in an Event and in the journal. Blocks begin once, also
-// for a process that was started anew.
+// An administrator lets a Cluster through once; an Event and the journal say who did so and why. A block begins only
+// once, even for a restarted process.
 func TestUnblock(t *testing.T) {
 	w := newWorld(t, "blue")
 	w.until("the block's Event is there", func() bool {
@@ -235,7 +235,7 @@ func TestUnblock(t *testing.T) {
 	w.startPlane()
 
 	w.grant()
-	seen := w.read() // what a cache may show for a while
+	seen := w.read() // what a cache may still show for a while
 	if !w.asks(seen) {
 		t.Error("an administrator has let it through, and it waits")
 	}
@@ -273,7 +273,7 @@ func TestUnblock(t *testing.T) {
 	}
 }
 
-// A permission that was not needed, or is for something else, lets nothing through later.
+// A permission that was not needed, or is for something else, does not apply later.
 func TestOldPermissions(t *testing.T) {
 	w := newWorld(t, "green")
 	if w.asks(w.read()) {
@@ -306,8 +306,8 @@ func TestOldPermissions(t *testing.T) {
 	}
 }
 
-// A permission that was not needed is taken away although others write to the Cluster in that moment; another
-// permission stays.
+// A permission that was not needed is removed even if others write to the Cluster at that moment; another permission
+// stays.
 func TestClearBesideOthers(t *testing.T) {
 	for name, replaced := range map[string]bool{"the same one": false, "another one": true} {
 		t.Run(name, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestClearBesideOthers(t *testing.T) {
 	}
 }
 
-// A permission that was taken away is not given to who has read the object before.
+// A permission that was removed does not apply for a reader that read the object before.
 func TestAPermissionIsUsedOnce(t *testing.T) {
 	w := newWorld(t, "once")
 	order := unblock.Order{

@@ -1,6 +1,6 @@
-// Updater is a runtime extension that updates files of Machines in place, for Cluster API's spec of updates in place:
-// upstream's own extension decodes machines of its development provider only. As that one, it changes nothing on
-// machines and takes some seconds for each. It has the flags that Cluster API's providers have.
+// Updater is a runtime extension that updates files of Machines in place, for Cluster API's spec of in-place updates:
+// upstream's own extension decodes only machines of its development provider. Like that extension, it changes nothing
+// on machines and takes some seconds for each. It has the flags of Cluster API's providers.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// duration is how long an update takes, pause how soon Cluster API asks again.
+// duration is how long an update takes; pause is how soon Cluster API calls again.
 const (
 	duration = 5 * time.Second
 	pause    = 2 * time.Second
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, errs io.Writer) int {
 	return 0
 }
 
-// serve serves hooks and probes until the context ends.
+// serve serves hooks and probes until ctx is done.
 func serve(ctx context.Context, extension *server.Server, tls server.TLS, health string) error {
 	probes := &http.Server{Addr: health, Handler: extension.Health(), ReadHeaderTimeout: 5 * time.Second}
 	failed := make(chan error, 1)
@@ -79,7 +79,7 @@ func serve(ctx context.Context, extension *server.Server, tls server.TLS, health
 	return err
 }
 
-// updates remembers when updates began.
+// updates records when updates began.
 type updates struct {
 	mu    sync.Mutex
 	begun map[string]time.Time // by machine
@@ -95,7 +95,7 @@ func (u *updates) updater() inplace.Updater {
 	}
 }
 
-// update holds an update until it has taken its time.
+// update makes an update wait until its duration has passed.
 func (u *updates) update(machine string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

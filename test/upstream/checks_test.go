@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/cluster-api/test/framework"
 )
 
-// checkAll is what upstream's quick starts check once the machines are there: owners and finalizers come back after
-// they were removed, and nothing is written any more in a cluster at rest.
+// checkAll does what upstream's quick starts check once the machines exist: owners and finalizers come back after they
+// were removed, and nothing is written in a cluster at rest.
 func checkAll(topology bool) func(proxy framework.ClusterProxy, namespace, name string) {
 	return func(proxy framework.ClusterProxy, namespace, name string) {
 		filter := withoutHosts(clusterctlcluster.FilterClusterObjectsWithNameFilter(name))
@@ -35,8 +35,8 @@ func checkAll(topology bool) func(proxy framework.ClusterProxy, namespace, name 
 	}
 }
 
-// withoutHosts leaves out hosts and what they own: clusterctl moves them with a cluster, but they are inventory, which
-// a cluster does not own and which outlives it.
+// withoutHosts excludes hosts and the objects that they own. clusterctl moves them with a cluster, but they are
+// inventory, which a cluster does not own and which outlives it.
 func withoutHosts(filter clusterctlcluster.GetOwnerGraphFilterFunction) clusterctlcluster.GetOwnerGraphFilterFunction {
 	const host = "CapstanHost"
 	return func(u unstructured.Unstructured) bool {
@@ -48,7 +48,7 @@ func withoutHosts(filter clusterctlcluster.GetOwnerGraphFilterFunction) clusterc
 	}
 }
 
-// checkStable checks that nothing is written any more in a cluster at rest, to its hosts neither.
+// checkStable checks that nothing is written in a cluster at rest, including its hosts.
 func checkStable(proxy framework.ClusterProxy, namespace, name string) {
 	By("Checking that resourceVersions are stable")
 	framework.ValidateResourceVersionStable(ctx, framework.ValidateResourceVersionStableInput{

@@ -32,7 +32,7 @@ var _ = Describe("RuntimeSDKChainedUpgrade", Label("RuntimeSDKChainedUpgrade"), 
 	}))
 })
 
-// runtimeSDK is what the variants of the upgrade with hooks have in common; change makes the variant.
+// runtimeSDK returns the input that all variants of the upgrade with hooks have in common; change makes the variant.
 func runtimeSDK(
 	change func(*e2e.ClusterUpgradeWithRuntimeSDKSpecInput),
 ) func() e2e.ClusterUpgradeWithRuntimeSDKSpecInput {

@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/cluster-api/test/framework"
 )
 
-// plane is the management cluster. Its clusters are in a network of their own, which this process reaches through
-// relays on 127.0.0.1: capstan writes kubeconfigs for them.
+// plane is the management cluster. Its clusters are in a separate network, which this process reaches through relays on
+// 127.0.0.1; capstan writes kubeconfigs for these.
 type plane struct {
 	framework.ClusterProxy
 }
 
-// relayTimeout bounds the wait for a cluster's kubeconfig.
+// relayTimeout limits the wait for a cluster's kubeconfig.
 const relayTimeout = 3 * time.Minute
 
 // GetWorkloadCluster returns a proxy that reaches a cluster through its relay.

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/cluster-api/test/e2e"
 )
 
-// quickStart is what all variants of the quick start have in common; change makes the variant.
+// quickStart returns the input that all variants of the quick start have in common; change makes the variant.
 func quickStart(change func(*e2e.QuickStartSpecInput)) func() e2e.QuickStartSpecInput {
 	return func() e2e.QuickStartSpecInput {
 		input := e2e.QuickStartSpecInput{

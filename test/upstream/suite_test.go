@@ -19,7 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// flags of the suite; hack/upstream sets them.
+// Flags of the suite; hack/upstream sets them.
 var (
 	configPath = flag.String("e2e.config", "", "path of the configuration")
 	artifacts  = flag.String("e2e.artifacts", "", "directory for objects and logs")
@@ -28,9 +28,9 @@ var (
 	home       = flag.String("e2e.home", "", "home directory of the plane")
 )
 
-// What all specs share; BeforeSuite sets it.
+// Variables that all specs share; BeforeSuite sets them.
 var (
-	// ctx stops at the first interrupt.
+	// ctx is cancelled at the first interrupt.
 	ctx = interruptible()
 	// config is upstream's configuration, with our providers and templates.
 	config *clusterctl.E2EConfig
@@ -40,7 +40,7 @@ var (
 	bootstrap framework.ClusterProxy
 )
 
-// infrastructure is the provider whose templates the specs take.
+// infrastructure is the provider whose templates the specs use.
 const infrastructure = "capstan"
 
 func interruptible() context.Context {

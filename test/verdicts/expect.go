@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Level is what the hosts of a test have, which decides what can work: for local hosts, what their user can give them.
+// Level says what the hosts of a test have, which decides what can work. For local hosts, this depends on their user.
 type Level string
 
 // The levels.
@@ -22,7 +22,7 @@ const (
 
 var levels = []Level{AllIDs, SubordinateIDs, OneID, Owned}
 
-// Lack is what a machine does not have, which keeps a test from passing.
+// Lack is something missing that keeps a test from passing.
 type Lack string
 
 // What can be missing.
@@ -30,24 +30,24 @@ const (
 	Kernel Lack = "kernel" // a facility of the kernel
 	ID     Lack = "id"     // user and group ids
 	Cgroup Lack = "cgroup"
-	Image  Lack = "image" // an image that can't be made again
-	Judge  Lack = "judge" // nothing of ours: what the suite does is wrong, or not about us
-	Gap    Lack = "gap"   // what Capstan does not do yet
+	Image  Lack = "image" // an image that can't be rebuilt
+	Judge  Lack = "judge" // not ours: the suite is wrong, or tests something else
+	Gap    Lack = "gap"   // something that Capstan does not do yet
 )
 
 // Expected is a test that is expected not to pass.
 type Expected struct {
-	// Test is its full name; one that ends in * means all that begin so.
+	// Test is the test's full name. A name that ends in * means all tests that begin like this.
 	Test string `json:"test"`
-	// Levels where it does not pass; none means all.
+	// Levels are the levels at which it does not pass. Empty: all.
 	Levels  []Level `json:"levels,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	Lack    Lack    `json:"lack"`
-	// Reason is a sentence that names what is missing.
+	// Reason is a sentence that says what is missing.
 	Reason string `json:"reason"`
 }
 
-// ReadExpected reads a list of expected tests. It is refused if an entry does not say what is missing.
+// ReadExpected reads a list of expected tests. It fails if an entry does not say what is missing.
 func ReadExpected(path string) ([]Expected, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -73,10 +73,10 @@ func ReadExpected(path string) ([]Expected, error) {
 	return all, nil
 }
 
-// at reports whether an entry is about a level.
+// at reports whether an entry applies to a level.
 func (e Expected) at(level Level) bool { return len(e.Levels) == 0 || slices.Contains(e.Levels, level) }
 
-// about reports whether an entry is about a test.
+// about reports whether an entry applies to a test.
 func (e Expected) about(name string) bool {
 	if prefix, is := strings.CutSuffix(e.Test, "*"); is {
 		return strings.HasPrefix(name, prefix)
@@ -84,7 +84,7 @@ func (e Expected) about(name string) bool {
 	return name == e.Test
 }
 
-// Find returns the entry about a test at a level.
+// Find returns the entry for a test at a level.
 func Find(expected []Expected, name string, level Level) (Expected, bool) {
 	i := slices.IndexFunc(expected, func(e Expected) bool { return e.at(level) && e.about(name) })
 	if i < 0 {
@@ -93,9 +93,9 @@ func Find(expected []Expected, name string, level Level) (Expected, bool) {
 	return expected[i], true
 }
 
-// Compare returns what differs from the expectation: tests that fail or are skipped and are not in the list, tests of
-// the list that pass or end otherwise. whole says that all tests of the suite ran: then entries about none of them are
-// reported too. Pure.
+// Compare returns the differences from the expectation: tests that failed or were skipped but are not in the list, and
+// tests of the list that passed or had another outcome. whole says that all tests of the suite ran; then Compare also
+// reports entries that match no test. Pure.
 func Compare(all []Verdict, expected []Expected, level Level, whole bool) (differences []string) {
 	used := map[string]bool{}
 	for _, v := range all {
@@ -125,7 +125,7 @@ func Compare(all []Verdict, expected []Expected, level Level, whole bool) (diffe
 	return differences
 }
 
-// maxBrief bounds a message in a table.
+// maxBrief limits a message in a table.
 const maxBrief = 240
 
 // brief returns the beginning of a message as one line. Pure.
@@ -137,7 +137,7 @@ func brief(text string) string {
 	return text
 }
 
-// Table returns all tests as lines: outcome, seconds, name and, for those that did not pass, why. Pure.
+// Table returns all tests as lines: outcome, seconds, name and, for tests that did not pass, the reason. Pure.
 func Table(all []Verdict, expected []Expected, level Level) string {
 	var text strings.Builder
 	for _, outcome := range []Outcome{Failed, Skipped, Passed} {

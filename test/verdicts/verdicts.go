@@ -1,4 +1,4 @@
-// Package verdicts reads what a suite of others says about its tests, and compares it with the list of those that are
+// Package verdicts reads the results of other projects' test suites, and compares them with lists of tests that are
 // expected not to pass.
 package verdicts
 
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Outcome is what became of a test.
+// Outcome is the result of a test.
 type Outcome string
 
 // The outcomes.
@@ -23,17 +23,17 @@ const (
 	Skipped Outcome = "skipped"
 )
 
-// Verdict is what a suite says about one test.
+// Verdict is a suite's result for one test.
 type Verdict struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	// Seconds are how long it took.
+	// Seconds is how long the test took.
 	Seconds float64 `json:"seconds"`
-	// Message is why it failed or was skipped.
+	// Message says why it failed or was skipped.
 	Message string `json:"message,omitempty"`
 }
 
-// junit is the part of a JUnit report that Ginkgo writes and verdicts are read from.
+// junit is the part of Ginkgo's JUnit report from which verdicts are read.
 type junit struct {
 	Suites []struct {
 		Cases []struct {
@@ -49,7 +49,7 @@ type junit struct {
 	} `xml:"testsuite"`
 }
 
-// failure is why a test failed; the suites of Kubernetes leave out the message.
+// failure says why a test failed; Kubernetes' suites leave out the message.
 type failure struct {
 	Message string `xml:"message,attr"`
 	Text    string `xml:",chardata"`
@@ -59,12 +59,11 @@ func (f *failure) why() string { return cmp.Or(f.Message, strings.TrimSpace(f.Te
 
 var labels = regexp.MustCompile(`^\[It\] `)
 
-// suiteTimeout is what Ginkgo says of the test that ran when the time of the whole suite was over.
+// suiteTimeout is Ginkgo's text for the test that was running when the time of the whole suite was over.
 const suiteTimeout = "A suite timeout occurred"
 
-// ReadJUnit reads Ginkgo's JUnit report. Tests that were not chosen, which Ginkgo reports as skipped without a message,
-// and those that the end of the suite interrupted are left out; so are the steps of the suite itself, unless they
-// failed.
+// ReadJUnit reads Ginkgo's JUnit report. It leaves out tests that were not selected, which Ginkgo reports as skipped
+// without a message, tests that the end of the suite interrupted, and the suite's own steps unless they failed.
 func ReadJUnit(from io.Reader) ([]Verdict, error) {
 	var report junit
 	if err := xml.NewDecoder(from).Decode(&report); err != nil {
@@ -97,7 +96,7 @@ func ReadJUnit(from io.Reader) ([]Verdict, error) {
 	return all, nil
 }
 
-// ReadFile is [ReadJUnit] for a file.
+// ReadFile is like [ReadJUnit] for a file.
 func ReadFile(path string) ([]Verdict, error) {
 	f, err := os.Open(path)
 	if err != nil {

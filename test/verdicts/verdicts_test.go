@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// report is as Ginkgo writes it, with what the suites of Kubernetes leave out.
+// report is a report as Ginkgo writes it, including the parts that Kubernetes' suites leave out.
 const report = `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites tests="8"><testsuite name="suite" tests="8">
 <testcase name="[BeforeSuite]" status="passed" time="1"></testcase>
@@ -159,7 +159,7 @@ func TestReadExpected(t *testing.T) {
 	}
 }
 
-// TestTheListsOfTheSources reads what suites are compared with.
+// TestTheListsOfTheSources reads the lists with which suites are compared.
 func TestTheListsOfTheSources(t *testing.T) {
 	for _, suite := range []string{"critest", "conformance"} {
 		if _, err := ReadExpected(filepath.Join("..", suite, "expected.yaml")); err != nil {

@@ -1,3 +1,3 @@
-// Package verify runs capstan verify over Capstan's own release, which must be without findings, and over mutants of
-// it: releases that break one rule each, which the check of that rule must find.
+// Package verify runs capstan verify over Capstan's own release, which must have no findings, and over mutants of it.
+// Each mutant is a release that breaks one rule, which the check of that rule must find.
 package verify

@@ -33,10 +33,10 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// patience bounds each wait. It is long because the machine may be busy.
+// patience limits each wait. It is long because the machine may be busy.
 const patience = time.Minute
 
-// cluster is a driver over a real API server.
+// cluster is a driver for a real API server.
 type cluster struct{ client.WithWatch }
 
 func refused(err error) error {
@@ -173,7 +173,7 @@ func serve(t *testing.T, api *apiserver.Server, scheme *runtime.Scheme) {
 	await(t, func() error { return mgr.GetWebhookServer().StartedChecker()(nil) })
 }
 
-// register makes the API server ask our webhooks.
+// register makes the API server call our webhooks.
 func register(t *testing.T, api *apiserver.Server, c client.Client) {
 	t.Helper()
 	config := &admissionv1.ValidatingWebhookConfiguration{}
@@ -189,7 +189,7 @@ func register(t *testing.T, api *apiserver.Server, c client.Client) {
 	if err := c.Create(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	// The API server learns of them a moment later: what must be refused is refused from then on.
+	// The API server learns of the webhooks a moment later; from then on it refuses what it must refuse.
 	bad := templateWith(map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"not a key": "x"}}})
 	await(t, func() error {
 		if err := c.Create(t.Context(), bad.DeepCopy(), client.DryRunAll); err == nil {
@@ -207,7 +207,7 @@ func templateWith(spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// await waits until what it calls returns no error.
+// await waits until done returns no error.
 func await(t *testing.T, done func() error) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
@@ -225,9 +225,9 @@ func await(t *testing.T, done func() error) {
 	}
 }
 
-// The live checks run over our own release with a real API server and our real webhooks, find nothing there, and find
-// what breaks their rule: a template that its schema makes immutable, also for dry runs, and one whose webhook lets the
-// annotation pass for real changes.
+// The live checks run over our own release with a real API server and our real webhooks, and find nothing. They do find
+// templates that break their rule: one that its schema makes immutable even for dry runs, and one whose webhook accepts
+// real changes because of the annotation.
 func TestLiveChecks(t *testing.T) {
 	driver := start(t)
 	dir := write(t, directory, ours(t))
@@ -276,7 +276,7 @@ func TestLiveChecks(t *testing.T) {
 	}
 	find(t, run, "refuses the topology controller's dry run")
 
-	// Without schema rule and webhook, but with a policy that looks at the annotation only.
+	// Without schema rule and webhook, but with a policy that checks only the annotation.
 	if err := driver.Get(t.Context(), name, definition); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestLiveChecks(t *testing.T) {
 	find(t, run, "the annotation of a dry run lets anybody change CapstanMachineTemplate")
 }
 
-// counting counts what is applied.
+// counting counts the applied objects.
 type counting struct {
 	cluster
 	applied int
@@ -302,7 +302,7 @@ func (c *counting) Apply(ctx context.Context, o *unstructured.Unstructured, how 
 	return c.cluster.Apply(ctx, o, how)
 }
 
-// leftOver names what the live checks make.
+// leftOver identifies the objects that the live checks create.
 func leftOver() *unstructured.Unstructured {
 	o := templateWith(nil)
 	o.SetName("capstan-verify-capstanmachinetemplate")
@@ -323,7 +323,7 @@ func find(t *testing.T, run func() *check.Report, message string) {
 	})
 }
 
-// immutable adds the rule to a schema that many providers have written.
+// immutable adds to a schema the rule that many providers use.
 func immutable(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 	template := v.Schema.OpenAPIV3Schema.Properties["spec"].Properties["template"]
 	spec := template.Properties["spec"]

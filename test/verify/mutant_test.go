@@ -38,7 +38,7 @@ type mutant struct {
 	Text      string   `json:"text"`
 	With      string   `json:"with"`
 	Directory string   `json:"directory"`
-	// Rename gives files other names.
+	// Rename renames files.
 	Rename map[string]string `json:"rename"`
 }
 
@@ -63,7 +63,7 @@ func readMutants(t *testing.T) []mutant {
 	return all
 }
 
-// small returns an own-made provider in testdata: files by name.
+// small returns a small provider from testdata, written for these tests: files by name.
 func small(t *testing.T, label string) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join("testdata", label, "*.yaml"))
@@ -124,7 +124,7 @@ func write(t *testing.T, dir string, files map[string]string) string {
 	return dir
 }
 
-// apply returns the files of the release that a mutant makes of others. An error: nothing changed.
+// apply returns the files of a release after the mutant's changes. If nothing changed, it returns an error.
 func (m mutant) apply(files map[string]string) (map[string]string, error) {
 	files = maps.Clone(files)
 	name := m.File
@@ -161,7 +161,7 @@ func (m mutant) apply(files map[string]string) (map[string]string, error) {
 	return files, nil
 }
 
-// change changes one object of a text.
+// change changes one object in a text.
 func (m mutant) change(text string) (string, error) {
 	documents := strings.Split(text, "\n---\n")
 	for i, document := range documents {

@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// A report as SARIF keeps the schema of SARIF 2.1.0, which the module of the import carries, also with a fix, a finding
-// of a whole file, a failure and a name with a blank.
+// A SARIF report matches the schema of SARIF 2.1.0, which comes from the imported module, even with a fix, a finding
+// about a whole file, a failure and a name with a blank.
 func TestSARIFKeepsItsSchema(t *testing.T) {
 	files := ours(t)
 	files["metadata.yaml"] = strings.Replace(files["metadata.yaml"], "minor: 1", "minor: 7", 1)
@@ -52,7 +52,7 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 	if len(results) < 3 || fixes == 0 || whole == 0 {
 		t.Errorf("the report has %d results, %d fixes and %d without a line: too few to see", len(results), fixes, whole)
 	}
-	// The schema really judges: what it asks for is missed.
+	// The schema is effective: it rejects a broken report.
 	broken := strings.Replace(out.String(), `"level": "error"`, `"level": "fatal"`, 1)
 	if _, err := readSARIF(t, broken); err == nil {
 		t.Error("a level that SARIF does not have passes")
@@ -63,7 +63,7 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 	}
 }
 
-// readSARIF judges a report by the schema, and reads it.
+// readSARIF validates a report against the schema, and reads it.
 func readSARIF(t *testing.T, text string) (*sarif.Report, error) {
 	t.Helper()
 	result, err := gojsonschema.Validate(gojsonschema.NewStringLoader(schemaOfSARIF(t)),
@@ -79,7 +79,8 @@ func readSARIF(t *testing.T, text string) (*sarif.Report, error) {
 	return &known, errors.Join(append(wrong, json.Unmarshal([]byte(text), &known))...)
 }
 
-// schemaOfSARIF returns the schema of SARIF 2.1.0, from the source of the module that has it as its only constant.
+// schemaOfSARIF returns the schema of SARIF 2.1.0. It reads it from the source of a module, where it is the only
+// constant.
 func schemaOfSARIF(t *testing.T) string {
 	t.Helper()
 	dir, err := apiserver.Module("github.com/owenrumney/go-sarif/v3")

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/release"
 )
 
-// Our own release breaks no rule, and no check is skipped over it.
+// Our own release breaks no rule, and no check is skipped for it.
 func TestOurRelease(t *testing.T) {
 	made, err := release.Repository(release.Options{
 		Version: version, ImagePrefix: "registry.example/capstan", Source: "../..",
@@ -36,7 +36,7 @@ func TestOurRelease(t *testing.T) {
 	}
 }
 
-// The small providers of testdata break no rule before they are mutated, also against themselves.
+// The small providers of testdata break no rule before they are mutated, even compared with themselves.
 func TestSmallProviders(t *testing.T) {
 	for _, label := range []string{"control-plane-small", "bootstrap-small", "infrastructure-small"} {
 		dir := write(t, label+"/v1.0.0", small(t, label))
@@ -46,13 +46,13 @@ func TestSmallProviders(t *testing.T) {
 	}
 }
 
-// The kustomize base that our components are made of breaks no rule either.
+// The kustomize base of our components breaks no rule either.
 func TestOurBase(t *testing.T) {
 	contract.Verify(t, "../../config/crd")
 }
 
-// Each rule that a check looks at has a mutant that breaks it. The check finds it, reports that rule with line and
-// fix, and no other check finds anything, unless the table names it.
+// Each rule of a check has a mutant that breaks it. The check finds it and reports that rule with line and fix. No
+// other check finds anything, unless the table names it.
 func TestMutants(t *testing.T) {
 	bases := map[string]map[string]string{"": ours(t)}
 	mutated, fixed := map[string]bool{}, map[string]bool{}
@@ -105,7 +105,7 @@ var withoutMutant = map[string]string{
 	"release-names CT-43":        "the same code as CT-38, with another rule by type",
 }
 
-// judge fails the test unless the mutant was found by who must find it.
+// judge fails the test unless the right check found the mutant.
 func (m mutant) judge(t *testing.T, report *check.Report) {
 	t.Helper()
 	found := false
@@ -130,7 +130,7 @@ func (m mutant) judge(t *testing.T, report *check.Report) {
 	}
 }
 
-// fix makes the fixes of a report. What a check has a fix for, it no longer finds.
+// fix applies the fixes of a report. Afterwards, a check must no longer report what it had a fix for.
 func (m mutant) fix(t *testing.T, dir string, report *check.Report, fixed map[string]bool) {
 	t.Helper()
 	mended := map[string]bool{}

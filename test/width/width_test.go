@@ -21,8 +21,8 @@ const (
 	maxLines   = 450
 )
 
-// skipped reports whether a directory has no sources that people write: it was built, copied from modules, or is input
-// of tests.
+// skipped reports whether a directory has no sources that people write: build output, copies from modules, or input of
+// tests.
 func skipped(path, name string) bool {
 	switch name {
 	case "bin", "dist", ".cache", ".git", "testdata", "node_modules":
@@ -31,7 +31,7 @@ func skipped(path, name string) bool {
 	return path == filepath.Join(root, "plane/manifests/upstream")
 }
 
-// files returns the paths of the files with the suffix that people write.
+// files returns the paths of the files with this suffix that people write.
 func files(t *testing.T, suffix string) []string {
 	t.Helper()
 	var found []string
@@ -67,14 +67,14 @@ var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 var directive = regexp.MustCompile(`^//(go:|line |export | ?\+|nolint)`)
 
 // free returns the lines of Go source that may be wider: raw strings, whose line ends count, directives, code in doc
-// comments, and what an example prints.
+// comments, and the output of examples.
 func free(src []byte) map[int]bool {
 	lines := map[int]bool{}
 	set := token.NewFileSet()
 	file := set.AddFile("", -1, len(src))
 	var s scanner.Scanner
 	s.Init(file, src, func(token.Position, string) {}, scanner.ScanComments)
-	output := 0 // The line of the comment before, while it is of what an example prints.
+	output := 0 // The last comment line, while it is part of an example's output.
 	for {
 		pos, tok, text := s.Scan()
 		if tok == token.EOF {
@@ -119,8 +119,8 @@ func TestGo(t *testing.T) {
 	}
 }
 
-// freeMarkdown returns the lines of a page that may be wider: code blocks, tables, and lines with a link or a span of
-// code that leaves no place to break.
+// freeMarkdown returns the lines of a page that may be wider: code blocks, tables, and lines with a link or a code span
+// that leaves no place to break.
 func freeMarkdown(src []byte) map[int]bool {
 	lines := map[int]bool{}
 	fenced := false
@@ -138,7 +138,7 @@ func freeMarkdown(src []byte) map[int]bool {
 
 var atom = regexp.MustCompile("`[^`]*`" + `|\[[^\]]*\]\([^)]*\)|\S+`)
 
-// unbroken reports whether a line is one long link, span of code or word, after the mark of a list at most.
+// unbroken reports whether a line is one long link, code span or word, possibly after a list marker.
 func unbroken(line string) bool {
 	for _, a := range atom.FindAllString(line, -1) {
 		if utf8.RuneCountInString(a) > maxColumns-20 {
@@ -164,7 +164,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// The rules find what they are for, and nothing that they must leave.
+// The rules find what they should, and nothing else.
 func TestRules(t *testing.T) {
 	long := strings.Repeat("a b ", 40)
 	for name, c := range map[string]struct {

@@ -23,7 +23,7 @@ const (
 
 var versions = []version{v1beta1, v1beta2}
 
-// recordBoth records a rule for both contract versions: the assertion before it is about both.
+// recordBoth records a rule for both contract versions, because the assertion before the call is about both.
 func recordBoth(t *testing.T, id string) {
 	t.Helper()
 	for _, v := range versions {
@@ -31,8 +31,8 @@ func recordBoth(t *testing.T, id string) {
 	}
 }
 
-// kinds are the kinds of the contracts. Each field has the id of the rule that makes one assertion about the
-// kind, which is recorded when that is made; empty: no rule asks for it.
+// kinds are the kinds of the contracts. Each field has the id of the rule behind one assertion about the kind. The rule
+// is recorded when the assertion is made; empty means that no rule requires it.
 var kinds = []struct {
 	kind                                          string
 	exists, name, scope, suffix, list             string
@@ -92,7 +92,7 @@ func definition(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefini
 	return d
 }
 
-// TestNames looks at what a definition says besides fields.
+// TestNames checks everything in a definition besides fields.
 func TestNames(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.kind, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// checkExtras looks at category, short name, status subresource and stored version.
+// checkExtras checks category, short name, status subresource and stored version.
 func checkExtras(t *testing.T, d *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	names := d.Spec.Names
@@ -145,8 +145,8 @@ func checkExtras(t *testing.T, d *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// TestLabels looks at the contract labels of the definitions: one for each contract, with versions that are served, in
-// ascending order, and no version under two labels (D-13).
+// TestLabels checks the contract labels of the definitions: one for each contract, with served versions in ascending
+// order, and no version under two labels (D-13).
 func TestLabels(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.kind, func(t *testing.T) {

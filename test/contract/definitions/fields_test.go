@@ -12,9 +12,8 @@ import (
 
 type schema = apiextensionsv1.JSONSchemaProps
 
-// property returns a part of a kind's schema in the version that serves a contract, for example
-// "spec.providerID", and nil if there is none. The version is the newest that the contract's label names, as
-// core chooses it.
+// property returns a part of a kind's schema in the version that serves a contract, for example "spec.providerID", or
+// nil if there is none. The version is the newest that the contract's label names, which is the one that core uses.
 func property(t *testing.T, v version, kind, path string) *schema {
 	t.Helper()
 	d := definition(t, kind)
@@ -47,7 +46,7 @@ func want(t *testing.T, v version, kind, path, kindOf string) *schema {
 	return p
 }
 
-// length fails the test if a string may have another length.
+// length fails the test unless these are the limits of a string's length.
 func length(t *testing.T, p *schema, least, most int64) {
 	t.Helper()
 	if ptr.Deref(p.MinLength, 0) != least || ptr.Deref(p.MaxLength, 0) != most {
@@ -56,7 +55,7 @@ func length(t *testing.T, p *schema, least, most int64) {
 	}
 }
 
-// TestObjects looks at metadata, spec and status.
+// TestObjects checks metadata, spec and status.
 func TestObjects(t *testing.T) {
 	for _, v := range versions {
 		for _, k := range kinds {
@@ -84,7 +83,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// checkConditions looks at the schema of conditions.
+// checkConditions checks the schema of conditions.
 func checkConditions(t *testing.T, v version, kind string) {
 	t.Helper()
 	item := want(t, v, kind, "status.conditions", "array").Items
@@ -148,7 +147,7 @@ func TestMachine(t *testing.T) {
 	if property(t, v1beta2, kind, "spec.failureDomain") != nil {
 		t.Error("spec.failureDomain is in a version that needs no old data")
 	}
-	recordBoth(t, "IM-15") // the older version only has it
+	recordBoth(t, "IM-15") // only the older version has it
 	length(t, want(t, v1beta2, kind, "status.failureDomain", "string"), 1, 256)
 	t.Attr("rule", "IM-18 v1beta2")
 	want(t, v1beta1, kind, "status.failureReason", "string")
@@ -161,7 +160,7 @@ func TestMachine(t *testing.T) {
 	t.Attr("rule", "IM-37 v1beta2")
 }
 
-// absent fails the test if there is a field that is of the other contract.
+// absent fails the test if a field of the other contract exists.
 func absent(t *testing.T, v version, kind string, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -205,7 +204,7 @@ func TestCluster(t *testing.T) {
 	absent(t, v1beta2, kind, "status.ready", "status.failureReason", "status.failureMessage")
 }
 
-// checkDomains looks at the schema of failure domains: a map of name to domain, and a list that is a map by name.
+// checkDomains checks the schema of failure domains: a map of name to domain, and a list that is a map by name.
 func checkDomains(t *testing.T, kind string) {
 	t.Helper()
 	old := want(t, v1beta1, kind, "status.failureDomains", "object").AdditionalProperties

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// limit bounds each command.
+// limit is the time limit for each command.
 const limit = 5 * time.Minute
 
 // home is a home directory with a plane of its own.
@@ -51,7 +51,7 @@ func (h home) must(args ...string) string {
 	return out
 }
 
-// object is as much of an object as is looked at.
+// object has the fields of an object that the tests check.
 type object struct {
 	Metadata struct {
 		Name   string
@@ -88,7 +88,7 @@ func (h home) objects(args ...string) []object {
 	return list.Items
 }
 
-// TestClusterByContractV1Beta1 makes a real cluster, scales it and deletes it.
+// TestClusterByContractV1Beta1 creates a real cluster, scales it and deletes it.
 func TestClusterByContractV1Beta1(t *testing.T) {
 	if os.Getenv("CAPSTAN_TEST_WHOLE") == "" {
 		t.Skip("a whole cluster takes a minute: run make test-v1beta1")
@@ -167,7 +167,7 @@ func (h home) looksGood(name string, n int) {
 	}
 }
 
-// coreWorkedByIt looks into the audit log: core reads our objects in the version that serves the contract.
+// coreWorkedByIt checks in the audit log that core reads our objects in the version that serves the contract.
 func (h home) coreWorkedByIt() {
 	h.Helper()
 	data, err := os.ReadFile(h.audit)
@@ -195,7 +195,7 @@ func (h home) coreWorkedByIt() {
 	}
 }
 
-// leftNothing looks for processes, mounts and files.
+// leftNothing fails the test if processes, mounts or files are left.
 func (h home) leftNothing(dir string) {
 	h.Helper()
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")

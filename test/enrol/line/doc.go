@@ -1,3 +1,3 @@
-// Package line tests the whole way of a computer into the inventory of a plane, as a user goes it: a real plane that
-// listens, the line that it prints in a real shell on another computer, and what strangers find at its address.
+// Package line tests how a user brings a computer into the inventory of a plane, from beginning to end: with a real
+// plane that listens, its line in a real shell on another computer, and strangers that call the plane's address.
 package line

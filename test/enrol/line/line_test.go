@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestEnrol goes the way of a user with a laptop and two computers, and that of strangers in the same network.
+// TestEnrol plays a user with a laptop and two computers, and strangers in the same network.
 func TestEnrol(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a network with computers")
@@ -99,7 +99,7 @@ func TestEnrol(t *testing.T) {
 	}
 }
 
-// small looks at the agent that hosts fetch: 30 MB at most, and no need of libraries.
+// small checks the agent that hosts fetch: it has at most 30 MB, and needs no libraries.
 func (p *plane) small() {
 	p.t.Helper()
 	path := filepath.Join(filepath.Dir(p.capstan), "capstan-agent")
@@ -142,7 +142,7 @@ func (p *plane) file(c *computer) {
 	p.available("computer-8")
 }
 
-// shown is what "capstan host list -o json" says of a host.
+// shown has fields of a host in the output of "capstan host list -o json".
 type shown struct{ Name, State, Zone, Address string }
 
 // available waits until a host can be claimed.
@@ -173,7 +173,7 @@ func refused(port string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// authority returns a pool with the plane's.
+// authority returns a pool with the plane's authority.
 func (p *plane) authority() *x509.CertPool {
 	p.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(p.home, "kubeconfig"))
@@ -185,7 +185,7 @@ func (p *plane) authority() *x509.CertPool {
 	return pool
 }
 
-// certified looks whether both servers are what they are called.
+// certified checks that both servers have certificates for their names.
 func (p *plane) certified() {
 	p.t.Helper()
 	for _, port := range []string{"7443", "7444"} {
@@ -203,7 +203,7 @@ func (p *plane) certified() {
 	}
 }
 
-// strangers asks for all kinds of paths without a credential, or with one that is worth nothing.
+// strangers requests all kinds of paths without a credential, or with an invalid one.
 func (p *plane) strangers() {
 	p.t.Helper()
 	caller := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
@@ -235,7 +235,7 @@ func (p *plane) strangers() {
 	}
 }
 
-// refuses asks the API server, which must not answer.
+// refuses sends a request to the API server, which must refuse it.
 func (p *plane) refuses(caller *http.Client, method, path, credential string) {
 	p.t.Helper()
 	request, err := http.NewRequestWithContext(p.t.Context(), method, "https://"+planeAddress+":7443"+path, nil)
@@ -245,7 +245,7 @@ func (p *plane) refuses(caller *http.Client, method, path, credential string) {
 	if credential != "" {
 		request.Header.Set("Authorization", credential)
 	}
-	// Headers by which proxies say who calls are nobody's to set.
+	// Nobody may set the headers by which proxies name the caller.
 	request.Header.Set("X-Remote-User", "capstan:admin")
 	request.Header.Set("X-Remote-Group", "system:masters")
 	request.Header.Set("Impersonate-User", "capstan:admin")
@@ -260,8 +260,8 @@ func (p *plane) refuses(caller *http.Client, method, path, credential string) {
 	}
 }
 
-// watchArguments looks at the arguments of all processes until the function that it returns is called, which says
-// which had a text in them.
+// watchArguments watches the arguments of all processes until the returned function is called. That function returns
+// the arguments that contained a text.
 func watchArguments(text string) func() string {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -288,14 +288,14 @@ func watchArguments(text string) func() string {
 	}
 }
 
-// nowhere looks for the secret of a credential in everything that the plane keeps: logs, the audit log, etcd's data,
-// and in events.
+// nowhere checks that nothing that the plane stores contains the secret of a credential: logs, the audit log, etcd's
+// data, events.
 func (p *plane) nowhere(credential string) {
 	p.t.Helper()
 	secret := credential[strings.LastIndex(credential, ".")+1:]
 	err := filepath.WalkDir(p.home, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return nil // what ended meanwhile
+			return nil // it exited meanwhile
 		}
 		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(secret)) {
 			p.t.Errorf("the credential is in %s", path)

@@ -25,7 +25,7 @@ import (
 
 // Environment variables that make this test binary something else.
 const (
-	insideVariable   = "CAPSTAN_LINE_INSIDE"   // the tests, in a network namespace of their own
+	insideVariable   = "CAPSTAN_LINE_INSIDE"   // the tests, in their own network namespace
 	computerVariable = "CAPSTAN_LINE_COMPUTER" // a computer; its address
 )
 
@@ -35,7 +35,7 @@ const (
 	bridge       = "lan0"
 )
 
-// TestMain runs the tests in a network namespace of their own: nobody else reaches what listens in it.
+// TestMain runs the tests in their own network namespace, so that nobody else can reach their servers.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(computerVariable) != "":
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(m.Run())
 	case os.Geteuid() != 0:
-		os.Exit(m.Run()) // the test says what is missing
+		os.Exit(m.Run()) // the test reports what is missing
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), insideVariable+"=1")
@@ -65,8 +65,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// plug brings a link up with an address and a default route, and the loopback interface. If asked to, it makes the
-// link, a bridge, first.
+// plug brings up the loopback interface and a link with an address and a default route. If fresh is set, it first
+// creates the link, as a bridge.
 func plug(name, address string, fresh bool) error {
 	if fresh {
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
@@ -91,8 +91,8 @@ func plug(name, address string, fresh bool) error {
 	return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(gateway)})
 }
 
-// becomeComputer makes this process, which has namespaces of its own, a computer that was just installed: with /etc,
-// /opt, /run and /var/lib of its own, and a systemctl that starts what a unit says. It goes on as a shell which reads
+// becomeComputer turns this process, which has its own namespaces, into a newly installed computer: with its own /etc,
+// /opt, /run and /var/lib, and a systemctl that starts the program of a unit. Then it becomes a shell that reads
 // commands from its input.
 func becomeComputer(address string) error {
 	first := make([]byte, 1)
@@ -143,7 +143,7 @@ type computer struct {
 	out bytes.Buffer
 }
 
-// newComputer starts one with the last byte of its address.
+// newComputer starts a computer whose address ends with this byte.
 func newComputer(t *testing.T, last int) *computer {
 	t.Helper()
 	c := &computer{t: t}
@@ -159,7 +159,7 @@ func newComputer(t *testing.T, last int) *computer {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // its first process takes all others with it
+	t.Cleanup(func() { // killing its first process kills all others
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
@@ -188,7 +188,7 @@ func newComputer(t *testing.T, last int) *computer {
 	return c
 }
 
-// Write takes what the computer prints.
+// Write receives the computer's output.
 func (c *computer) Write(data []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +243,7 @@ type plane struct {
 	home    string
 }
 
-// newPlane returns one that does not run yet. When the test ends nothing may be left of it.
+// newPlane returns a plane that does not run yet. At the end of the test, nothing of it may be left.
 func newPlane(t *testing.T) *plane {
 	t.Helper()
 	capstan, err := filepath.Abs("../../../bin/capstan")
@@ -253,7 +253,7 @@ func newPlane(t *testing.T) *plane {
 	if err != nil {
 		t.Fatalf("bin/capstan is not built: run make build: %v", err)
 	}
-	home, err := os.MkdirTemp("", "capstan-line-") // t.TempDir is too long for a unix socket
+	home, err := os.MkdirTemp("", "capstan-line-") // the path of t.TempDir is too long for a unix socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,3 @@
-// Package hosts tests agents on real Debian machines with systemd, which enroll over the network like strangers. Run it
-// with make test-machines.
+// Package hosts tests agents on real Debian machines with systemd, which enroll over the network like unknown
+// computers. Run it with make test-machines.
 package hosts

@@ -8,8 +8,8 @@ import (
 // plant is bootstrap data that leaves something on its host.
 type plant struct {
 	leave []string // commands of the bootstrap, as root
-	named []string // what the host's condition names
-	mend  string   // what takes it away
+	named []string // leftovers that the host's condition names
+	mend  string   // the command that removes them
 }
 
 // plants are the ways in which a machine once left something on its host unnoticed.
@@ -66,7 +66,7 @@ var plants = map[string]plant{
 	},
 }
 
-// planting is a machine with bootstrap data of a plant.
+// planting returns a machine with the bootstrap data of a plant.
 func planting(host string, p plant) string {
 	text, _, _ := strings.Cut(owned, "    write_files:")
 	text += "    runcmd:\n"
@@ -76,8 +76,8 @@ func planting(host string, p plant) string {
 	return strings.NewReplacer("NAME", host, "HOST", host).Replace(text)
 }
 
-// TestLeftovers: whatever a machine plants on a host is named by the host's condition, the host stays out of the pool,
-// and comes back by itself when somebody has taken it away.
+// TestLeftovers: the host's condition names whatever a machine plants on the host. The host stays out of the pool, and
+// returns by itself when somebody has removed the leftovers.
 func TestLeftovers(t *testing.T) {
 	w := newWorld(t)
 	w.run(cluster, "kubectl", "apply", "-f", "-")
@@ -100,7 +100,7 @@ func TestLeftovers(t *testing.T) {
 	})
 }
 
-// found plants something on a host, sees it named, and takes it away.
+// found plants something on a host, checks that it is named, and removes it.
 func (w *world) found(t *testing.T, h *host, p plant) {
 	w.ready(t, h.Name)
 	if _, err := w.try(planting(h.Name, p), "kubectl", "apply", "-f", "-"); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// cluster is a Cluster whose machines nobody makes but the test.
+// cluster is a Cluster whose machines only the test creates.
 const cluster = `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
 metadata: {name: cut, namespace: default}
@@ -25,8 +25,8 @@ spec:
   controlPlaneEndpoint: {host: 192.0.2.99, port: 6443}
 `
 
-// owned is a machine for one host. Its bootstrap notes who else runs on the host, waits for a word, and leaves a
-// process that says whose the host is.
+// owned is a machine for one host. Its bootstrap records which other machines run on the host, waits for a signal, and
+// leaves a process that shows who owns the host.
 const owned = `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Machine
 metadata: {name: NAME, namespace: default, labels: {cluster.x-k8s.io/cluster-name: cut}}
@@ -71,12 +71,12 @@ func (h *host) owners() ([]string, error) {
 
 // directions are the ways in which a host is cut off from the plane, as the chains of nftables that drop its packets.
 var directions = map[string][]string{
-	"deaf": {"output"},          // what the plane sends doesn't arrive
-	"mute": {"input"},           // what the host sends doesn't
-	"both": {"input", "output"}, // neither does
+	"deaf": {"output"},          // packets from the plane don't arrive
+	"mute": {"input"},           // packets from the host don't arrive
+	"both": {"input", "output"}, // neither arrives
 }
 
-// cut cuts a host off in a direction, where the plane is; heal takes that back.
+// cut cuts a host off in one direction, at the plane's end; heal undoes that.
 func cut(h *host, address, direction string) error {
 	rules := "table inet cut-" + h.Name + " {\n"
 	for _, chain := range directions[direction] {
@@ -102,7 +102,8 @@ func heal(h *host) error {
 
 // TestPartitions cuts hosts off from the plane, one way and both ways, while they are claimed, while a bootstrap runs,
 // and while they are released. Meanwhile the machine is deleted, a person gives the host up or nobody notices, and
-// another machine wants it. Never has a host two owners: neither by its claim and epoch, nor by what runs on it.
+// another machine wants the host. A host must never have two owners, neither by its claim and epoch nor by its
+// processes.
 func TestPartitions(t *testing.T) {
 	w := newWorld(t)
 	w.run(cluster, "kubectl", "apply", "-f", "-")
@@ -147,7 +148,7 @@ func (p *partition) must(err error) {
 	}
 }
 
-// make makes a machine for the host.
+// make creates a machine for the host.
 func (p *partition) make(name string) {
 	p.t.Helper()
 	text := strings.NewReplacer("NAME", name, "HOST", p.h.Name).Replace(owned)
@@ -155,7 +156,7 @@ func (p *partition) make(name string) {
 	p.must(err)
 }
 
-// there reports whether a file is on the host.
+// there reports whether a file exists on the host.
 func (p *partition) there(path string) bool {
 	_, err := os.Stat(filepath.Join(p.h.Root(), path))
 	return err == nil
@@ -178,7 +179,7 @@ func (p *partition) address() string {
 func (p *partition) run() {
 	t, first, second := p.t, p.h.Name+"-a", p.h.Name+"-b"
 	p.w.ready(t, p.h.Name)
-	if p.at == "claim" { // the claim comes at once when the host is cut off, while it still counts as alive
+	if p.at == "claim" { // the claim is made right after the cut, while the host still counts as alive
 		_, err := p.w.try("", "host", "cordon", p.h.Name)
 		p.must(err)
 		p.make(first)
@@ -222,8 +223,7 @@ func (p *partition) run() {
 	p.belongsTo(second)
 }
 
-// decide is what a person does about the silent host: gives it up. Of the one that is being released nobody takes
-// notice.
+// decide does what a person does about the silent host: gives it up. If the host is being released, nobody notices.
 func (p *partition) decide() error {
 	if p.at == "release" {
 		if p.w.field("capstanhost", p.h.Name, `.status.conditions[?(@.type=="HostOnline")].status`) != "False" {
@@ -235,7 +235,7 @@ func (p *partition) decide() error {
 	return err
 }
 
-// belongsTo waits until a machine runs on the host, and nothing of another one does.
+// belongsTo waits until this machine, and no other, runs on the host.
 func (p *partition) belongsTo(machine string) {
 	t := p.t
 	t.Helper()

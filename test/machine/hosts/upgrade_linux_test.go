@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// program is where the line installs the agent.
+// program is the path at which the enrolment line installs the agent.
 const program = "/opt/capstan/bin/capstan-agent"
 
 // TestUpgradeUnderSystemd: an agent of an earlier version replaces itself by the plane's, and systemd sees one process
@@ -27,7 +27,7 @@ func TestUpgradeUnderSystemd(t *testing.T) {
 	if got := version(); got != planeVersion {
 		t.Fatalf("the line installs agent %s", got)
 	}
-	// The host keeps its earlier agent as long as a person says so.
+	// The host keeps its earlier agent while a person requests that.
 	w.run("", "kubectl", "patch", "capstanhost", "rack1-01", "--type=merge", "-p", `{"spec":{"agentUpgrade":"Manual"}}`)
 	if err := h.place(filepath.Join(w.bin, "capstan-agent-earlier"), program); err != nil {
 		t.Fatal(err)

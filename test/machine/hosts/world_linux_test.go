@@ -18,9 +18,10 @@ import (
 
 const (
 	planeAddress = "192.0.2.1"
-	// planeVersion and earlierVersion are those of the plane with its agent, and of the agents that machines begin with.
+	// planeVersion is the version of the plane and its agent; earlierVersion is that of the agents that machines start
+	// with.
 	planeVersion, earlierVersion = "v0.9.2", "v0.9.1"
-	// waitLimit bounds each wait.
+	// waitLimit limits each wait.
 	waitLimit = 3 * time.Minute
 )
 
@@ -33,7 +34,7 @@ type world struct {
 	root, dir, bin, own string
 }
 
-// newWorld starts a plane of version planeVersion. Nothing may be left of it.
+// newWorld starts a plane of version planeVersion. At the end of the test, nothing of it may be left.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv(machine.Wanted) == "" {
@@ -52,7 +53,7 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	dir, err := os.MkdirTemp("", "hosts-") // t.TempDir is too long for a unix socket
+	dir, err := os.MkdirTemp("", "hosts-") // the path of t.TempDir is too long for a unix socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// build makes the binaries of the plane, and the agent that machines begin with.
+// build builds the binaries of the plane, and the agent that machines start with.
 func (w *world) build() {
 	w.t.Helper()
 	if out, err := exec.Command("cp", "-al", "../../../bin", w.bin).CombinedOutput(); err != nil {
@@ -88,7 +89,7 @@ func (w *world) build() {
 	} {
 		from := strings.TrimSuffix(path, "-earlier")
 		path = filepath.Join(w.bin, path)
-		_ = os.Remove(path) // it is a link to another one
+		_ = os.Remove(path) // it is a link to another binary
 		build := exec.Command("go", "build", "-ldflags", "-s -w -X main.version="+version, "-o", path, "../../../cmd/"+from)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -119,7 +120,7 @@ func (w *world) try(input string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// run is try, and must succeed.
+// run is like try for a command that must succeed.
 func (w *world) run(input string, args ...string) string {
 	w.t.Helper()
 	out, err := w.try(input, args...)
@@ -129,7 +130,7 @@ func (w *world) run(input string, args ...string) string {
 	return out
 }
 
-// field returns a field of an object; "" if there is none.
+// field returns a field of an object, or "" if there is none.
 func (w *world) field(kind, name, path string) string {
 	out, err := w.try("", "kubectl", "get", kind, name, "--ignore-not-found", "-o", "jsonpath={"+path+"}")
 	if err != nil {
@@ -138,7 +139,7 @@ func (w *world) field(kind, name, path string) string {
 	return out
 }
 
-// wait waits for a condition, which is asked once in a while.
+// wait waits for a condition, checking it from time to time.
 func wait(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(waitLimit); !condition(); time.Sleep(time.Second) {
@@ -159,7 +160,7 @@ func (w *world) ready(t *testing.T, name string) {
 // host is a machine that has enrolled.
 type host struct{ *machine.Machine }
 
-// enroll starts a machine with the last byte of its address, and pastes the line.
+// enroll starts a machine whose address ends with this byte, and pastes the line.
 func (w *world) enroll(name string, last int) *host {
 	w.t.Helper()
 	m, err := machine.Start(context.Background(), w.lan, w.root, w.dir, name, fmt.Sprintf("192.0.2.%d", last))
@@ -191,7 +192,7 @@ func (h *host) does(line string) (string, error) {
 	return h.Run(ctx, line)
 }
 
-// place puts a file of this computer on the machine.
+// place copies a file of this computer to the machine.
 func (h *host) place(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(machine.Main(m)) }
 
-// limit bounds all of the test.
+// limit is the time limit for the whole test.
 const limit = 40 * time.Minute
 
-// dir is where the machine has the programs.
+// dir is the directory with the programs on the machine.
 const dir = "/opt/tests"
 
-// dock runs the tests of package dock that are about limits; containers those of the CRI server.
+// dock selects the tests of package dock about limits; containers selects those of the CRI server.
 const (
 	dock = "cd " + dir + "/dock && CAPSTAN_DOCK=" + dir + "/capstan-dock ./dock.test -test.v -test.timeout 10m " +
 		"-test.run 'TestLimitsOfAHost|TestGroupsOfAKilledDock|TestAHostCantRaiseItsLimits'"
@@ -105,7 +105,7 @@ func TestVirtualLocalHosts(t *testing.T) {
 	}
 }
 
-// programs builds the tests and what they run, and returns an archive of that.
+// programs builds the tests and the programs that they run, and returns an archive of all these.
 func programs(ctx context.Context, t *testing.T, temp string) string {
 	t.Helper()
 	built := filepath.Join(temp, "programs")

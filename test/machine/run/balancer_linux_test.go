@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// endpointAddress is where the balancer listens: the endpoint of a cluster whose control plane hosts change.
+// endpointAddress is the address of the balancer: the endpoint of a cluster whose control plane moves between hosts.
 const endpointAddress = "192.0.2.3"
 
-// balancer forwards connections to the machines whose API server says that it is ready, as a person's balancer does.
+// balancer forwards connections to the machines whose API server is ready, as a user's own balancer does.
 type balancer struct {
 	mu    sync.Mutex
 	ready []string
@@ -52,10 +52,10 @@ func (w *world) balance() {
 	})
 }
 
-// watch asks all API servers again and again.
+// watch repeatedly checks all API servers.
 func (b *balancer) watch(ctx context.Context, all []string) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // only whether it is ready
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // only to see if it is ready
 	}}
 	for ctx.Err() == nil {
 		var ready []string
@@ -81,7 +81,7 @@ func (b *balancer) watch(ctx context.Context, all []string) {
 	}
 }
 
-// pick returns the API servers that are ready, another one first each time.
+// pick returns the ready API servers, starting with a different one each time.
 func (b *balancer) pick() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +92,7 @@ func (b *balancer) pick() []string {
 	return slices.Concat(b.ready[b.next:], b.ready[:b.next])
 }
 
-// forward copies both ways until one side ends, or the test.
+// forward copies in both directions until one side closes or the test ends.
 func (b *balancer) forward(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	for _, address := range b.pick() {

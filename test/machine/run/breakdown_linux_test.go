@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// slow is what is worth a line of the breakdown.
+// slow is the minimum duration for a line in the breakdown.
 const slow = 500 * time.Millisecond
 
 // entry is a line of an agent's journal.
@@ -18,8 +18,8 @@ type entry struct {
 	Key   string    `json:"key"`
 }
 
-// breakdown logs where the time went that the machines took to become Nodes: the steps of each agent's journal, and
-// what the Machines and Nodes waited for.
+// breakdown logs how the machines spent the time until they became Nodes: the steps in each agent's journal, and what
+// the Machines and Nodes waited for.
 func (w *world) breakdown() {
 	w.Helper()
 	for _, m := range w.machines {
@@ -40,7 +40,7 @@ func (w *world) breakdown() {
 	w.conditions("kubectl", "--cluster", "rack", "get", "nodes,pods", "-A", "-o", "json")
 }
 
-// conditions logs when objects were created, and when their conditions became what they are.
+// conditions logs when objects were created, and when their conditions last changed.
 func (w *world) conditions(args ...string) {
 	w.Helper()
 	var list struct {
@@ -72,7 +72,7 @@ func (w *world) conditions(args ...string) {
 	}
 }
 
-// name says what lies between two lines of a journal.
+// name names the step between two lines of a journal.
 func name(before, now entry) string {
 	if before.Event == "start" {
 		return before.Step
@@ -80,5 +80,5 @@ func name(before, now entry) string {
 	return before.Event + " " + before.Key + before.Step + " to " + now.Event + " " + now.Key + now.Step
 }
 
-// since returns the seconds from the test's beginning.
+// since returns the seconds since the start of the test.
 func (w *world) since(at time.Time) float64 { return at.Sub(w.began).Seconds() }

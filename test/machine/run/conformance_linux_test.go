@@ -19,17 +19,17 @@ import (
 	"github.com/capstan-dev/capstan/test/machine"
 )
 
-// conformanceVariable names the environment variable that asks for conformance tests, which take long.
+// conformanceVariable names the environment variable that enables conformance tests, which take long.
 const conformanceVariable = "CAPSTAN_TEST_CONFORMANCE"
 
-// conformanceLimit bounds the tests, not the making of the cluster.
+// conformanceLimit limits the tests, not the creation of the cluster.
 const conformanceLimit = 40 * time.Minute
 
 // sources is the root of the sources.
 const sources = "../../.."
 
-// TestConformance runs the conformance tests that CI runs on a cluster of machines. The suite and the images have been
-// built before: here is no network to get them from.
+// TestConformance runs the conformance tests that CI runs on a cluster of machines. The suite and the images must be
+// built before, because the machines have no network to download them.
 func TestConformance(t *testing.T) {
 	if os.Getenv(conformanceVariable) == "" {
 		t.Skip("runs conformance tests on machines: make test-owned-conformance")
@@ -63,7 +63,7 @@ func TestConformance(t *testing.T) {
 	w.returned()
 }
 
-// layout puts the images of an OCI layout on all machines, but those that the bundle has brought by the same name.
+// layout loads the images of an OCI layout on all machines, except those with the names of images from the bundle.
 func (w *world) layout(dir, layout string) {
 	w.Helper()
 	there := strings.Fields(w.on(w.machines[0], "ctr -n k8s.io images list --quiet"))
@@ -120,7 +120,7 @@ func without(data []byte, names []string) ([]byte, error) {
 	return json.Marshal(index)
 }
 
-// load gives the images of an archive to the container runtimes of all machines.
+// load loads the images of an archive into the container runtimes of all machines.
 func (w *world) load(archive string) {
 	w.Helper()
 	for _, m := range w.machines {

@@ -24,8 +24,8 @@ spec:
     unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 20}]
 `
 
-// TestDayTwo is what happens to a cluster after its first day: a worker comes and goes, a computer dies, and the plane
-// is away.
+// TestDayTwo does what happens to a cluster after its first day: a worker is added and removed, a computer dies, and
+// the plane is down.
 func TestDayTwo(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Dir(w.home)
@@ -36,7 +36,7 @@ func TestDayTwo(t *testing.T) {
 	w.returned()
 }
 
-// scaled adds a worker, and takes one away.
+// scaled adds a worker, and removes one.
 func (w *world) scaled() {
 	w.run("cluster", "scale", "rack", "--workers", "2")
 	if nodes := w.nodes(); len(nodes) != 3 {
@@ -51,7 +51,7 @@ func (w *world) scaled() {
 	w.step("a worker less")
 }
 
-// oneIsFree reports whether one machine is a host that is free.
+// oneIsFree reports whether exactly one machine is a free host.
 func (w *world) oneIsFree() (bool, string) {
 	free, text := w.free()
 	return free == 1, text
@@ -68,7 +68,7 @@ func (w *world) nodes() (ready []string) {
 	return ready
 }
 
-// worker returns the machine which is the only worker, and the name of its Machine.
+// worker returns the machine that is the only worker, and the name of its Machine object.
 func (w *world) worker() (*machine.Machine, string) {
 	w.Helper()
 	for _, m := range w.machines[1:] {
@@ -80,8 +80,8 @@ func (w *world) worker() (*machine.Machine, string) {
 	return nil, ""
 }
 
-// died cuts the power of the worker. The health check deletes its Machine, a person says that the computer is dead, and
-// another host gets the replacement. The computer that comes back is cleaned before it is free.
+// died cuts the power of the worker. The health check deletes its Machine, a person declares the computer dead, and
+// another host gets the replacement. When the computer comes back, it is cleaned before it is free.
 func (w *world) died(dir string) {
 	path := filepath.Join(dir, "check.yaml")
 	if err := os.WriteFile(path, []byte(impatient), 0o600); err != nil {
@@ -122,7 +122,7 @@ func (w *world) died(dir string) {
 	w.step(victim.Name + " is back, free and clean")
 }
 
-// alone stops the plane. The cluster works without it, and it finds everything as it was.
+// alone stops the plane. The cluster works without it, and the plane then finds everything as before.
 func (w *world) alone() {
 	machines := func() string {
 		return w.run("kubectl", "get", "machines,capstanmachines", "-o",

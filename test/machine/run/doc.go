@@ -1,3 +1,3 @@
-// Package run goes the way of a person with three computers and a laptop: from the line that is pasted to a cluster
-// that runs pods, and back. It takes root and a Debian: see test/machine.
+// Package run does what a person with three computers and a laptop does: from pasting the line to a cluster that runs
+// pods, and back. It requires root and a Debian: see test/machine.
 package run

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// KillsVariable names the environment variable with the number of kills, and seedVariable the one with what chose them.
+// KillsVariable names the environment variable with the number of kills, and seedVariable the one with the seed that
+// chose them.
 const (
 	KillsVariable = "CAPSTAN_TEST_KILLS"
 	seedVariable  = "CAPSTAN_TEST_SEED"
@@ -45,7 +46,8 @@ spec:
 `
 
 // TestKillsOnMachines kills agents, kubelets, containerd and the plane at random points while pods come and go. Nothing
-// is lost: hosts and machines stay, containers run on, pods become as many as they are to be, and none is left over.
+// is lost: hosts and machines stay, containers keep running, the number of pods becomes right, and no container is left
+// over.
 func TestKillsOnMachines(t *testing.T) {
 	kills, seed := 20, uint64(time.Now().UnixNano())
 	if text := os.Getenv(KillsVariable); text != "" {
@@ -84,7 +86,7 @@ func TestKillsOnMachines(t *testing.T) {
 	w.returned()
 }
 
-// lasting returns what no kill may change: machines, their hosts, Nodes, and containers that were there before.
+// lasting returns what no kill may change: machines, their hosts, Nodes, and containers that existed before.
 func (w *world) lasting() string {
 	w.Helper()
 	return w.run("kubectl", "get", "machines,capstanmachines", "-o",
@@ -96,7 +98,7 @@ func (w *world) lasting() string {
 			"jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].containerID}{\"\\n\"}{end}")
 }
 
-// disturb asks for other pods, kills something a moment later, and says what.
+// disturb changes the requested pods, kills something a moment later, and returns what it killed.
 func (w *world) disturb(random *rand.Rand, n int) string {
 	w.Helper()
 	w.kubectl("scale", "deployment/restless", "--replicas", strconv.Itoa(n%2*4))
@@ -134,8 +136,8 @@ func (w *world) killPlane() {
 	w.run("up", "--timeout", "5m")
 }
 
-// containersOf returns the line that lists containers of the test's image: all, or only those that run, because the
-// kubelet keeps one that has ended for the logs of its pod.
+// containersOf returns the command line that lists containers of the test's image: all, or only running ones. The
+// kubelet keeps an exited container for the logs of its pod.
 func containersOf(all bool) string {
 	const list = "for id in $(ctr -n k8s.io containers list 2>/dev/null | grep '" + podImage + "' | cut -d' ' -f1); do "
 	if all {
@@ -144,7 +146,7 @@ func containersOf(all bool) string {
 	return list + "ctr -n k8s.io tasks list 2>/dev/null | grep \"^$id .*RUNNING\" || true; done"
 }
 
-// converged waits until everything is as it should be, and says what took how long.
+// converged waits until everything is as it should be, and returns how long each part took.
 func (w *world) converged(pods int, before string) string {
 	w.Helper()
 	var said []string

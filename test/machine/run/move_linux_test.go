@@ -11,11 +11,12 @@ import (
 	"github.com/capstan-dev/capstan/test/leftovers"
 )
 
-// targetAddress is where the plane listens that a cluster moves to.
+// targetAddress is the address of the plane that a cluster moves to.
 const targetAddress = "192.0.2.2"
 
-// TestMove moves a cluster on machines to another plane. The agents follow; Nodes, pods and services are the same ones.
-// The plane from before goes away, and the other one gives the cluster a machine that enrolls there, and deletes it.
+// TestMove moves a cluster on machines to another plane. The agents follow; Nodes, pods and services stay the same.
+// Then the old plane is removed, and the new one adds a machine that enrolls there to the cluster, and deletes the
+// cluster.
 func TestMove(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Dir(w.home)
@@ -85,7 +86,7 @@ func (w *world) another(home string) *world {
 	return other
 }
 
-// kept returns what a move may not change: Nodes, pods, and the processes of the machines' services.
+// kept returns what a move must not change: Nodes, pods, and the processes of the machines' services.
 func (w *world) kept() string {
 	w.Helper()
 	text := w.kubectl("get", "nodes", "-o",

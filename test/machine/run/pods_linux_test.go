@@ -15,10 +15,11 @@ import (
 	"github.com/capstan-dev/capstan/image/build"
 )
 
-// podImage is what pods of this test run; no registry has it.
+// podImage is the image of this test's pods; no registry has it.
 const podImage = "pod.test/pod:1"
 
-// workload is a server on each worker, which keeps data on the host, its Service, and a pod to ask it from.
+// workload is a server on each worker, which stores data on the host, its Service, and a pod from which to send
+// requests.
 const workload = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -56,7 +57,7 @@ spec:
       containers: [{name: ask, image: "` + podImage + `", args: [wait]}]
 `
 
-// pods looks at what a user wants of a cluster.
+// pods checks everything that a user expects of a cluster.
 func (w *world) pods(dir string) {
 	w.until("all pods of the system run", func() (bool, string) {
 		text := w.kubectl("get", "pods", "-A", "--no-headers")
@@ -77,7 +78,7 @@ func (w *world) pods(dir string) {
 	w.forwarded()
 }
 
-// images puts the image of pods on all machines.
+// images loads the image of pods on all machines.
 func (w *world) images(dir string) {
 	w.Helper()
 	program, archive := filepath.Join(dir, "pod"), filepath.Join(dir, "pod.tar")
@@ -97,7 +98,7 @@ func (w *world) images(dir string) {
 	w.load(archive)
 }
 
-// rolledOut waits until the pods run, and returns the names of those that serve.
+// rolledOut waits until the pods run, and returns the names of the servers.
 func (w *world) rolledOut() []string {
 	w.Helper()
 	var pods []string
@@ -110,8 +111,8 @@ func (w *world) rolledOut() []string {
 	return pods
 }
 
-// ask runs the program of the image in the pod that asks. It may have to try again: DNS and Services follow what was
-// created.
+// ask runs the program of the image in the client pod. It may have to try again, because DNS and Services take a moment
+// to follow changes.
 func (w *world) ask(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()
@@ -125,7 +126,7 @@ func (w *world) ask(args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// names asks CoreDNS.
+// names looks up names in CoreDNS.
 func (w *world) names() {
 	for name, service := range map[string]string{
 		"web": "web", "web.default.svc.cluster.local": "web", "kubernetes.default": "kubernetes",
@@ -139,7 +140,7 @@ func (w *world) names() {
 	w.step("CoreDNS answers")
 }
 
-// servers returns the names of the pods that serve, in order.
+// servers returns the names of the server pods, in order.
 func (w *world) servers() []string {
 	w.Helper()
 	text := w.kubectl("get", "pods", "-l", "app=web", "--field-selector=status.phase=Running", "-o",

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// commands returns what the README has a person type to make a cluster of machines, without what is built first.
+// commands returns the README's commands to create a cluster of machines, without those that build something first.
 func (w *world) commands() (all [][]string) {
 	w.Helper()
 	text, err := os.ReadFile("../../../README.md")
@@ -27,8 +27,8 @@ func (w *world) commands() (all [][]string) {
 	return all[1:]
 }
 
-// asWritten types what the README says. Only the bundle may be another one, and the class is that of these machines;
-// more are further arguments of cluster create.
+// asWritten types the README's commands. Only the bundle may differ, and the class is that of these machines; more are
+// further arguments of cluster create.
 func (w *world) asWritten(dir string, more ...string) {
 	w.Helper()
 	said := ""

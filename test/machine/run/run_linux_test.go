@@ -21,7 +21,7 @@ const planeAddress = "192.0.2.1"
 
 func TestMain(m *testing.M) { os.Exit(machine.Main(m)) }
 
-// world is the laptop and the computers.
+// world has the laptop and the computers.
 type world struct {
 	*testing.T
 	began    time.Time
@@ -29,10 +29,10 @@ type world struct {
 	home     string
 	lan      *machine.LAN
 	machines []*machine.Machine
-	slowness time.Duration // how many times as long everything may take
+	slowness time.Duration // the factor by which everything may take longer
 }
 
-// TestRun makes a cluster of three computers that know nothing of Kubernetes.
+// TestRun creates a cluster of three computers that have nothing of Kubernetes.
 func TestRun(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Dir(w.home)
@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	w.returned()
 }
 
-// returned deletes the cluster, and waits for its hosts.
+// returned deletes the cluster, and waits until its hosts are free.
 func (w *world) returned() {
 	w.Helper()
 	w.run("cluster", "delete", "rack", "--timeout", w.patience().String())
@@ -55,8 +55,8 @@ func (w *world) returned() {
 // className is the class of this test.
 const className = "capstan-machine"
 
-// class makes a class like capstan-owned whose kubeadm starts where the kernel has control groups of version 1 only, or
-// where everything is slow: these are settings of these machines, not of the class that everybody has.
+// class creates a class like capstan-owned whose kubeadm also works where the kernel has only control groups of version
+// 1, or where everything is slow. These machines need such settings; the published class does not have them.
 func (w *world) class(dir string) {
 	w.Helper()
 	text := string(templates.Owned)
@@ -72,7 +72,7 @@ func (w *world) class(dir string) {
 		text = strings.ReplaceAll(text, section, section+"@"+setting+"\n")
 	}
 	lines := strings.Split(text, "\n")
-	for n, line := range lines { // as far in as what follows it
+	for n, line := range lines { // with the indentation of the next line
 		if rest, is := strings.CutPrefix(line, "@"); is {
 			next := lines[n+1]
 			lines[n] = next[:len(next)-len(strings.TrimLeft(next, " "))] + rest
@@ -85,13 +85,13 @@ func (w *world) class(dir string) {
 	w.run("kubectl", "apply", "-f", path)
 }
 
-// available reports whether all machines are hosts that are free.
+// available reports whether all machines are free hosts.
 func (w *world) available() (bool, string) {
 	free, text := w.free()
 	return free == len(w.machines), text
 }
 
-// free returns the number of machines that are hosts which are free. One that is left unclean stays so.
+// free returns the number of machines that are free hosts. A host that is left unclean stays unclean.
 func (w *world) free() (free int, text string) {
 	w.Helper()
 	text = w.run("host", "list")
@@ -106,7 +106,7 @@ func (w *world) free() (free int, text string) {
 	return free, text
 }
 
-// newWorld starts three machines, and makes a place for the plane.
+// newWorld starts three machines, and creates a home for the plane.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv(machine.Wanted) == "" || os.Getenv(BundleVariable) == "" {
@@ -124,8 +124,8 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 		w.machines = append(w.machines, m)
-		// Namespaces inside of namespaces: the kernel lets nobody lower the score there. And how full the disk of this
-		// computer is has nothing to do with its machines.
+		// In nested namespaces, the kernel lets nobody lower the OOM score. And the machines must not depend on how full this
+		// computer's disk is.
 		w.on(m, `mkdir -p /etc/containerd/conf.d && cat > /etc/containerd/conf.d/machine.toml <<'END'
 version = 3
 [plugins."io.containerd.cri.v1.runtime"]
@@ -142,7 +142,7 @@ END`)
 	return w
 }
 
-// newPlace makes a network, and a place for the plane and what machines keep.
+// newPlace creates a network, and directories for the plane and the machines' data.
 func newPlace(t *testing.T) (w *world, dir string) {
 	t.Helper()
 	capstan, err := filepath.Abs("../../../bin/capstan")
@@ -163,7 +163,7 @@ func newPlace(t *testing.T) (w *world, dir string) {
 			t.Error(err)
 		}
 	})
-	dir, err = os.MkdirTemp("", "capstan-run-") // t.TempDir is too long for a unix socket
+	dir, err = os.MkdirTemp("", "capstan-run-") // the path of t.TempDir is too long for a unix socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func newPlace(t *testing.T) (w *world, dir string) {
 	return w, dir
 }
 
-// end stops everything; nothing may be left.
+// end stops everything, and fails the test if anything is left.
 func (w *world) end(dir string) {
 	if w.Failed() {
 		w.explain()

@@ -10,10 +10,11 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// BeforeVariable names the environment variable with a bundle of the Kubernetes minor before.
+// BeforeVariable names the environment variable with a bundle of the previous Kubernetes minor.
 const BeforeVariable = "CAPSTAN_TEST_BUNDLE_BEFORE"
 
-// changing is a cluster whose control plane may move from host to host: its endpoint is none of them.
+// changing is a cluster whose control plane may move from host to host, because its endpoint is not the address of a
+// host.
 const changing = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
@@ -36,8 +37,8 @@ spec:
       - {name: workerHosts, value: {%[4]s: "true"}}
 `
 
-// TestUpgrade upgrades a cluster of two machines from the minor before, with a third one as the room that it takes.
-// A person's balancer is the endpoint, because the control plane goes from one host to another.
+// TestUpgrade upgrades a cluster of two machines from the previous minor, with a third machine as room for the rollout.
+// The user's own balancer is the endpoint, because the control plane moves from one host to another.
 func TestUpgrade(t *testing.T) {
 	before := os.Getenv(BeforeVariable)
 	if before == "" {
@@ -80,7 +81,7 @@ func (w *world) enrolled() {
 	w.step("hosts Available")
 }
 
-// create makes the cluster of a version, and waits until its Nodes are Ready.
+// create creates the cluster with a version, and waits until its Nodes are Ready.
 func (w *world) create(dir, version string) {
 	w.Helper()
 	path := filepath.Join(dir, "cluster.yaml")
@@ -92,7 +93,7 @@ func (w *world) create(dir, version string) {
 	w.run("kubectl", "wait", "cluster/rack", "--for=condition=Available", "--timeout=10m")
 }
 
-// versions requires that both Nodes are Ready, and of a version.
+// versions requires that both Nodes are Ready and have this version.
 func (w *world) versions(want string) {
 	w.Helper()
 	w.until("two Nodes of "+want, func() (bool, string) {

@@ -9,10 +9,10 @@ import (
 	"github.com/capstan-dev/capstan/test/machine"
 )
 
-// emulated is how many times as long anything may take where a program plays the processor.
+// emulated is the factor by which everything may take longer where a program emulates the processor.
 const emulated = 6
 
-// lonely is a pod where the control plane is, as nothing else is there.
+// lonely is a pod that runs on the control plane, because there is no other Node.
 const lonely = `
 apiVersion: v1
 kind: Pod
@@ -31,7 +31,7 @@ spec:
   volumes: [{name: data, hostPath: {path: /mnt/data, type: DirectoryOrCreate}}]
 `
 
-// TestVirtual makes a cluster of one virtual machine, which has a kernel of its own with cgroups of version 2 only.
+// TestVirtual creates a cluster of one virtual machine, which has its own kernel with only cgroups of version 2.
 func TestVirtual(t *testing.T) {
 	if os.Getenv(machine.WantedVirtual) == "" || os.Getenv(BundleVariable) == "" {
 		t.Skip("starts a virtual machine, and gives it a bundle: make test-vm")
@@ -58,7 +58,7 @@ func TestVirtual(t *testing.T) {
 	w.returned()
 }
 
-// lonely runs a pod, and looks whether its limits hold.
+// lonely runs a pod, and checks that its limits hold.
 func (w *world) lonely(dir string) {
 	w.Helper()
 	w.images(dir)

@@ -12,10 +12,10 @@ import (
 	"github.com/capstan-dev/capstan/test/machine"
 )
 
-// patience bounds the wait for what takes seconds on a machine that has nothing else to do.
+// patience limits a wait for something that takes seconds on an idle machine.
 func (w *world) patience() time.Duration { return 5 * time.Minute * max(1, w.slowness) }
 
-// step says how long it took to come here.
+// step logs how long it took to get here.
 func (w *world) step(name string) {
 	w.Logf("%6.1fs  %s", time.Since(w.began).Seconds(), name)
 }
@@ -58,7 +58,7 @@ func (w *world) on(m *machine.Machine, line string) string {
 	return out
 }
 
-// until waits for a condition, which also says how it is.
+// until waits for a condition, which also returns the current state as text.
 func (w *world) until(what string, condition func() (bool, string)) {
 	w.Helper()
 	for end := time.Now().Add(w.patience()); ; time.Sleep(time.Second) {
@@ -72,7 +72,7 @@ func (w *world) until(what string, condition func() (bool, string)) {
 	}
 }
 
-// explain prints what a reader of a failure needs.
+// explain logs what helps to understand a failure.
 func (w *world) explain() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -31,8 +31,9 @@ type cluster struct {
 
 func (c cluster) Scheme() *runtime.Scheme { return c.scheme }
 
-// Extensions built with this server work with the client that Cluster API's own reconcilers use: discovery, all kinds of hooks, all kinds of answers
-// (RX-03, RX-07, RX-11). Run it with: go run ./hack/peer ./runtime/server -run PublishedClient
+// Extensions built with this server work with the client that Cluster API's own reconcilers use: discovery, all kinds
+// of hooks, and all kinds of answers (RX-03, RX-07, RX-11). Run it with: go run ./hack/peer ./runtime/server -run
+// PublishedClient
 func TestPublishedClient(t *testing.T) {
 	scheme, catalog := runtime.NewScheme(), runtimecatalog.New()
 	if err := errors.Join(clusterv1.AddToScheme(scheme), runtimehooksv1.AddToCatalog(catalog)); err != nil {

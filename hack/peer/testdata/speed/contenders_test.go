@@ -72,7 +72,7 @@ func ours(t *testing.T, list []runtimev1.ExtensionConfig) own {
 	return warm(t, c, err, list)
 }
 
-// warm makes a client ready that was just made.
+// warm warms up a new client.
 func warm(t *testing.T, c own, err error, list []runtimev1.ExtensionConfig) own {
 	t.Helper()
 	if err != nil {
@@ -93,7 +93,7 @@ type noCluster struct {
 
 func (c noCluster) Scheme() *runtime.Scheme { return c.scheme }
 
-// peer gives Cluster API's client with these extensions.
+// peer returns Cluster API's client with these extensions.
 func peer(t *testing.T, list []runtimev1.ExtensionConfig) runtimeclient.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -114,7 +114,7 @@ func peer(t *testing.T, list []runtimev1.ExtensionConfig) runtimeclient.Client {
 	return c
 }
 
-// calls gives a function that calls all handlers once.
+// calls returns a function that calls all handlers once.
 func calls(t *testing.T, c runtimeclient.Client) func() {
 	request, cluster := bigRequest(), testCluster()
 	return func() {
@@ -125,7 +125,8 @@ func calls(t *testing.T, c runtimeclient.Client) func() {
 	}
 }
 
-// posts gives a function that posts the same bytes once, with net/http over HTTP/1.1, which is faster here than HTTP/2.
+// posts returns a function that posts the same bytes once, with net/http over HTTP/1.1, which is faster here than
+// HTTP/2.
 func posts(t *testing.T, ca *testtls.Authority, url string) func() {
 	t.Helper()
 	request := bigRequest()

@@ -58,7 +58,7 @@ func serve(directory string) error {
 	return s.ServeTLS(listener, filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key"))
 }
 
-// start starts the server and gives its URL.
+// start starts the server and returns its URL.
 func start(t *testing.T, ca *testtls.Authority) string {
 	t.Helper()
 	directory := t.TempDir()

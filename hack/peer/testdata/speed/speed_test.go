@@ -19,10 +19,11 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/testtls"
 )
 
-// rounds in which every contender has its turn: what disturbs the machine for a while disturbs all of them.
+// rounds is the number of rounds. Every contender has a turn in each, so a temporary disturbance of the machine affects
+// all of them.
 const rounds = 25
 
-// contender is something that is measured.
+// contender is one of the things to measure.
 type contender struct {
 	name   string
 	once   func()
@@ -62,7 +63,7 @@ func TestSpeed(t *testing.T) {
 	peer20 := &contender{name: "peer, 20 handlers", once: calls(t, peer(t, twenty)), times: 5}
 	oursSlow := &contender{name: "ours, 20 handlers of 20 ms", once: calls(t, ours(t, late)), times: 2}
 	all := []*contender{floor, ours1, peer1, ours20, peer20, oursSlow}
-	for _, c := range all { // connections, and everything that is made once
+	for _, c := range all { // connections, and everything else that is created once
 		c.once()
 	}
 	for range rounds {
@@ -93,7 +94,7 @@ func TestSpeed(t *testing.T) {
 	_ = out.Flush()
 }
 
-// of gives the median of the ratios in each round: both had the same machine.
+// of returns the median of the ratios of the rounds: within a round, both ran under the same conditions.
 func of(a, b []time.Duration) float64 {
 	ratios := make([]float64, len(a))
 	for i := range a {

@@ -18,12 +18,12 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/testtls"
 )
 
-// transportRounds is in how many rounds the variants of our client have their turn.
+// transportRounds is the number of rounds in which each variant of our client has a turn.
 const transportRounds = 101
 
 // What our own transport and our own encoding gain in a whole call, against net/http and encoding/json, for handlers
 // that answer at once over TLS on warm connections. The variants take turns in one process; each ratio is the median
-// of those of the rounds. ADR 6 has the figures.
+// over the rounds. ADR 6 has the figures.
 //
 //	go run ./hack/peer ./runtime/internal/speed -run TestTransport -count=1 -v
 func TestTransport(t *testing.T) {
@@ -44,14 +44,14 @@ func TestTransport(t *testing.T) {
 			{name: "net/http, encoding/json", once: calls(t, overHTTPWithJSON(t, list)), times: times},
 		}
 		cpu := make([][]time.Duration, len(all))
-		for _, c := range all { // connections, and everything that is made once
+		for _, c := range all { // connections, and everything else that is created once
 			for range 20 {
 				c.once()
 			}
 		}
 		for round := range transportRounds {
 			for i := range all {
-				i = (i + round) % len(all) // nobody is always the first
+				i = (i + round) % len(all) // no variant always comes first
 				before := used(t)
 				all[i].turn()
 				cpu[i] = append(cpu[i], (used(t)-before)/time.Duration(times))
@@ -76,7 +76,7 @@ func TestTransport(t *testing.T) {
 	_ = out.Flush()
 }
 
-// used returns the time of processors that this process has used.
+// used returns the processor time that this process has used.
 func used(t *testing.T) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
@@ -86,7 +86,7 @@ func used(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// gains returns by how many percent a is less than b, from round to round: the quartiles.
+// gains returns the quartiles, over the rounds, of how many percent less a takes than b.
 func gains(a, b []time.Duration) (low, middle, high float64) {
 	gained := make([]float64, len(a))
 	for i := range a {

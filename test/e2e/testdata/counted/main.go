@@ -1,5 +1,5 @@
 // Command counted runs in pods that must survive kills: "counted serve DIRECTORY" records its start in a file there,
-// and serves its host's name at port 80. "counted get URL" prints what is there, "counted wait" does nothing.
+// and serves its host's name at port 80. "counted get URL" prints the content of a URL, "counted wait" does nothing.
 package main
 
 import (
@@ -46,8 +46,8 @@ func run(args []string) error {
 	return fmt.Errorf("unknown arguments %q", args)
 }
 
-// count adds a line to the file "starts": "start", or "twice" if another process has the directory. The process keeps
-// the lock until it ends.
+// count adds a line to the file "starts": "start", or "twice" if another process has locked the directory. The process
+// keeps the lock until it exits.
 func count(dir string) error {
 	lock, err := unix.Open(filepath.Join(dir, "lock"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {

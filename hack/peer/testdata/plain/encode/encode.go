@@ -1,5 +1,5 @@
-// Package encode has the interface of runtime/internal/encode, and leaves the work to encoding/json. It is laid over
-// the tree for measurements only.
+// Package encode has the interface of runtime/internal/encode, and leaves the work to encoding/json. It is overlaid on
+// the tree only for measurements.
 package encode
 
 import "encoding/json"

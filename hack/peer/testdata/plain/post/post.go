@@ -1,5 +1,5 @@
-// Package post has the interface of runtime/internal/post, and leaves the work to net/http. It is laid over the tree
-// for measurements only.
+// Package post has the interface of runtime/internal/post, and leaves the work to net/http. It is overlaid on the tree
+// only for measurements.
 package post
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
 )
 
-// MaxQuoted bounds the body of an answer that is not 200 in bytes.
+// MaxQuoted limits the body of an answer with a status other than 200, in bytes.
 const MaxQuoted = 256
 
-// ErrEnded is the error of an exchange that [Call.End] ended.
+// ErrEnded is the error of an exchange that [Call.End] aborted.
 var ErrEnded = errors.New("the exchange was aborted")
 
-// Call lets somebody else end an exchange.
+// Call lets another goroutine end an exchange.
 type Call struct {
 	mu     sync.Mutex
 	ended  bool
@@ -39,10 +39,10 @@ func (c *Call) End() {
 	}
 }
 
-// Resent returns false: net/http does not report it.
+// Resent returns false, because net/http does not report whether it sent a request again.
 func (c *Call) Resent() bool { return false }
 
-// Cancels takes the function that ends the exchange, and reports whether it should still go on.
+// Cancels sets the function that ends the exchange, and reports whether the exchange may continue.
 func (c *Call) Cancels(cancel context.CancelFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ type Client struct {
 	http *http.Client
 }
 
-// New makes a client.
+// New returns a client.
 func New(options Options) *Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true) // faster here than HTTP/2
@@ -119,7 +119,7 @@ func (c *Client) Do(ctx context.Context, call *Call, deadline time.Time, request
 	for name, value := range request.Header {
 		sent.Header.Set(name, value)
 	}
-	sent.Header["Idempotency-Key"] = []string{} // may be sent again; nothing of it is sent
+	sent.Header["Idempotency-Key"] = []string{} // allows a retry; an empty header is not sent
 	received, err := c.http.Do(sent)
 	if err != nil {
 		return Answer{}, err
@@ -134,8 +134,8 @@ func (c *Client) Do(ctx context.Context, call *Call, deadline time.Time, request
 	return answer, err
 }
 
-// CloseIdle closes the connections that nobody uses.
+// CloseIdle closes idle connections.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
-// Retire closes the connections that nobody uses.
+// Retire closes idle connections.
 func (c *Client) Retire() { c.http.CloseIdleConnections() }

@@ -1,6 +1,6 @@
-// Command pod is what runs in the pods of TestRun. "pod serve DIRECTORY" counts how often it has started, in a file of
-// DIRECTORY, and answers with its host's name and that number at port 8080. "pod get URL" prints an answer, "pod lookup
-// NAME" the addresses of a name, and "pod wait" does nothing.
+// Command pod runs in the pods of TestRun. "pod serve DIRECTORY" counts its starts in a file in DIRECTORY, and answers
+// with its host's name and that number at port 8080. "pod get URL" prints an answer, "pod lookup NAME" the addresses of
+// a name, and "pod wait" does nothing.
 package main
 
 import (
