@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -20,18 +21,40 @@ import (
 // limit bounds how long the user's systemd may take to make the scope.
 const limit = 10 * time.Second
 
+// lingering has a file for each user whose systemd runs without a session of the user.
+const lingering = "/var/lib/systemd/linger"
+
 // Enter asks the user's systemd for a scope with this process in it, and then moves the process to the group
 // [cgroup.Main] below it. The scope ends with the last process in it. id distinguishes docks of one user.
 //
 // A group with processes of its own can't limit groups below it, and PID 1 of the dock can't move processes outside of
 // its PID namespace. Enter must therefore be called before PID 1 starts. The error explains why there is no scope.
+//
+// The scopes of a user who doesn't linger end with the user's last session. Such a user gets none: hosts without limits
+// are better than hosts that stop when their user logs out.
 func Enter(ctx context.Context, id string) error {
+	if err := lingers(lingering); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := start(ctx, socket(), fmt.Sprintf("capstan-%s-%d.scope", id, os.Getpid())); err != nil {
 		return fmt.Errorf("asking the user's systemd for a scope: %w", err)
 	}
 	return cgroup.MakeRoom()
+}
+
+// lingers returns an error if the user's systemd stops when the user logs out. dir is [lingering].
+func lingers(dir string) error {
+	who, err := user.LookupId(strconv.Itoa(os.Getuid()))
+	if err != nil {
+		return fmt.Errorf("looking up the user whose systemd would make a scope: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, who.Username)); err != nil {
+		return fmt.Errorf("%w: the hosts would stop when %s logs out; to give them limits, run: loginctl enable-linger",
+			err, who.Username)
+	}
+	return nil
 }
 
 // socket returns where the user's systemd listens. It is there without a message bus, too.

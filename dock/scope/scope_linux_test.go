@@ -3,6 +3,8 @@ package scope
 import (
 	"context"
 	"net"
+	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,10 +13,27 @@ import (
 
 func TestNoUserManager(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
-	err := Enter(t.Context(), "test")
-	if err == nil || !strings.Contains(err.Error(), "asking the user's systemd for a scope") ||
-		!strings.Contains(err.Error(), "systemd/private") {
+	err := start(t.Context(), socket(), "capstan-test.scope")
+	if err == nil || !strings.Contains(err.Error(), "systemd/private") {
 		t.Errorf("without a user manager: %v", err)
+	}
+}
+
+// TestLingering checks that only users whose systemd outlives their sessions get a scope.
+func TestLingering(t *testing.T) {
+	who, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := lingers(dir); err == nil || !strings.Contains(err.Error(), "loginctl enable-linger") {
+		t.Errorf("a user who does not linger: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, who.Username), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := lingers(dir); err != nil {
+		t.Errorf("a user who lingers: %v", err)
 	}
 }
 
