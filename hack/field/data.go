@@ -134,7 +134,7 @@ func (f *field) page() string {
 		"finding was read against the files of the provider: %d are true and %d false. %d are about rules that must be "+
 		"kept, the others are warnings. A true finding says that a rule is broken in these files at this version, not "+
 		"that the provider does not work: many rules matter only for some users, or for some versions of Cluster API. "+
-		"A later version may differ, and so do later checks. `make test-field CHECKOUTS=DIR` runs it again over "+
+		"A later version may differ, and so do later checks. `make test-field CHECKOUTS=DIR` runs the checks over "+
 		"checkouts.", len(f.Providers), f.Date, right, wrong, must)))
 	fmt.Fprint(&b, "\n| Provider | Version | MUST | SHOULD |\n|---|---|---|---|\n")
 	for _, p := range f.Providers {
