@@ -196,7 +196,7 @@ func (p *program) translate(port *intstr.IntOrString) {
 }
 
 // flags returns the arguments of the process, with its own ports and without leader election. Where the manifest relies
-// on a default, it adds the flag by the name that Cluster API's providers use.
+// on a flag's default, flags adds the flag, under the name that Cluster API's providers use.
 func (p *program) flags(secrets map[string]bool) []string {
 	named := map[int]bool{}
 	var args []string

@@ -51,8 +51,9 @@ func (d Data) Settle() error {
 	return nil
 }
 
-// Replace replaces the data with the new directory. away, which may be nil, is called between the two renames; if
-// Replace is killed there, Settle undoes the first rename.
+// Replace replaces the data with the new directory. It renames the old directory out of the way, calls the function
+// away unless it is nil, and renames the new directory into place. If Replace is killed between the renames, Settle
+// undoes the first one.
 func (d Data) Replace(away func()) error {
 	if err := os.Rename(string(d), d.old()); err != nil {
 		return fmt.Errorf("replacing etcd's data: %w", err)

@@ -55,8 +55,8 @@ func (u Usage) ShouldCompact(inUse int64) bool {
 	return u.Full || u.InUse-inUse > min(u.Quota/8, 64<<20)
 }
 
-// ShouldDefragment reports whether to rewrite the file, although etcd answers nobody meanwhile: only if the file nears
-// its quota and becomes much smaller. Pure.
+// ShouldDefragment reports whether to rewrite the file, although etcd answers nobody meanwhile: only if the file is
+// near its quota and rewriting would make it much smaller. Pure.
 func (u Usage) ShouldDefragment() bool {
 	if u.Full {
 		return !u.CanResume() && u.InUse < u.Size/10*9

@@ -14,7 +14,7 @@ import (
 
 // picture holds what the failure domains of a namespace's clusters depend on.
 type picture struct {
-	// zones holds the zones of hosts that have a machine or are not being deleted, and of Machines.
+	// zones holds the zones of Machines, and of hosts that have a machine or are not being deleted.
 	zones map[string]*zone
 	// claimed holds the names of the CapstanMachines that have a host.
 	claimed map[string]bool
@@ -107,8 +107,8 @@ func (p picture) addCluster(c *infrav1.CapstanCluster, promises *promises) {
 	}
 }
 
-// offered returns the zone that an earlier process promised a cluster: the only offered one. It returns "" if none or
-// several are offered.
+// offered returns the zone that an earlier process promised a cluster: it is the only zone offered. It returns "" if
+// none or several are offered.
 func offered(domains []clusterv1.FailureDomain) string {
 	found := ""
 	for _, d := range domains {

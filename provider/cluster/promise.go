@@ -47,8 +47,9 @@ func (p picture) wanted(cluster string) []clusterv1.FailureDomain {
 	return p.domains(cluster)
 }
 
-// promise updates the promise to a cluster. The zone is that of the host whose address is the cluster's endpoint.
-// Without one it stays the same while it has a host to spare; otherwise it becomes the zone with the most room.
+// promise updates the promise to a cluster. The zone is that of the host whose address is the cluster's endpoint. If
+// there is no such host, the promised zone stays the same while it has a host to spare; otherwise the promise moves to
+// the zone with the most room.
 func (p picture) promise(cluster string) {
 	if p.started[cluster] {
 		return

@@ -42,9 +42,9 @@ func Mark(host *infrav1.CapstanHost) {
 		claimed && !HandedOver(host) && !Leaving(host))
 }
 
-// HandedOver reports whether the host is handed over. It is if infrav1.HandedOverAnnotation contains the uid of the
-// object, with which a person vouches for the agent, or the id of an offer that the agent still reports as accepted.
-// The annotation has no effect in the target, where the object has another uid.
+// HandedOver reports whether the host is handed over. A host is handed over if infrav1.HandedOverAnnotation contains
+// one of two values: the uid of the object, by which a person vouches for the agent, or the id of an offer that the
+// agent still reports as accepted. The annotation has no effect in the target, where the object has another uid.
 func HandedOver(host *infrav1.CapstanHost) bool {
 	by := host.Annotations[infrav1.HandedOverAnnotation]
 	switch {

@@ -43,7 +43,7 @@ const OpenAPIPath = "/openapi/v3"
 const (
 	// DefaultParallel is how many requests run at the same time.
 	DefaultParallel = 32
-	// waitingFactor times Parallel is how many more requests may wait.
+	// waitingFactor, multiplied by Parallel, is how many more requests may wait.
 	waitingFactor = 8
 )
 

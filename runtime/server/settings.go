@@ -137,8 +137,8 @@ func (plan settingFields) fill(target reflect.Value, values map[string]string) e
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// setterOf returns a function that sets a value of this type from a string. Its errors continue after the name of the
-// setting and do not quote the string.
+// setterOf returns a function that sets a value of this type from a string. The function's errors are worded to follow
+// the name of the setting, and do not quote the string.
 func setterOf(t reflect.Type) (func(reflect.Value, string) error, error) {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return func(v reflect.Value, text string) error {

@@ -218,7 +218,7 @@ func TestWhoDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// endEpoch deletes the Secret of an epoch of host laptop.
+// endEpoch ends an epoch of host laptop by deleting its Secret (infrav1.EpochSecret).
 func (w *world) endEpoch(t *testing.T, epoch int64) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.namespace, Name: infrav1.EpochSecret("laptop", epoch),
