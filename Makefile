@@ -165,7 +165,7 @@ test-dock-kills: build ## kill the dock's and the plane's processes while real p
 	@CAPSTAN_TEST_DOCK_KILLS='$(KILLS)' go test -count=1 -timeout 6h -v -run TestRealPodsSurviveKillsOfTheDock ./test/e2e
 
 .PHONY: test-image-garbage
-test-image-garbage: build ## fill the disk of the image store, and see that kubelets remove only what nothing uses (root; takes up to 15 minutes)
+test-image-garbage: build ## fill the image store, see kubelets remove only unused images (root; up to 15 minutes)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 30m -v -run TestAFullImageStoreGivesUpImages ./test/e2e
 
 .PHONY: test-million-files

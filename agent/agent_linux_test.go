@@ -117,7 +117,8 @@ func TestACleaningThatIsKilledAnywhereConverges(t *testing.T) {
 			"cleaned end-commands", "cleaned kubeadm-reset", "cleaned stop-services", "cleaned end-processes",
 			"cleaned stop-slice", "cleaned unmount",
 			"cleaned wipe-disks",
-			"cleaned restore-files", "cleaned delete-folders", "cleaned delete-users", "cleaned network", "stripped", "proved",
+			"cleaned restore-files", "cleaned delete-directories", "cleaned delete-users", "cleaned network", "stripped",
+			"proved",
 		} {
 			id := h.claimIt(testData)
 			first := h.start(t, point)

@@ -54,7 +54,7 @@ func runsOn(t *testing.T) {
 func TestAHostWhoseClaimEndedWithoutIt(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
-		for _, point := range []string{"", "cleaned stop-services", "cleaned delete-folders", "stripped", "proved"} {
+		for _, point := range []string{"", "cleaned stop-services", "cleaned delete-directories", "stripped", "proved"} {
 			id := h.away(t)
 			h.api.NextEpoch()
 			if point != "" {

@@ -34,23 +34,23 @@ const LogPath = "/var/log/capstan/clean.log"
 // limit bounds one cleaning.
 const limit = 10 * time.Minute
 
-// folders are the directories that cleaning deletes with all their contents.
-var folders = []string{
+// directories are the directories that cleaning deletes with all their contents.
+var directories = []string{
 	"/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/capstan/cri",
 	"/etc/cni/net.d", "/var/lib/cni", "/run/flannel", "/var/lib/calico", "/run/calico", "/run/cilium",
 	"/run/kubeadm", "/run/cluster-api", "/run/capstan/command", "/var/log/pods", "/var/log/containers",
 }
 
-// runtimeFolders are the directories of containerd. They are deleted only if containerd came with the machine: a host
-// may have containers of its own.
-var runtimeFolders = []string{"/var/lib/containerd", "/run/containerd", "/run/cni"}
+// runtimeDirectories are the directories of containerd. They are deleted only if containerd came with the machine: a
+// host may have containers of its own.
+var runtimeDirectories = []string{"/var/lib/containerd", "/run/containerd", "/run/cni"}
 
-// folders returns the directories to delete for this machine.
-func (c *Cleaner) folders() []string {
+// directories returns the directories to delete for this machine.
+func (c *Cleaner) directories() []string {
 	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
-		return slices.Concat(folders, runtimeFolders)
+		return slices.Concat(directories, runtimeDirectories)
 	}
-	return folders
+	return directories
 }
 
 // mountPrefixes are the prefixes of the mount points that a machine uses. The host may have network namespaces and
@@ -98,7 +98,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		{"unmount", c.unmount},
 		{"wipe-disks", c.wipeDisks},
 		{"restore-files", c.restoreFiles},
-		{"delete-folders", c.deleteFolders},
+		{"delete-directories", c.deleteDirectories},
 		{"delete-users", c.deleteUsers},
 		{"network", c.network},
 		{"sysctls", c.sysctls},
@@ -211,12 +211,12 @@ func (c *Cleaner) undo() *undo.Keeper {
 	return &undo.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.UndoDir), Notes: c.Journal}
 }
 
-// deleteFolders deletes the directories of a machine. It leaves a directory below which something is still mounted:
+// deleteDirectories deletes the directories of a machine. It leaves a directory below which something is still mounted:
 // that may be somebody's data.
-func (c *Cleaner) deleteFolders(context.Context) error {
+func (c *Cleaner) deleteDirectories(context.Context) error {
 	var errs []error
-	for _, folder := range c.folders() {
-		errs = append(errs, deleteFolder(folder))
+	for _, directory := range c.directories() {
+		errs = append(errs, deleteDirectory(directory))
 	}
 	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
 		_ = os.Remove("/etc/cni") // the runtime created it; it stays if it is not empty
@@ -224,28 +224,28 @@ func (c *Cleaner) deleteFolders(context.Context) error {
 	return errors.Join(errs...)
 }
 
-func deleteFolder(folder string) error {
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(folder))
+func deleteDirectory(directory string) error {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(directory))
 	if err != nil {
 		return err
 	}
 	for _, m := range mounts {
-		if m.Mountpoint != folder {
-			return errors.New("not deleting " + folder + ": something is mounted at " + m.Mountpoint)
+		if m.Mountpoint != directory {
+			return errors.New("not deleting " + directory + ": something is mounted at " + m.Mountpoint)
 		}
 	}
 	if len(mounts) == 0 {
-		return os.RemoveAll(folder)
+		return os.RemoveAll(directory)
 	}
 	// A mount point of the host itself, such as a disk for etcd: delete only its contents.
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, entry := range entries {
 		if entry.Name() != "lost+found" {
-			errs = append(errs, os.RemoveAll(filepath.Join(folder, entry.Name())))
+			errs = append(errs, os.RemoveAll(filepath.Join(directory, entry.Name())))
 		}
 	}
 	return errors.Join(errs...)

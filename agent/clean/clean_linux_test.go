@@ -361,7 +361,7 @@ func TestNothingIsDeletedThroughAMount(t *testing.T) {
 		if err := unix.Mount("/srv/data", "/etc/cni/net.d/deep/mount", "", unix.MS_BIND, ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := deleteFolder("/etc/cni/net.d"); err == nil ||
+		if err := deleteDirectory("/etc/cni/net.d"); err == nil ||
 			!strings.Contains(err.Error(), "mounted at /etc/cni/net.d/deep/mount") {
 			t.Errorf("got %v", err)
 		}
@@ -371,7 +371,7 @@ func TestNothingIsDeletedThroughAMount(t *testing.T) {
 		if err := os.Symlink("/srv/data", "/run/kubeadm"); err != nil {
 			t.Fatal(err)
 		}
-		if err := deleteFolder("/run/kubeadm"); err != nil {
+		if err := deleteDirectory("/run/kubeadm"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat("/srv/data/precious"); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Directories returns the directories that cleaning deletes with all their contents.
-func Directories() []string { return slices.Clone(folders) }
+func Directories() []string { return slices.Clone(directories) }
 
 // Comparison says how to compare the host with its state before the claim.
 type Comparison struct {

@@ -88,15 +88,15 @@ func (c *Cleaner) mounts(context.Context) ([]string, error) {
 
 func (c *Cleaner) files(context.Context) ([]string, error) {
 	var left []string
-	for _, folder := range c.folders() {
-		entries, err := os.ReadDir(folder)
+	for _, directory := range c.directories() {
+		entries, err := os.ReadDir(directory)
 		switch {
-		case err != nil && exists(folder):
-			left = append(left, "path "+folder)
+		case err != nil && exists(directory):
+			left = append(left, "path "+directory)
 		case slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != "lost+found" }):
-			left = append(left, "path "+folder)
-		case err == nil && !mountPoint(folder):
-			left = append(left, "path "+folder)
+			left = append(left, "path "+directory)
+		case err == nil && !mountPoint(directory):
+			left = append(left, "path "+directory)
 		}
 	}
 	for _, path := range c.undo().Made() {
@@ -127,7 +127,7 @@ func (c *Cleaner) files(context.Context) ([]string, error) {
 
 // underRemoved reports whether a path is in one of the directories to delete, which are listed themselves.
 func underRemoved(path string) bool {
-	return slices.ContainsFunc(folders, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
+	return slices.ContainsFunc(directories, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
 }
 
 // mountPoint reports whether something is mounted at path itself.

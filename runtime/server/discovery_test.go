@@ -64,7 +64,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// The seventh defect: the server accepted what discovery rejects.
+// The server used to accept what discovery rejects.
 func TestDefectNewRejectsWhatDiscoveryWouldReject(t *testing.T) {
 	nothing := func(context.Context, *createRequest, *createResponse) error { return nil }
 	discovery := func(context.Context, *runtimehooksv1.DiscoveryRequest, *runtimehooksv1.DiscoveryResponse) error {

@@ -129,7 +129,7 @@ func TestAnswers(t *testing.T) {
 			case "an error without a text gets one":
 				t.Attr("rule", "RX-14")
 			}
-			// The twelfth defect: the server set no Content-Type.
+			// The server used to set no Content-Type.
 			if got := w.Header().Get("Content-Type"); got != "application/json" {
 				t.Errorf("Content-Type is %q (RX-05)", got)
 			}

@@ -115,7 +115,7 @@ func roles() error {
 // world is a namespace of hosts with an enrolment server.
 type world struct {
 	namespace, url, pin string
-	// clock is the plane's clock when hosts come back.
+	// clock is the clock by which the plane judges hosts that come back.
 	clock *clocktesting.FakePassiveClock
 }
 
