@@ -59,7 +59,7 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	if errors.Is(context.Cause(ctx), errEnded) {
 		return nil, status.Errorf(codes.FailedPrecondition, "container %s exited before command %q", c.name(), req.Cmd)
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !cmd.exited() {
 		return nil, status.Errorf(codes.DeadlineExceeded, "command %q did not finish within %s", req.Cmd, timeout)
 	}
 	resp := &runtimeapi.ExecSyncResponse{Stdout: out.Bytes(), Stderr: errOut.Bytes()}
@@ -105,6 +105,9 @@ type command interface {
 	startOnTerminal() (*os.File, error)
 	// kill kills the command and its whole session.
 	kill() error
+	// exited reports, after Wait, whether the command exited on its own. Its output may have ended later: the time
+	// limit does not cover the output that the command leaves behind.
+	exited() bool
 }
 
 // command prepares a command in a container. The command is killed when ctx ends.
@@ -160,6 +163,8 @@ type hostCommand struct{ *exec.Cmd }
 func (c *hostCommand) streams(out, errOut io.Writer) { c.Stdout, c.Stderr = out, errOut }
 
 func (c *hostCommand) kill() error { return c.Cancel() }
+
+func (c *hostCommand) exited() bool { return c.ProcessState != nil && c.ProcessState.Exited() }
 
 // lookPath looks a command up in the PATH of env.
 func lookPath(name string, env []string) string {

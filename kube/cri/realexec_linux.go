@@ -71,6 +71,8 @@ func (c *realCommand) streams(out, errOut io.Writer) { c.Stdout, c.Stderr = out,
 
 func (c *realCommand) kill() error { return c.Cancel() }
 
+func (c *realCommand) exited() bool { return c.ProcessState != nil && c.ProcessState.Exited() }
+
 // Start starts capstan-run.
 func (c *realCommand) Start() error {
 	report, reportEnd, err := os.Pipe()

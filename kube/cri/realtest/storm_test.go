@@ -56,9 +56,10 @@ func TestAStormOfCommands(t *testing.T) {
 	other, _ := h.run(nil, "wait")
 	before := h.files()
 	var all sync.WaitGroup
-	all.Go(func() { // a command whose output is held by a process that it leaves behind
+	all.Go(func() {
+		// A process that this command leaves behind holds the output for longer than the time limit of the command.
 		resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{
-			ContainerId: other, Cmd: []string{"/bin/program", "say=done", "leave"},
+			ContainerId: other, Cmd: []string{"/bin/program", "say=done", "leave"}, Timeout: 9,
 		})
 		if err != nil || resp.ExitCode != 0 || !strings.HasPrefix(string(resp.Stdout), "done\n") {
 			t.Errorf("a command that leaves a process behind answers %q, %v", resp.GetStdout(), err)
@@ -115,7 +116,7 @@ func TestAStormOfStreams(t *testing.T) {
 		t.Errorf("another pod's program ended with %d: %s", st.ExitCode, h.log(other))
 	}
 	resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{
-		ContainerId: container, Cmd: []string{"/bin/program", "say=beside"}, Timeout: 10,
+		ContainerId: container, Cmd: []string{"/bin/program", "say=beside"}, Timeout: int64(limit.Seconds()),
 	})
 	if err != nil || string(resp.Stdout) != "beside\n" {
 		t.Errorf("another command answers %q, %v", resp.GetStdout(), err)
