@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Level says how binding a rule is. "MUST (if ...)" counts as MUST; whoever checks the rule evaluates the condition
-// first.
+// Level says how binding a rule is. A rule whose text begins with a condition ("If ...") has its level only where the
+// condition holds; whoever checks the rule evaluates the condition first.
 type Level string
 
 // The levels of a rule.
@@ -32,15 +32,16 @@ const (
 	Core Party = "core"
 	// Clusterctl is the command line tool.
 	Clusterctl Party = "clusterctl"
-	// Anybody is nobody in particular.
+	// Anybody means that nobody in particular must keep the rule.
 	Anybody Party = "anybody"
 )
 
 // Version is a version of what a rule is about.
 type Version string
 
-// The versions. Families of provider rules have the two contract versions. The families RX, RC, RS, CL, LH and UH have
-// the form of the proposals and the form that Cluster API published, because hooks have versions of their own.
+// The versions. Families of provider rules have the two contract versions, V1Beta1 and V1Beta2. Hooks have versions of
+// their own, so the families RX, RC, RS, CL, LH and UH have other versions: Seed is the form of the proposals, and
+// Published is the form that Cluster API published.
 const (
 	V1Beta1   Version = "v1beta1"
 	V1Beta2   Version = "v1beta2"

@@ -24,9 +24,9 @@ import (
 // NonRoot is the user and group id that containers run as.
 const NonRoot = 65532
 
-// image builds an image of static programs, for each architecture (GOARCH), as an OCI archive. It runs the program with
-// the image's name. The image contains only the programs and the names of its user: no shell, no libraries, no package
-// manager.
+// image builds an image of static programs, for each architecture (GOARCH), as an OCI archive. A container of the image
+// runs the program that has the image's name. The image contains only the programs and the names of its user: no shell,
+// no libraries, no package manager.
 func image(o Options, name string, programs map[string][]program, date time.Time) ([]byte, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range slices.Sorted(maps.Keys(programs)) {

@@ -20,16 +20,16 @@ func Page(source string) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	out.WriteString("# Flavors, classes, variables\n\nMade from the files by `make generate`; how to use them is in " +
-		"[clusterctl.md](clusterctl.md).\n")
+	out.WriteString("# Flavors, classes, variables\n\n`make generate` makes this page from the files of a release. " +
+		"[clusterctl.md](clusterctl.md) says how to use them.\n")
 	if err := flavors(&out, files); err != nil {
 		return nil, err
 	}
 	if err := classes(&out, files); err != nil {
 		return nil, err
 	}
-	out.WriteString("\n## Variables of components\n\nClusterctl takes them from the environment or from its " +
-		"configuration file when a provider is installed or upgraded.\n")
+	out.WriteString("\n## Variables of components\n\nWhen it installs or upgrades a provider, clusterctl takes these " +
+		"variables from the environment or from its configuration file.\n")
 	for _, label := range []string{Infrastructure, RuntimeExtension} {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			if strings.HasPrefix(name, label+"/") && strings.Contains(name, "components") {
@@ -46,7 +46,7 @@ func Page(source string) ([]byte, error) {
 // flavors writes the section on cluster templates.
 func flavors(out *bytes.Buffer, files Files) error {
 	out.WriteString("\n## Flavors\n\n`clusterctl generate cluster NAME --infrastructure capstan --flavor FLAVOR`; " +
-		"without a flavor it is the default.\n")
+		"without `--flavor`, clusterctl uses the flavor `default`.\n")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		flavor, ok := strings.CutPrefix(strings.TrimSuffix(path.Base(name), postfix), templatePrefix)
 		if !ok {

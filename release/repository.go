@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// The labels of our providers. clusterctl finds each provider in a directory of that name (rules CT-25 and CT-73 of the
-// clusterctl contract).
+// The labels of our providers. clusterctl finds each provider in a directory named like its label (rules CT-25 and
+// CT-73 of the clusterctl contract).
 const (
 	Infrastructure   = "infrastructure-capstan"
 	RuntimeExtension = "runtime-extension-capstan"

@@ -206,7 +206,7 @@ func TestNamesOfProviders(t *testing.T) {
 	}
 }
 
-// TestRepositoryIsReproducible renders it twice, the second time from a source tree at another path.
+// TestRepositoryIsReproducible renders the repository twice, the second time from a source tree at another path.
 func TestRepositoryIsReproducible(t *testing.T) {
 	absolute, err := filepath.Abs("..")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// raw reads the documents of a template as they are in the file: a variable is the text of its name. clusterctl has not
-// processed what these tests see.
+// raw reads the documents of a template as they are in the file, before clusterctl processes them. It replaces a
+// variable ${NAME} or ${NAME:=default} by the text $NAME.
 func raw(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
 	quoted := regexp.MustCompile(`"?\$\{(\w+)(?::=[^}]*)?\}"?`).ReplaceAll(text, []byte("$$$1"))

@@ -19,8 +19,9 @@ const deprecationPage = "https://kubernetes.io/docs/reference/using-api/deprecat
 var againstChecks = []*check.Check{
 	{
 		ID: "against-definitions", Level: check.Must, Contracts: contracts, Page: versionsPage,
-		Doc:   "Definitions of the older release stay, with their scope and the version that it stores.",
-		Why:   "The API server refuses the definition while objects are stored in a version that it lacks: upgrades stop.",
+		Doc: "The definitions of the older release are still there, with their scope and the version in which it " +
+			"stores objects.",
+		Why:   "The API server refuses a definition that lacks a version in which objects are stored, so upgrades stop.",
 		Fix:   "Keep the definition and the version, with served: false, until a release has migrated all objects.",
 		Rules: []string{"RV-01", "RV-07"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstDefinitions,
 	},
@@ -33,7 +34,7 @@ var againstChecks = []*check.Check{
 	},
 	{
 		ID: "against-schema", Level: check.Must, Contracts: contracts, Page: deprecationPage,
-		Doc:   "The schema of a version accepts all that the older release accepted.",
+		Doc:   "The schema of a version accepts everything that the older release accepted.",
 		Why:   "Stored objects lose fields or can no longer be written, and what clients send is refused.",
 		Fix:   "Make the change in a new version with conversion, or keep the field, its type and its values.",
 		Rules: []string{"RV-03"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstSchema,
@@ -42,7 +43,7 @@ var againstChecks = []*check.Check{
 		ID: "against-immutable", Level: check.Must, Contracts: contracts, Page: deprecationPage,
 		Doc:   "No field becomes immutable that could be changed before.",
 		Why:   "Changes that users and controllers made are refused after the upgrade.",
-		Fix:   "Remove the rule with oldSelf from this version, or introduce it in a new one.",
+		Fix:   "Remove the validation rule that uses oldSelf from this version, or introduce the rule in a new version.",
 		Rules: []string{"RV-04"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstImmutable,
 	},
 	{
@@ -55,7 +56,7 @@ var againstChecks = []*check.Check{
 	{
 		ID: "against-contract", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
 		Doc:   "An API version implements the contract that it implemented in the older release.",
-		Why:   "Objects that were written for one contract are read by the rules of the other: core finds no status.",
+		Why:   "Core applies the new contract to objects that were written for the old one, so it finds no status in them.",
 		Fix:   "Make a new API version for the new contract, with conversion.",
 		Rules: []string{"RV-08"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstContract,
 	},
@@ -88,7 +89,7 @@ func againstDefinitions(p *check.Pass) {
 	}
 	for _, d := range both {
 		if before, now := d.before.CRD.Spec.Scope, d.now.CRD.Spec.Scope; before != now {
-			p.Broken("RV-07", "", d.now.Object, []string{"spec", "scope"}, "the scope was %s and is %s", before, now)
+			p.Broken("RV-07", "", d.now.Object, []string{"spec", "scope"}, "the scope was %s and is now %s", before, now)
 		}
 		for _, v := range d.before.CRD.Spec.Versions {
 			if v.Storage && d.version(v.Name) < 0 {
@@ -128,7 +129,7 @@ func againstServed(p *check.Pass) {
 	}
 }
 
-// eachVersion calls look with both schemas of each version that both releases have.
+// eachVersion calls the function look with the two schemas of each version that both releases have.
 func eachVersion(p *check.Pass, look func(d pair, before, now source.Schema)) {
 	both, _ := pairs(p)
 	for _, d := range both {
@@ -154,7 +155,7 @@ func againstMetadata(p *check.Pass) {
 				"series %d.%d of the older release is missing", before.major, before.minor)
 		case now[i].contract != before.contract:
 			p.Broken("RV-06", "", now[i].object, append(now[i].path, "contract"),
-				"series %d.%d had contract %s and has %s", before.major, before.minor, before.contract, now[i].contract)
+				"series %d.%d had contract %s and now has %s", before.major, before.minor, before.contract, now[i].contract)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type comparison struct {
 
 func (c comparison) compare(before, now source.Schema) {
 	if before.Type != now.Type && now.Type != "" && !(before.Type == "integer" && now.Type == "number") {
-		c.report(now.Path, "had type %q and has %q", before.Type, now.Type)
+		c.report(now.Path, "had type %q and now has %q", before.Type, now.Type)
 		return
 	}
 	c.values(before, now)
@@ -48,7 +48,7 @@ func (c comparison) compare(before, now source.Schema) {
 	for _, name := range now.Required {
 		field, has := now.Property(name)
 		if !slices.Contains(before.Required, name) && (!has || field.Default == nil) {
-			c.report(append(slices.Clone(now.Path), "required"), "requires %s, which could be left out", name)
+			c.report(append(slices.Clone(now.Path), "required"), "requires %s, which could be left out before", name)
 		}
 	}
 	if was, ok := before.Items(); ok {
@@ -62,7 +62,7 @@ func (c comparison) compare(before, now source.Schema) {
 		}
 	}
 	if anything(before) && !anything(now) {
-		c.report(now.Path, "kept fields that it does not name, and drops them now")
+		c.report(now.Path, "kept fields that it does not name, but drops them now")
 	}
 }
 
@@ -87,7 +87,7 @@ func (c comparison) values(before, now source.Schema) {
 		}
 		switch {
 		case len(before.Enum) == 0:
-			c.report(now.Path, "accepts only some values, and accepted any")
+			c.report(now.Path, "accepts only some values, but accepted any before")
 		case len(gone) > 0:
 			c.report(now.Path, "no longer accepts %s", strings.Join(gone, ", "))
 		}
@@ -102,7 +102,7 @@ func (c comparison) values(before, now source.Schema) {
 		c.report(now.Path, "accepted null, and no longer does")
 	}
 	if text(before.XListType) != text(now.XListType) && now.Type == "array" && text(now.XListType) != "atomic" {
-		c.report(now.Path, "had list type %q and has %q: items that were accepted twice are refused",
+		c.report(now.Path, "had list type %q and now has %q: duplicate items, which were accepted, are refused",
 			text(before.XListType), text(now.XListType))
 	}
 }
@@ -164,7 +164,7 @@ func againstImmutable(p *check.Pass) {
 	})
 }
 
-// walkBoth calls look with each pair of schemas that two schemas have in common.
+// walkBoth calls the function look with two schemas, and with the two schemas of each field that both have.
 func walkBoth(before, now source.Schema, look func(was, is source.Schema)) {
 	look(before, now)
 	for _, name := range sortedKeys(before.Properties) {

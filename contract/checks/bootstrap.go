@@ -8,7 +8,8 @@ var conditionRules = ruleOf{controlPlane: "CP-29", config: "BP-16", pool: "MP-18
 var bootstrapChecks = []*check.Check{
 	{
 		ID: "bootstrap-data", Level: check.Must, Contracts: contracts, Page: bootstrapPage + "#bootstrapconfig-data-secret",
-		Doc:   "A bootstrap configuration has the name of the Secret with the data at status.dataSecretName.",
+		Doc: "A bootstrap configuration has the field status.dataSecretName for the name of the Secret with the " +
+			"bootstrap data.",
 		Why:   "Core copies the name to the Machine; without it no machine gets its bootstrap data.",
 		Fix:   "Add DataSecretName string with json:\"dataSecretName,omitempty\" to the status.",
 		Rules: []string{"BP-11"}, Needs: []check.Need{check.Definitions},
@@ -18,9 +19,10 @@ var bootstrapChecks = []*check.Check{
 	},
 	{
 		ID: "bootstrap-initialized", Level: check.Must, Contracts: contracts,
-		Page:  bootstrapPage + "#bootstrapconfig-initialization-completed",
-		Doc:   "A bootstrap configuration has the boolean that its contract reads as done.",
-		Why:   "Core waits for it forever, and the Machine stays in phase Pending.",
+		Page: bootstrapPage + "#bootstrapconfig-initialization-completed",
+		Doc: "A bootstrap configuration has the boolean field that its contract uses to report that the bootstrap data is " +
+			"ready.",
+		Why:   "Core waits for this field forever, and the Machine stays in phase Pending.",
 		Fix:   "Add status.initialization.dataSecretCreated for contract v1beta2, status.ready for v1beta1.",
 		Rules: []string{"BP-14"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{config: "BP-14"}.eachSchema(wants(
@@ -30,8 +32,9 @@ var bootstrapChecks = []*check.Check{
 	},
 	{
 		ID: "resource-conditions", Level: check.Must, Contracts: contracts,
-		Page:  controlPlanePage + "#controlplane-conditions",
-		Doc:   "If a control plane, bootstrap configuration or pool has conditions, each has type and status as strings.",
+		Page: controlPlanePage + "#controlplane-conditions",
+		Doc: "If a control plane, bootstrap configuration or pool has conditions, each condition has type and status " +
+			"as strings.",
 		Why:   "Core mirrors one of the conditions, and cannot read another shape.",
 		Fix:   "Use []metav1.Condition for contract v1beta2, the conditions of Cluster API for v1beta1.",
 		Rules: conditionRules.ids(), Needs: []check.Need{check.Definitions}, Run: conditionRules.eachSchema(conditions),

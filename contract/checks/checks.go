@@ -58,7 +58,8 @@ func (e *LevelError) Error() string { return fmt.Sprintf("unknown level %q", e.L
 // Hint names the levels that exist.
 func (e *LevelError) Hint() string { return "use must or should" }
 
-// AtLeast returns the checks of a level and above: all checks for should, those of binding rules for must.
+// AtLeast returns the checks of a level and above. For should these are all checks; for must they are the checks of
+// binding rules.
 func AtLeast(level string) ([]*check.Check, error) {
 	switch strings.ToLower(level) {
 	case "should":

@@ -15,14 +15,14 @@ const classPage = "https://cluster-api.sigs.k8s.io/tasks/experimental-features/c
 var classChecks = []*check.Check{
 	{
 		ID: "class-references", Level: check.Must, Contracts: contracts, Page: classPage + "#basic-clusterclass",
-		Doc:   "A ClusterClass refers to templates, by kind, name and API version, and names each class of workers once.",
+		Doc:   "A ClusterClass refers to templates, by kind, name and API version, and names each worker class once.",
 		Why:   "Cluster API's webhook refuses the class.",
-		Fix:   "Refer to a kind that ends in Template, and give each class of workers a name of its own.",
+		Fix:   "Refer to a kind that ends in Template, and give each worker class a unique name.",
 		Rules: []string{"CC-01", "CC-02"}, Needs: []check.Need{check.Classes}, Run: classReferences,
 	},
 	{
 		ID: "class-patches", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
-		Doc:   "Patches of a ClusterClass have the form of the book, and select templates of the class.",
+		Doc:   "Patches of a ClusterClass have the form that the book requires, and select templates of the class.",
 		Why:   "Cluster API's webhook refuses the class, or the patch changes nothing.",
 		Fix:   "Correct what the message names.",
 		Rules: []string{"CC-03", "CC-04", "CC-05"}, Needs: []check.Need{check.Classes}, Run: classPatches,
@@ -93,7 +93,7 @@ func classReferences(p *check.Pass) {
 	for _, c := range classes(p) {
 		for _, s := range c.slots {
 			if s.name == "" || s.apiVersion == "" || !strings.HasSuffix(s.kind, "Template") || s.kind == "Template" {
-				p.Broken("CC-01", "", c.Object, s.path, "%q %q %q is not API version, kind and name of a template",
+				p.Broken("CC-01", "", c.Object, s.path, "%q, %q and %q are not the API version, kind and name of a template",
 					s.apiVersion, s.kind, s.name)
 			}
 		}
@@ -103,7 +103,7 @@ func classReferences(p *check.Pass) {
 				at := []string{"spec", "workers", list, strconv.Itoa(i), "class"}
 				name := c.Text(at...)
 				if name == "" || slices.Contains(seen, name) {
-					p.Broken("CC-02", "", c.Object, at, "the class %q is empty, or there twice", name)
+					p.Broken("CC-02", "", c.Object, at, "the class name %q is empty or occurs twice", name)
 				}
 				seen = append(seen, name)
 			}
@@ -117,7 +117,7 @@ func classPatches(p *check.Pass) {
 		for _, patch := range c.patches() {
 			name := patch.text("name")
 			if name == "" || slices.Contains(seen, name) {
-				p.Broken("CC-03", "", c.Object, patch.at("name"), "the name %q of the patch is empty, or there twice", name)
+				p.Broken("CC-03", "", c.Object, patch.at("name"), "the patch name %q is empty or occurs twice", name)
 			}
 			seen = append(seen, name)
 			definitions := patch.definitions()
@@ -182,7 +182,7 @@ func (c class) selects(d node) string {
 		}
 	}
 	if !enabled {
-		return "enables nothing in matchResources"
+		return "selects nothing in matchResources"
 	}
 	return ""
 }

@@ -13,16 +13,16 @@ var patchChecks = []*check.Check{
 	{
 		ID: "class-templates", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
 		Doc:   "Templates and conditions of patches can be parsed, and use variables that the class defines.",
-		Why:   "Cluster API's webhook refuses the class, or no cluster of it can be planned.",
-		Fix:   "Define the variable, or correct its name; use the functions of sprig without side effects.",
+		Why:   "Cluster API's webhook refuses the class, or the topology controller cannot plan any cluster of the class.",
+		Fix:   "Define the variable, or correct its name; use only functions of sprig that have no side effects.",
 		Rules: []string{"CC-06", "CC-07"}, Needs: []check.Need{check.Classes}, Run: classTemplates,
 	},
 	{
 		ID: "class-patched", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
-		Doc: "What the patches make of a template, with defaults and with the variables of the Clusters that the release " +
-			"has, fits the definition of the template.",
-		Why:   "The API server refuses what the topology controller makes, and the cluster hangs.",
-		Fix:   "Correct path or value of the patch, or the default of its variable.",
+		Doc: "A template still fits its definition when the patches have changed it, both with the defaults of the " +
+			"variables and with the values from the Clusters in the release.",
+		Why:   "The API server refuses the object that the topology controller creates, and the cluster hangs.",
+		Fix:   "Correct the path or the value of the patch, or the default of its variable.",
 		Rules: []string{"CC-09"}, Needs: []check.Need{check.Classes, check.Definitions}, Run: classPatched,
 	},
 	{

@@ -60,8 +60,8 @@ func (v values) render(text string) (any, error) {
 	return value, yaml.Unmarshal(out.Bytes(), &value)
 }
 
-// used returns the paths of variables that a template reads at its top level. Inside range and with, paths are relative
-// to something else.
+// used returns the paths of variables that a template reads at its top level. Inside the actions "range" and "with",
+// paths are relative to something else.
 func used(text string) []string {
 	parsed, err := parseTemplate(text)
 	if err != nil || parsed.Tree == nil {

@@ -16,15 +16,15 @@ import (
 var variableOfClassChecks = []*check.Check{
 	{
 		ID: "class-variables", Level: check.Must, Contracts: contracts, Page: classPage + "#variable-types",
-		Doc:   "Variables of a ClusterClass have schemas that are accepted, and defaults that fit them.",
+		Doc:   "Variables of a ClusterClass have schemas that Cluster API accepts, and defaults that fit them.",
 		Why:   "Cluster API's webhook refuses the class.",
 		Fix:   "Correct the schema or the default.",
 		Rules: []string{"CC-08"}, Needs: []check.Need{check.Classes}, Run: classVariables,
 	},
 	{
 		ID: "class-clusters", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
-		Doc: "A Cluster of a class names classes of workers that the class has, and sets the variables that it asks for, " +
-			"as it asks for them.",
+		Doc: "A Cluster with a ClusterClass names only worker classes that the ClusterClass has, and sets the " +
+			"variables that the ClusterClass requires, with values that their schemas accept.",
 		Why:   "Cluster API's webhook refuses the Cluster.",
 		Fix:   "Correct the name or the value, or set the variable.",
 		Rules: []string{"CC-11"}, Needs: []check.Need{check.Classes, check.Templates}, Run: classClusters,
@@ -78,7 +78,8 @@ func classVariables(p *check.Pass) {
 type managed struct{ *source.Object }
 
 // clustersOf returns the Clusters of a class in the cluster templates of a release and in the files the user passed in.
-// If several classes share a name, for example that of a variable, Clusters cannot be assigned to one of them.
+// It returns none if another class has the same name, for example because both names are the same variable: then a
+// Cluster cannot be assigned to one of them.
 func clustersOf(p *check.Pass, c class) []managed {
 	var all []managed
 	for _, other := range classes(p) {
@@ -125,7 +126,7 @@ func (m managed) workers(p *check.Pass, c class) {
 		}
 		for _, w := range elements(m.Object, []string{"spec", "topology", "workers", list}) {
 			if name := w.text("class"); !strings.Contains(name, "${") && !slices.Contains(known, name) {
-				p.Broken("CC-11", "", m.Object, w.at("class"), "class %s has no workers %q", c.Name(), name)
+				p.Broken("CC-11", "", m.Object, w.at("class"), "class %s has no worker class %q", c.Name(), name)
 			}
 		}
 	}

@@ -11,17 +11,18 @@ var clusterChecks = []*check.Check{
 	{
 		ID: "cluster-provisioned", Level: check.Must, Contracts: contracts,
 		Page:  clusterPage + "#infracluster-initialization-completed",
-		Doc:   "A cluster has the boolean that its contract reads as provisioned.",
-		Why:   "Core waits for it forever, and no machine of the cluster is made.",
+		Doc:   "A cluster has the boolean field that its contract uses to report that the cluster is provisioned.",
+		Why:   "Core waits for this field forever, and no machine of the cluster is created.",
 		Fix:   "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the label.",
 		Rules: []string{"IC-22"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-22"}.eachSchema(provisioned),
 	},
 	{
 		ID: "cluster-endpoint", Level: check.Must, Contracts: contracts,
-		Page:  clusterPage + "#infracluster-control-plane-endpoint",
-		Doc:   "If a cluster has spec.controlPlaneEndpoint, it is optional and has host and port.",
-		Why:   "Core copies the endpoint to the Cluster; if it is required, the cluster can't be made before there is one.",
+		Page: clusterPage + "#infracluster-control-plane-endpoint",
+		Doc:  "If a cluster has spec.controlPlaneEndpoint, it is optional and has host and port.",
+		Why: "Core copies the endpoint to the Cluster. If the field is required, the cluster can't be created before " +
+			"it has an endpoint.",
 		Fix:   "Use the type of the book: host a string, port an int32, both optional.",
 		Rules: []string{"IC-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-16"}.eachSchema(endpoint),
@@ -38,7 +39,7 @@ var clusterChecks = []*check.Check{
 	},
 	{
 		ID: "cluster-conditions", Level: check.Must, Contracts: contracts, Page: clusterPage + "#infracluster-conditions",
-		Doc:   "If a cluster has status.conditions, each has type and status as strings.",
+		Doc:   "If a cluster has status.conditions, each condition has type and status as strings.",
 		Why:   "Core mirrors the condition Ready of the cluster, and cannot read another shape.",
 		Fix:   "Use []metav1.Condition for contract v1beta2, the conditions of Cluster API for v1beta1.",
 		Rules: []string{"IC-26"}, Needs: []check.Need{check.Definitions},

@@ -24,43 +24,44 @@ var componentChecks = []*check.Check{
 		ID: "components-manager", Level: check.Must, Contracts: contracts,
 		Page:  clusterctlPage + "#controllers--watching-namespace",
 		Doc:   "Controllers run from a Deployment, in a container named manager.",
-		Why:   "clusterctl waits for Deployments with such a container only, and changes their arguments.",
-		Fix:   "Use a Deployment, and name the container of the controllers manager.",
+		Why:   "clusterctl waits only for Deployments with such a container, and changes only their arguments.",
+		Fix:   "Use a Deployment, and give the container of the controllers the name manager.",
 		Rules: []string{"CT-48", "CT-49"}, Needs: []check.Need{check.Components}, Run: componentsManager,
 	},
 	{
 		ID: "components-all-namespaces", Level: check.Must, Contracts: contracts,
 		Page:  clusterctlPage + "#controllers--watching-namespace",
-		Doc:   "The manager is shipped without a namespace that it watches.",
-		Why:   "clusterctl installs one provider for all namespaces: clusters in others would be ignored.",
+		Doc:   "The manager's arguments do not limit it to one namespace.",
+		Why:   "clusterctl installs one provider for all namespaces, and clusters in other namespaces would be ignored.",
 		Fix:   "Remove the value of --namespace.",
 		Rules: []string{"CT-51"}, Needs: []check.Need{check.Deployments}, Run: componentsAllNamespaces,
 	},
 	{
 		ID: "components-references", Level: check.Must, Contracts: contracts, Page: componentsPage,
-		Doc:   "Accounts, roles, services and certificates that components refer to are among them.",
-		Why:   "clusterctl installs this file only: pods do not start, and webhooks are not reached.",
+		Doc:   "Accounts, roles, services and certificates that components refer to are among the components.",
+		Why:   "clusterctl installs only this file, so pods do not start, or webhooks cannot be reached.",
 		Fix:   "Add the object that the message names, or correct its name.",
 		Rules: []string{"CT-36"}, Needs: []check.Need{check.Deployments}, Run: componentsReferences,
 	},
 	{
 		ID: "variables", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#variables",
-		Doc:   "Variables are in the grammar of drone/envsubst, without a name made of another variable.",
+		Doc:   "Variables follow the grammar of drone/envsubst, and no variable's name contains another variable.",
 		Why:   "clusterctl stops, or writes the text of the variable into the object.",
 		Fix:   "Write ${NAME} or ${NAME:=default}.",
 		Rules: []string{"CT-56"}, Needs: []check.Need{check.Components}, Run: variableGrammar,
 	},
 	{
 		ID: "components-images", Level: check.Should, Contracts: contracts, Page: componentsPage,
-		Doc:   "Images have a registry and a version.",
-		Why:   "Without a registry each machine fetches from where it is set to; latest changes below a running provider.",
+		Doc: "Images have a registry and a version.",
+		Why: "Without a registry, each machine pulls from the registry that it is configured for. With the tag latest, " +
+			"the image can change under a running provider.",
 		Fix:   "Write registry/repository/name:version, or a digest.",
 		Rules: []string{"CT-52"}, Needs: []check.Need{check.Deployments, check.Directory}, Run: componentsImages,
 	},
 	{
 		ID: "components-provider-label", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#labels",
 		Doc:   "Each object of components has the label of its provider.",
-		Why:   "What was installed with kubectl cannot be taken over by clusterctl without it.",
+		Why:   "Without the label, clusterctl cannot take over what was installed with kubectl.",
 		Fix:   "Set cluster.x-k8s.io/provider for all objects, with labels in the kustomization.",
 		Rules: []string{"CT-60"}, Needs: []check.Need{check.Deployments}, Run: componentsProviderLabel,
 	},
@@ -80,7 +81,7 @@ func componentsNamespace(p *check.Pass) {
 			got := o.Namespace()
 			if got != "" && got != namespaces[0].Name() && !leadsElsewhere(o) {
 				p.Broken("CT-47", "", o, []string{"metadata", "namespace"},
-					"the object is in namespace %q, and the components in %q",
+					"the object is in namespace %q, but the Namespace of the components is %q",
 					got, namespaces[0].Name())
 			}
 		}
@@ -209,7 +210,7 @@ func componentsProviderLabel(p *check.Pass) {
 		}
 		if len(without) > 0 {
 			p.Broken("CT-60", "", without[0], []string{"metadata", "labels"},
-				"%d of %d objects have no label %s, this one first",
+				"%d of %d objects have no label %s; this is the first",
 				len(without), len(f.Objects), key)
 		}
 	}

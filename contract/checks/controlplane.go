@@ -13,15 +13,15 @@ var controlPlaneChecks = []*check.Check{
 		Page: controlPlanePage + "#controlplane-controlplanelist-resource-definition",
 		Doc: "A control plane provider has a definition of a kind that ends in ControlPlane, a bootstrap provider one " +
 			"that ends in Config.",
-		Why:   "Without it a Cluster or a Machine has nothing to refer to.",
+		Why:   "Without the definition, a Cluster or a Machine has nothing to refer to.",
 		Fix:   "Add the definition to the components.",
 		Rules: []string{"CP-08", "BP-08"}, Needs: []check.Need{check.Directory, check.Components}, Run: providerResource,
 	},
 	{
 		ID: "control-plane-initialized", Level: check.Must, Contracts: contracts,
 		Page:  controlPlanePage + "#controlplane-initialization-completed",
-		Doc:   "A control plane has the boolean that its contract reads as initialized.",
-		Why:   "Core waits for it forever, and no worker joins the cluster.",
+		Doc:   "A control plane has the boolean field that its contract uses to report that it is initialized.",
+		Why:   "Core waits for this field forever, and no worker joins the cluster.",
 		Fix:   "Add status.initialization.controlPlaneInitialized for contract v1beta2, status.initialized for v1beta1.",
 		Rules: []string{"CP-27"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-27"}.eachSchema(wants(
@@ -33,26 +33,28 @@ var controlPlaneChecks = []*check.Check{
 		ID: "control-plane-endpoint", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-endpoint",
 		Doc:  "If a control plane has spec.controlPlaneEndpoint, it is optional and has host and port.",
-		Why: "Core copies the endpoint to the Cluster; if it is required, the control plane can't be made before there " +
-			"is one.",
+		Why: "Core copies the endpoint to the Cluster. If the field is required, the control plane can't be created " +
+			"before there is an endpoint.",
 		Fix:   "Use the type of the book: host a string, port an int32, both optional.",
 		Rules: []string{"CP-12"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-12"}.eachSchema(endpoint),
 	},
 	{
 		ID: "control-plane-replicas", Level: check.Must, Contracts: contracts,
-		Page:  controlPlanePage + "#controlplane-replicas",
-		Doc:   "A control plane whose replicas can be set has the counters and the scale subresource of its contract.",
-		Why:   "Core cannot see whether the control plane is scaling, and holds upgrades of ClusterClasses back.",
+		Page: controlPlanePage + "#controlplane-replicas",
+		Doc:  "A control plane whose replicas can be set has the counters and the scale subresource of its contract.",
+		Why: "Core cannot see whether the control plane is scaling, and holds back upgrades of clusters with a " +
+			"ClusterClass.",
 		Fix:   "Add the field that the message names, and the marker +kubebuilder:subresource:scale with the book's paths.",
 		Rules: []string{"CP-14", "CP-15", "CP-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-14"}.eachSchema(controlPlaneReplicas),
 	},
 	{
 		ID: "control-plane-version", Level: check.Must, Contracts: contracts,
-		Page:  controlPlanePage + "#controlplane-version",
-		Doc:   "A control plane whose version can be set has spec.version, and says in status which versions run.",
-		Why:   "The topology controller writes one and waits for the other: clusters of a class never get upgraded.",
+		Page: controlPlanePage + "#controlplane-version",
+		Doc:  "A control plane whose version can be set has spec.version, and says in status which versions run.",
+		Why: "The topology controller writes spec.version and waits until the status shows that version. Otherwise " +
+			"clusters with a ClusterClass are never upgraded.",
 		Fix:   "Add Version string to the spec, and Versions []clusterv1.StatusVersion or Version string to the status.",
 		Rules: []string{"CP-17", "CP-18"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-17"}.eachSchema(controlPlaneVersion),
@@ -60,9 +62,10 @@ var controlPlaneChecks = []*check.Check{
 	{
 		ID: "control-plane-machines", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-machines",
-		Doc: "A control plane that makes Machines has in spec.machineTemplate what its contract asks for: the reference to " +
-			"the template, metadata and timeouts.",
-		Why:   "The topology controller writes these fields, and the API server drops what the definition does not have.",
+		Doc: "A control plane that creates Machines has the fields of spec.machineTemplate that its contract requires: " +
+			"the reference to the template, metadata and timeouts.",
+		Why: "The topology controller writes these fields, and the API server drops those that the definition does not " +
+			"have.",
 		Fix:   "Add the field that the message names; for contract v1beta2 most are below spec.machineTemplate.spec.",
 		Rules: []string{"CP-21"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-21"}.eachSchema(controlPlaneMachines),
@@ -70,8 +73,8 @@ var controlPlaneChecks = []*check.Check{
 	{
 		ID: "control-plane-rollout", Level: check.Must, Contracts: contracts,
 		Page:  controlPlanePage + "#controlplane-rolloutafter",
-		Doc:   "A control plane whose rollout can be scheduled has the time where its contract reads it.",
-		Why:   "clusterctl alpha rollout restart writes the field of the contract, and nothing happens.",
+		Doc:   "A control plane whose rollout can be scheduled has the time in the field that its contract defines.",
+		Why:   "clusterctl alpha rollout restart writes the field of the contract, and the control plane ignores it.",
 		Fix:   "Add spec.rollout.after for contract v1beta2, spec.rolloutAfter for v1beta1.",
 		Rules: []string{"CP-26"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-26"}.eachSchema(controlPlaneRollout),
@@ -119,7 +122,7 @@ func controlPlaneReplicas(s subject) {
 		got = strings.Join([]string{scale.selector, scale.spec, scale.status}, " ")
 	}
 	if got != wants {
-		s.of("CP-16").broken(s.schema.Path[:3], "the scale subresource of %s has paths %q, and the contract asks for %q",
+		s.of("CP-16").broken(s.schema.Path[:3], "the scale subresource of %s has paths %q, but the contract asks for %q",
 			s.kind(), got, wants)
 	}
 }
@@ -162,7 +165,7 @@ func controlPlaneVersion(s subject) {
 func controlPlaneMachines(s subject) {
 	template, ok := s.schema.Property("spec", "machineTemplate")
 	if !ok || len(template.Properties) == 0 {
-		return // it makes no Machines; some have the field, empty, because other tools expect it
+		return // it makes no Machines; some such kinds have an empty field, which other tools expect
 	}
 	var missing []string
 	for _, w := range []want{

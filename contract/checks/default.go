@@ -17,19 +17,19 @@ var defaultChecks = []*check.Check{
 	{
 		ID: "schema-defaults", Level: check.Should, Contracts: contracts,
 		Page: "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#defaulting",
-		Doc: "A field has one default: in all versions, in a template and what is made of it, in the default of its " +
-			"parent and its own.",
-		Why: "Whoever leaves the field out gets one value or the other, depending on the version or the path: server-side " +
-			"apply and the topology controller see a change that nobody made.",
-		Fix:   "Give the field the same default everywhere, or only one of them.",
+		Doc: "A field has one default: the same in all versions, the same in a template and in the kind that is " +
+			"created from it, and the same in its own schema and in the default of its parent.",
+		Why: "If a client leaves the field out, its value depends on the version or the path. Server-side apply and " +
+			"the topology controller then see a change that nobody made.",
+		Fix:   "Give the field the same default everywhere, or keep only one of the defaults.",
 		Rules: []string{"RV-22", "RV-23", "RV-24"}, Needs: []check.Need{check.Definitions}, Run: schemaDefaults,
 	},
 	{
 		ID: "template-immutable", Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
-		Doc:  "No rule of its schema forbids every change of a template.",
-		Why: "Such a rule refuses the topology controller's dry runs, too, which it cannot tell apart: each change of a " +
-			"ClusterClass that reaches the field stops the topology.",
+		Doc:  "No rule in a template's schema forbids every change.",
+		Why: "Such a rule also refuses the topology controller's dry runs, because it cannot recognise them. Each " +
+			"change of a ClusterClass that reaches the field then stops the topology controller.",
 		Fix:   "Forbid changes in a webhook, which lets the topology controller's dry runs pass (topology.IsDryRunRequest).",
 		Rules: dryRunRules.ids(), Needs: []check.Need{check.Definitions}, Run: dryRunRules.eachSchema(templateImmutable),
 	},
@@ -71,14 +71,14 @@ func schemaDefaults(p *check.Pass) {
 	})(p)
 }
 
-// fights reports fields of a schema whose default differs from that in the other schema.
+// fights reports each field of the schema mine whose default differs from the same field's default in the schema other.
 func fights(p *check.Pass, d *source.Definition, rule string, other, mine source.Schema, where string) {
 	walkBoth(other, mine, func(was, is source.Schema) {
 		a, had := decoded(was.Default)
 		b, has := decoded(is.Default)
 		if had && has && was.Type == is.Type && !agree(complete(a, was), complete(b, is)) {
 			p.Broken(rule, "", d.Object, append(slices.Clone(is.Path), "default"),
-				"%s of %s %s has the default %s, and %s in %s", fieldName(is.Path), d.CRD.Spec.Names.Kind,
+				"%s of %s %s has the default %s, but %s in %s", fieldName(is.Path), d.CRD.Spec.Names.Kind,
 				versionOf(d, is.Path), is.Default.Raw, was.Default.Raw, where)
 		}
 	})
@@ -141,8 +141,8 @@ func contradictions(p *check.Pass, d *source.Definition, s source.Schema) {
 			field, _ := at.Property(name)
 			own, has := decoded(field.Default)
 			if len(field.Path) > len(at.Path) && has && !agree(complete(own, field), complete(object[name], field)) {
-				p.Broken("RV-24", "", d.Object, append(slices.Clone(at.Path), "default"), "the default of %s of %s %s gives %s "+
-					"another value than its own default %s", fieldName(at.Path), d.CRD.Spec.Names.Kind, versionOf(d, at.Path), name,
+				p.Broken("RV-24", "", d.Object, append(slices.Clone(at.Path), "default"), "the default of %s of %s %s sets %s "+
+					"to a value other than its own default %s", fieldName(at.Path), d.CRD.Spec.Names.Kind, versionOf(d, at.Path), name,
 					field.Default.Raw)
 			}
 		}

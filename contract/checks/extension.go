@@ -15,16 +15,17 @@ var extensionChecks = []*check.Check{
 	{
 		ID: "extension-config", Level: check.Must, Contracts: contracts,
 		Page: "https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/deploy-runtime-extension",
-		Doc:  "An ExtensionConfig in components leads to a Service among them, and core can trust its server.",
-		Why:  "Core does not reach the extension: its hooks fail, and clusters stop at them.",
-		Fix: "Name a Service of the components, and set caBundle or the annotation " + caAnnotation +
-			" to NAMESPACE/NAME.",
+		Doc: "An ExtensionConfig in components refers to a Service among the components, and core can verify its " +
+			"server.",
+		Why: "Core cannot reach the extension. Its hooks fail, and clusters stop at them.",
+		Fix: "Name a Service of the components. Set caBundle, or set the annotation " + caAnnotation +
+			" to the NAMESPACE/NAME of a Secret with the CA.",
 		Rules: []string{"RV-19"}, Needs: []check.Need{check.Components}, Run: extensionConfigs,
 	},
 	{
 		ID: "leader-election", Level: check.Should, Contracts: contracts, Page: componentsPage,
 		Doc:   "A manager that runs several replicas elects a leader.",
-		Why:   "Two managers reconcile the same objects, and make machines twice.",
+		Why:   "Two managers reconcile the same objects, and create machines twice.",
 		Fix:   "Add --leader-elect to the arguments of the manager.",
 		Rules: []string{"RV-20"}, Needs: []check.Need{check.Deployments}, Run: leaderElection,
 	},
@@ -43,10 +44,10 @@ func extensionConfigs(p *check.Pass) {
 			switch {
 			case secret == "" && o.Text("spec", "clientConfig", "caBundle") == "":
 				p.Broken("RV-19", "", o, []string{"spec", "clientConfig"},
-					"there is neither a caBundle nor the annotation for one")
+					"there is neither a caBundle nor the annotation that injects one")
 			case secret != "" && strings.Count(secret, "/") != 1:
 				p.Broken("RV-19", "", o, []string{"metadata", "annotations", caAnnotation},
-					"%q is not NAMESPACE/NAME of a Secret", secret)
+					"%q is not the NAMESPACE/NAME of a Secret", secret)
 			}
 		}
 	}

@@ -8,14 +8,14 @@ import (
 const (
 	cluster1 = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: a}\n"
 	class2   = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: "
-	// user is a Cluster of a class that a variable names; it sets the variable size.
+	// user is a Cluster whose class is named by a clusterctl variable. The Cluster sets the class variable size.
 	user = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: a}\n" +
 		"spec: {topology: {classRef: {name: \"${CLASS}\"}, variables: [{name: size, value: large}]}}\n"
 	sized = "{name: size, schema: {openAPIV3Schema: {type: string}}}"
 	tall  = "{name: height, required: true, schema: {openAPIV3Schema: {type: string}}}"
 )
 
-// patching returns a class with one JSON patch of a template of clusters.
+// patching returns a class with one JSON patch for a cluster's template.
 func patching(path, value string) string {
 	return class2 + "foo}\nspec:\n  infrastructure: {templateRef: " +
 		"{apiVersion: infrastructure.foo.example/v1, kind: FooClusterTemplate, name: foo}}\n" +
@@ -24,8 +24,8 @@ func patching(path, value string) string {
 		"jsonPatches: [{op: add, path: " + path + ", value: " + value + "}]}]}]\n"
 }
 
-// The checks report what other providers' templates and classes do if it breaks a rule, but not if it only looks like
-// that.
+// Each case is something that templates and classes of other providers do. The checks report it if it breaks a rule,
+// but not if it only seems to break one.
 func TestWhatTemplatesDo(t *testing.T) {
 	components := "infrastructure-components.yaml"
 	fields := definition("FooCluster", both, "spec: {type: object, properties: {image: {type: string}, "+

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// definition returns a definition of infrastructure with one version, its labels, and a schema.
+// definition returns a definition of an infrastructure provider with one version, these labels, and this schema.
 func definition(kind, labels, schema string) string {
 	plural := strings.ToLower(kind) + "s"
 	return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: " + plural +
@@ -45,7 +45,8 @@ func manager(group string) string {
 		"roleRef: {kind: ClusterRole, name: m}\nsubjects: [{kind: ServiceAccount, name: m, namespace: n}]\n"
 }
 
-// The checks report what other providers do if it breaks a rule, but not if it only looks like that.
+// Each case is something that other providers do. The checks report it if it breaks a rule, but not if it only seems to
+// break one.
 func TestWhatProvidersDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		check string

@@ -37,7 +37,7 @@ var labelChecks = []*check.Check{
 	{
 		ID: "contract-label-versions", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
 		Doc:   "The API version that core takes from a contract label is served.",
-		Why:   "Core asks the API server for a version that it does not have.",
+		Why:   "Core asks the API server for a version that is not served.",
 		Fix:   "Correct the label, or serve the version.",
 		Rules: labelVersionRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: labelVersionRules.each(contractLabelVersions),
@@ -45,7 +45,7 @@ var labelChecks = []*check.Check{
 	{
 		ID: "contract-label-left-over", Level: check.Should, Contracts: contracts,
 		Page:  machinePage + "#all-resources-version",
-		Doc:   "A contract label no longer names API versions that are not served, also where core takes a newer one.",
+		Doc:   "A contract label names only API versions that are served, even if core uses a newer one.",
 		Why:   "Nothing breaks with Cluster API's own code; other readers of the label may take the older version.",
 		Fix:   "Remove the version from the label.",
 		Rules: []string{"RV-21"}, Needs: []check.Need{check.Definitions}, Run: contractLabelLeftOver,
@@ -53,9 +53,10 @@ var labelChecks = []*check.Check{
 	{
 		ID: "contract-label-once", Fixes: true, Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#all-resources-version",
-		Doc:  "An API version under the labels of both contracts has the fields of both, and the list of a label ascends.",
-		Why: "Core takes the highest version where the book says the last one; with two labels it may take the contract " +
-			"that the version does not have.",
+		Doc: "An API version has the fields of both contracts if the labels of both name it, and each label lists its " +
+			"versions in ascending order.",
+		Why: "Core takes the highest version of a label, while the book says that it takes the last one. If both labels " +
+			"name a version, core may read that version under the contract whose fields it lacks.",
 		Fix:   "Write the versions in ascending order, and name a version under the contract that it implements.",
 		Rules: []string{"IM-37", "IC-10"}, Needs: []check.Need{check.Definitions},
 		Run: contractLabelOnce,
@@ -89,7 +90,7 @@ func contractLabelVersions(s subject) {
 	}
 }
 
-// isLeftOver reports whether core reads a newer version of a label and that version is served.
+// isLeftOver reports whether core reads another version of the label than this one, and that other version is served.
 func isLeftOver(r resource, name, contract string) bool {
 	newest := r.Newest(contract)
 	return name != newest && isServed(r.Definition, newest)
@@ -122,13 +123,13 @@ func contractLabelOnce(p *check.Pass) {
 	for _, r := range resources(p) {
 		if name, lacks := halfOfBoth(r); lacks != "" {
 			_, key := r.Contract(v1beta2)
-			p.Broken("IM-37", "", r.Object, labelPath(key), "version %s of %s is under both contracts, but has no %s",
-				name, r.kind(), lacks)
+			p.Broken("IM-37", "", r.Object, labelPath(key),
+				"the labels of both contracts name version %s of %s, but it has no %s", name, r.kind(), lacks)
 		}
 		for _, contract := range contracts {
 			versions, key := r.Contract(contract)
 			if !slices.IsSortedFunc(versions, version.CompareKubeAwareVersionStrings) {
-				p.Broken("IC-10", contract, r.Object, labelPath(key), "the label of %s does not ascend: %s", r.kind(),
+				p.Broken("IC-10", contract, r.Object, labelPath(key), "the label of %s is not in ascending order: %s", r.kind(),
 					strings.Join(versions, ", "))
 				slices.SortFunc(versions, version.CompareKubeAwareVersionStrings)
 				p.Replace(r.Object, labelPath(key), strings.Join(versions, "_"))

@@ -22,11 +22,11 @@ var liveChecks = []*check.Check{
 	{
 		ID: "template-dry-run", Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
-		Doc:  "A template that refuses changes lets those pass that the topology controller tries, and no others.",
-		Why: "The topology controller finds out by a dry run what a change would be. Refused, each change of a " +
-			"ClusterClass and each upgrade stops.",
-		Fix: "In the webhook, skip the check of what cannot be changed if topology.IsDryRunRequest says so, and only then; " +
-			"use no rule in the schema for it.",
+		Doc:  "A template that refuses changes accepts them in dry runs of the topology controller, and nowhere else.",
+		Why: "The topology controller uses a dry run to find out what a change would do. If the dry run is refused, " +
+			"each change of a ClusterClass and each upgrade stops.",
+		Fix: "In the webhook, skip the check for forbidden changes if topology.IsDryRunRequest returns true, and only " +
+			"then. Do not use a rule in the schema for this check.",
 		Rules: dryRunRules.ids(), Needs: []check.Need{check.Definitions, check.Installed}, Drive: templateDryRun,
 	},
 }
@@ -130,7 +130,8 @@ func (t drivenTemplate) change(ctx context.Context, example, made *unstructured.
 	return nil
 }
 
-// dryRun makes a change as the topology controller does in a dry run, then for real with the dry-run annotation.
+// dryRun requests a change in a dry run, as the topology controller would. Then it requests the same change for real,
+// with the dry-run annotation.
 func (t drivenTemplate) dryRun(ctx context.Context, changed, made *unstructured.Unstructured) error {
 	changed.SetAnnotations(map[string]string{clusterv1.TopologyDryRunAnnotation: ""})
 	_, err := t.driver.Apply(ctx, changed, check.Applying{Manager: topologyManager, DryRun: true})

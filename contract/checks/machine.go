@@ -5,8 +5,9 @@ import "github.com/capstan-dev/capstan/contract/check"
 var machineChecks = []*check.Check{
 	{
 		ID: "machine-provider-id", Level: check.Must, Contracts: contracts, Page: machinePage + "#inframachine-provider-id",
-		Doc:   "A machine has spec.providerID, a string that whoever creates the machine may leave out.",
-		Why:   "Core finds the Node of a Machine by it; required, no machine could be made from a template.",
+		Doc: "A machine has spec.providerID, a string that whoever creates the machine may leave out.",
+		Why: "Core finds the Node of a Machine by this id. If the field were required, no machine could be created " +
+			"from a template.",
 		Fix:   "Add ProviderID string with json:\"providerID,omitempty\" and +optional to the spec.",
 		Rules: []string{"IM-10"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-10"}.eachSchema(machineProviderID),
@@ -14,7 +15,7 @@ var machineChecks = []*check.Check{
 	{
 		ID: "machine-provisioned", Level: check.Must, Contracts: contracts,
 		Page:  machinePage + "#inframachine-initialization-completed",
-		Doc:   "A machine has the boolean that its contract reads as provisioned.",
+		Doc:   "A machine has the boolean field that its contract uses to report that the machine is provisioned.",
 		Why:   "Core waits for it forever, and the Machine stays in phase Provisioning.",
 		Fix:   "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the label.",
 		Rules: []string{"IM-19"}, Needs: []check.Need{check.Definitions},
@@ -33,7 +34,7 @@ var machineChecks = []*check.Check{
 func machineProviderID(s subject) {
 	if _, ok := s.field("string", "spec", "providerID"); ok {
 		spec, _ := s.schema.Property("spec")
-		s.optional(spec, "providerID", ": no machine has one when it is made")
+		s.optional(spec, "providerID", ": no machine has one when it is created")
 	}
 }
 

@@ -22,15 +22,16 @@ var contractRules = ruleOf{
 var metadataChecks = []*check.Check{
 	{
 		ID: "release-files", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#provider-repositories",
-		Doc:   "A release has metadata.yaml and components, which can be read.",
+		Doc:   "A release has metadata.yaml and components, and both can be read.",
 		Why:   "clusterctl cannot install a release without them.",
 		Fix:   "Publish the file that the message names with each release.",
 		Rules: []string{"CT-02", "CT-03"}, Needs: []check.Need{check.Directory}, Run: releaseFiles,
 	},
 	{
 		ID: "release-label", Level: check.Must, Contracts: contracts,
-		Page:  clusterctlPage + "#creating-a-local-provider-repository",
-		Doc:   "In a local repository a release is a directory named by its version, in one named by the provider label.",
+		Page: clusterctlPage + "#creating-a-local-provider-repository",
+		Doc: "In a local repository, a release is a directory that is named by its version, inside a directory that is " +
+			"named by the provider label.",
 		Why:   "clusterctl finds a release by the names of the directories.",
 		Fix:   "Name the directories like infrastructure-foo/v1.2.3, in lower case and with at most 63 characters.",
 		Rules: []string{"CT-26", "CT-73", "CT-09", "CT-10"}, Needs: []check.Need{check.Directory, check.Version},
@@ -54,14 +55,15 @@ var metadataChecks = []*check.Check{
 	{
 		ID: "metadata-contract-known", Level: check.Must, Contracts: contracts, Page: metadataPage,
 		Doc:   "The contract of the series is one that Cluster API accepts.",
-		Why:   "clusterctl refuses a release for a contract that its Cluster API does not have.",
-		Fix:   "Write v1beta2, or v1beta1 while the release implements that one.",
+		Why:   "clusterctl refuses a release for a contract that its own version of Cluster API does not have.",
+		Fix:   "Write v1beta2, or v1beta1 if the release still implements that contract.",
 		Rules: []string{"CT-33"}, Needs: []check.Need{check.Metadata}, Run: metadataContractKnown,
 	},
 	{
 		ID: "metadata-contract-labels", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc:   "The contract of the release in metadata.yaml is one that the labels of its definitions name.",
-		Why:   "clusterctl plans with the contract of the file, and core works by the labels: upgrades break clusters.",
+		Doc: "The contract of the release in metadata.yaml is one that the labels of its definitions name.",
+		Why: "clusterctl plans upgrades with the contract of the file, but core goes by the labels. If they differ, " +
+			"upgrades break clusters.",
 		Fix:   "Correct the series, or label the definitions with the contract that they implement.",
 		Rules: contractRules.ids(), Needs: []check.Need{check.Complete, check.Metadata, check.Definitions},
 		Run: contractRules.each(metadataContractLabels),
@@ -99,8 +101,8 @@ func releaseLabel(p *check.Pass) {
 	}
 	label, kind := p.Release.Label, p.Release.Type()
 	if label == "" {
-		// Without a provider label in its path, the parent directory may have any name, unless it is clearly meant as a
-		// version.
+		// If the path has no provider label, the parent directory may have any name, unless the name is clearly meant as a
+		// provider label.
 		parent := filepath.Base(filepath.Dir(p.Release.Path))
 		if kind != "" && strings.HasPrefix(parent, string(kind)) {
 			p.BrokenAt("CT-73", at, "the directory %q is not a provider label of type %s", parent, kind)
@@ -124,7 +126,8 @@ type series struct {
 	contract     string
 }
 
-// allSeries returns the release series of a release. It reports malformed entries to wrong, if that is not nil.
+// allSeries returns the release series of a release. It calls the function wrong for each field that an entry lacks,
+// unless wrong is nil.
 func allSeries(r *source.Release, wrong func(o *source.Object, path []string, field string)) []series {
 	var all []series
 	for _, f := range r.Of(source.Metadata) {
@@ -196,7 +199,7 @@ func own(p *check.Pass) *series {
 
 func metadataSeries(p *check.Pass) {
 	if all := allSeries(p.Release, nil); semver.MatchString(p.Release.Version) && len(all) > 0 && own(p) == nil {
-		p.Broken("CT-32", "", all[0].object, []string{"releaseSeries"}, "no series is that of %s", p.Release.Version)
+		p.Broken("CT-32", "", all[0].object, []string{"releaseSeries"}, "no series matches %s", p.Release.Version)
 	}
 }
 
@@ -215,7 +218,7 @@ func metadataContractLabels(s subject) {
 		return // other checks report this
 	}
 	if s.contract = mine.contract; s.Newest(s.contract) == "" {
-		s.broken([]string{"metadata", "labels"}, "the release is one for contract %s, and the definition of %s has no "+
-			"label of it", s.contract, s.kind())
+		s.broken([]string{"metadata", "labels"}, "the release is for contract %s, but the definition of %s has no "+
+			"label of that contract", s.contract, s.kind())
 	}
 }

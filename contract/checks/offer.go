@@ -13,17 +13,19 @@ import (
 var offerChecks = []*check.Check{
 	{
 		ID: "infrastructure-resources", Level: check.Should, Contracts: contracts, Page: machinePage,
-		Doc:   "An infrastructure provider has a definition of machines and one of clusters.",
-		Why:   "Without the first no Machine gets a machine, without the second no Cluster gets its infrastructure.",
+		Doc: "An infrastructure provider has a definition of machines and one of clusters.",
+		Why: "Without the first, no Machine gets its infrastructure; without the second, no Cluster gets its " +
+			"infrastructure.",
 		Fix:   "Add the definition; its kind ends in Machine or Cluster.",
 		Rules: []string{"IM-01", "IC-01"}, Needs: []check.Need{check.Complete, check.Definitions},
 		Run: infrastructureResources,
 	},
 	{
 		ID: "machine-failure-domain", Level: check.Should, Contracts: []string{v1beta2},
-		Page:  machinePage + "#inframachine-failure-domain",
-		Doc:   "A machine of contract v1beta2 does not ask for its failure domain in its spec.",
-		Why:   "Core reads status.failureDomain, and the Machine says where it is to be: two fields disagree.",
+		Page: machinePage + "#inframachine-failure-domain",
+		Doc:  "The spec of a machine of contract v1beta2 has no field for a failure domain.",
+		Why: "Core reads the machine's status.failureDomain, and Machine.spec.failureDomain says where the machine " +
+			"should be. A third field could contradict them.",
 		Fix:   "Read Machine.spec.failureDomain, report status.failureDomain, and drop spec.failureDomain in a new version.",
 		Rules: []string{"IM-15"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-15"}.eachSchema(machineFailureDomain),
@@ -47,9 +49,9 @@ var offerChecks = []*check.Check{
 	},
 	{
 		ID: "components-closed", Level: check.Should, Contracts: contracts, Page: componentsPage,
-		Doc:   "Secrets and ConfigMaps that pods of components need are among them, or made of what is.",
-		Why:   "clusterctl installs this file only: the pod waits for an object that nobody makes.",
-		Fix:   "Add the object, or say that it is optional.",
+		Doc:   "Secrets and ConfigMaps that pods of components need are among the components, or are created from them.",
+		Why:   "clusterctl installs only this file, so the pod waits for an object that nobody creates.",
+		Fix:   "Add the object, or mark the reference to it as optional.",
 		Rules: []string{"CT-92"}, Needs: []check.Need{check.Deployments}, Run: componentsClosed,
 	},
 }
@@ -61,10 +63,10 @@ func infrastructureResources(p *check.Pass) {
 	at := source.Position{File: p.Release.Of(source.Components)[0].Path}
 	has := func(roles ...role) bool { return len(resources(p, roles...)) > 0 }
 	if !has(machine) && !has(pool) {
-		p.BrokenAt("IM-01", at, "no definition is one of machines")
+		p.BrokenAt("IM-01", at, "there is no definition of a machine")
 	}
 	if has(machine) && !has(cluster) { // a provider that has only pools is used together with another provider
-		p.BrokenAt("IC-01", at, "no definition is one of clusters")
+		p.BrokenAt("IC-01", at, "there is no definition of a cluster")
 	}
 }
 
@@ -113,13 +115,13 @@ func hasKubernetesVersion(o *source.Object) bool {
 		(o.Get("spec", "topology", "version") != nil || o.Get("spec", "template", "spec", "version") != nil)
 }
 
-// componentsClosed checks that everything pods need to start is there.
+// componentsClosed checks that the components contain everything that their pods need to start.
 func componentsClosed(p *check.Pass) {
 	for _, f := range p.Release.Of(source.Components) {
 		for _, o := range objects(f, "Deployment") {
 			for _, r := range podNeeds(o) {
 				if r.name != "" && !strings.Contains(r.name, "${") && !isMade(f, r) {
-					p.Broken("CT-92", "", o, r.path, "%s %q is not among the components, nor made of them", r.kind, r.name)
+					p.Broken("CT-92", "", o, r.path, "%s %q is neither among the components nor created from them", r.kind, r.name)
 				}
 			}
 		}

@@ -6,9 +6,9 @@ var poolChecks = []*check.Check{
 	{
 		ID: "pool-provisioned", Level: check.Must, Contracts: contracts,
 		Page: poolPage + "#inframachinepool-initialization-completed",
-		Doc:  "A machine pool has the boolean that its contract reads as provisioned.",
-		Why: "Core waits for it forever, and the MachinePool stays in phase Provisioning. Core v1.14 reads status.ready in " +
-			"both contracts for the time being: keep it as well.",
+		Doc:  "A machine pool has the boolean field that its contract uses to report that the pool is provisioned.",
+		Why: "Core waits for this field forever, and the MachinePool stays in phase Provisioning. Core v1.14 still " +
+			"reads status.ready in both contracts, so keep that field as well.",
 		Fix:   "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the label.",
 		Rules: []string{"MP-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-16"}.eachSchema(provisioned),
@@ -16,15 +16,16 @@ var poolChecks = []*check.Check{
 	{
 		ID: "pool-instances", Level: check.Must, Contracts: contracts, Page: poolPage + "#inframachinepool-provideridlist",
 		Doc:   "A machine pool lists its instances in spec.providerIDList, and counts them in status.replicas.",
-		Why:   "Core finds the Nodes of the pool by the list, and deletes those that left it.",
+		Why:   "Core finds the Nodes of the pool by the list, and deletes Nodes that have left the list.",
 		Fix:   "Add ProviderIDList []string to the spec, optional, and Replicas int32 to the status.",
 		Rules: []string{"MP-15", "MP-20"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-15"}.eachSchema(poolInstances),
 	},
 	{
 		ID: "pool-machines", Level: check.Must, Contracts: contracts, Page: poolPage + "#machinepoolmachines-support",
-		Doc:   "If a machine pool names the kind of its machines, it is a string at status.infrastructureMachineKind.",
-		Why:   "Core makes a Machine for each replica by that kind, and fails to read another shape.",
+		Doc: "If a machine pool names the kind of its machines, the kind is a string at " +
+			"status.infrastructureMachineKind.",
+		Why:   "Core uses the kind to create a Machine for each replica, and fails to read another shape.",
 		Fix:   "Use a string.",
 		Rules: []string{"MP-12"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-12"}.eachSchema(poolMachines),
@@ -41,7 +42,7 @@ func poolInstances(s subject) {
 		s.broken(list.Path, "spec.providerIDList of %s is not a list of strings", s.kind())
 	}
 	spec, _ := s.schema.Property("spec")
-	s.optional(spec, "providerIDList", ": a pool has no instances when it is made")
+	s.optional(spec, "providerIDList", ": a pool has no instances when it is created")
 }
 
 func poolMachines(s subject) {

@@ -13,18 +13,19 @@ const migrationPage = "https://cluster-api.sigs.k8s.io/developer/providers/migra
 var readinessChecks = []*check.Check{
 	{
 		ID: "readiness", Level: check.Should, Contracts: []string{v1beta1}, Page: migrationPage,
-		Doc: "The provider does without contract v1beta1.",
+		Doc: "The provider does not depend on contract v1beta1.",
 		Why: "Cluster API v1.16 (April 2027) no longer reads contract v1beta1: the provider stops working with it.",
-		Fix: "Add an API version for contract v1beta2: status.initialization.provisioned for status.ready, " +
-			"[]metav1.Condition, references without namespace; convert, label it cluster.x-k8s.io/v1beta2, and name that " +
-			"contract in metadata.yaml.",
+		Fix: "Add an API version for contract v1beta2, with status.initialization.provisioned in place of " +
+			"status.ready, []metav1.Condition, and references without namespace. Convert between the versions, name the " +
+			"new one in the label cluster.x-k8s.io/v1beta2, and name that contract in metadata.yaml.",
 		Rules: []string{"RV-09"}, Needs: []check.Need{check.Components}, Run: readiness,
 	},
 	{
 		ID: "readiness-fields", Level: check.Should, Contracts: []string{v1beta2}, Page: migrationPage,
-		Doc:   "An API version for contract v1beta2 has no fields that only contract v1beta1 had.",
-		Why:   "Core v1.16 ignores them, and users go on to read what nothing acts on.",
-		Fix:   "Report failures as conditions; keep the old fields below status.deprecated.v1beta1 until they go.",
+		Doc: "An API version for contract v1beta2 has no fields that only contract v1beta1 had.",
+		Why: "Core v1.16 ignores these fields, so users read values on which nothing acts.",
+		Fix: "Report failures as conditions; keep the old fields below status.deprecated.v1beta1 until they are " +
+			"removed.",
 		Rules: []string{"RV-10"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{
 			machine: "RV-10", cluster: "RV-10", controlPlane: "RV-10", config: "RV-10", pool: "RV-10",
@@ -34,7 +35,7 @@ var readinessChecks = []*check.Check{
 
 func readiness(p *check.Pass) {
 	if s := own(p); s != nil && s.contract == v1beta1 {
-		p.Broken("RV-09", v1beta1, s.object, append(s.path, "contract"), "series %d.%d is one for contract v1beta1",
+		p.Broken("RV-09", v1beta1, s.object, append(s.path, "contract"), "series %d.%d names contract v1beta1",
 			s.major, s.minor)
 	}
 	for _, r := range resources(p) {
@@ -48,9 +49,9 @@ func readiness(p *check.Pass) {
 			old := slices.DeleteFunc(slices.Clone(f.Objects), func(o *source.Object) bool {
 				return !isCore(o.Group()) || o.Version() != v1beta1
 			})
-			if len(old) > 0 { // one finding per file, as they change together
+			if len(old) > 0 { // one finding per file, because its objects change together
 				p.Broken("RV-09", v1beta1, old[0], []string{"apiVersion"},
-					"%d of %d objects of the file are written in API version v1beta1 of Cluster API, %s first", len(old),
+					"%d of %d objects of the file use API version v1beta1 of Cluster API; the first is a %s", len(old),
 					len(f.Objects), old[0].Kind())
 			}
 		}
@@ -70,7 +71,7 @@ func readinessFields(s subject) {
 	}
 	for _, name := range []string{"failureReason", "failureMessage", "v1beta2"} {
 		if field, ok := s.schema.Property("status", name); ok {
-			s.broken(field.Path, "status.%s of %s is of contract v1beta1", name, s.kind())
+			s.broken(field.Path, "status.%s of %s belongs to contract v1beta1", name, s.kind())
 		}
 	}
 }

@@ -84,7 +84,7 @@ func roleOf(kind, group string, provider source.Type) (role, bool) {
 }
 
 // isMachine reports whether a definition named like a machine defines one: it has a template, or a field that only
-// machines have. Other such definitions are what a provider makes machines from, for example hosts.
+// machines have. Other definitions with such a name describe what a provider makes machines from, for example hosts.
 func isMachine(d *source.Definition, defined []*source.Definition) bool {
 	template := d.CRD.Spec.Names.Kind + "Template"
 	if slices.ContainsFunc(defined, func(other *source.Definition) bool {

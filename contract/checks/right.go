@@ -32,9 +32,10 @@ var coreRules = ruleOf{
 var rightChecks = []*check.Check{
 	{
 		ID: "core-rights", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-api-group",
-		Doc:   "A provider with a group of its own grants core its rights on machines, clusters and templates.",
-		Why:   "Core may not read or write the objects, so it cannot set owners, and clusters hang.",
-		Fix:   "Add a ClusterRole with label cluster.x-k8s.io/aggregate-to-manager: \"true\" and the verbs of the message.",
+		Doc: "A provider with its own API group grants core its rights on machines, clusters and templates.",
+		Why: "Core is not allowed to read or write the objects, so it cannot set owners, and clusters hang.",
+		Fix: "Add a ClusterRole with label cluster.x-k8s.io/aggregate-to-manager: \"true\" and the verbs that the " +
+			"message names.",
 		Rules: coreRules.ids(), Needs: []check.Need{check.Definitions, check.Deployments}, Run: coreRules.each(coreRights),
 	},
 	{
@@ -48,7 +49,7 @@ var rightChecks = []*check.Check{
 	{
 		ID: "manager-rights", Level: check.Must, Contracts: contracts, Page: machinePage,
 		Doc:   "The account of the controllers may read and change machines and clusters of the provider, and their status.",
-		Why:   "The controllers are refused by the API server, and nothing is ever reconciled.",
+		Why:   "The API server refuses the controllers' requests, and nothing is ever reconciled.",
 		Fix:   "Add the rights as markers +kubebuilder:rbac, and bind the role to the account of the Deployment.",
 		Rules: []string{"RB-01", "RB-02"}, Needs: []check.Need{check.Definitions, check.Deployments},
 		Run: ruleOf{machine: "RB-01", cluster: "RB-01"}.each(managerRights),

@@ -14,8 +14,8 @@ var schemaChecks = []*check.Check{
 	{
 		ID: "schema-conditions", Level: check.Should, Contracts: []string{v1beta2},
 		Page:  "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
-		Doc:   "Conditions are a map list by type.",
-		Why:   "Whoever applies one condition removes all others.",
+		Doc:   "The conditions are a list of type map, with type as the key.",
+		Why:   "A client that applies one condition removes all others.",
 		Fix:   "Add the markers +listType=map and +listMapKey=type.",
 		Rules: []string{"RV-15"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{
@@ -24,17 +24,18 @@ var schemaChecks = []*check.Check{
 	},
 	{
 		ID: "definition-conversion", Level: check.Should, Contracts: contracts, Page: versionsPage,
-		Doc:   "A definition that serves several versions with different schemas converts between them.",
-		Why:   "Without conversion only apiVersion changes: fields that a version does not have are lost when it is written.",
+		Doc: "A definition that serves several versions with different schemas converts between them.",
+		Why: "Without conversion, only apiVersion changes. Fields that a version does not have are lost when the " +
+			"object is written in that version.",
 		Fix:   "Set spec.conversion.strategy to Webhook, with the Service of the webhooks.",
 		Rules: []string{"RV-16"}, Needs: []check.Need{check.Definitions}, Run: definitionConversion,
 	},
 	{
 		ID: "class-schema", Level: check.Should, Contracts: contracts,
 		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
-		Doc:  "spec.template.spec of a template may become empty.",
-		Why: "A ClusterClass that takes the last field out leaves null, which the API server refuses where an object is " +
-			"required: the topology stops.",
+		Doc:  "In a template's schema, spec.template.spec is optional or has a default.",
+		Why: "A ClusterClass patch that removes the last field leaves null. If the schema requires an object, the API " +
+			"server refuses null, and the topology controller stops.",
 		Fix:   "Add +kubebuilder:default={} to spec.template.spec, or make it optional.",
 		Rules: []string{"CC-12"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{
@@ -50,7 +51,7 @@ func schemaConditions(s subject) {
 		return
 	}
 	if kind := found.XListType; kind == nil || *kind != "map" || !slices.Equal(found.XListMapKeys, []string{"type"}) {
-		s.broken(found.Path, "status.conditions of %s is not a map list by type", s.kind())
+		s.broken(found.Path, "status.conditions of %s is not a map list with key type", s.kind())
 	}
 }
 
@@ -63,7 +64,7 @@ func definitionConversion(p *check.Pass) {
 		other := slices.IndexFunc(all, func(s source.Schema) bool { return !sameFields(all[0], s) })
 		if other >= 0 {
 			p.Broken("RV-16", "", d.Object, []string{"spec", "versions"},
-				"%s serves %s and %s with different fields, and does not convert", d.CRD.Spec.Names.Kind,
+				"%s serves %s and %s with different fields, but does not convert between them", d.CRD.Spec.Names.Kind,
 				versionOf(d, all[0].Path), versionOf(d, all[other].Path))
 		}
 	}

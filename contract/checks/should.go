@@ -23,7 +23,7 @@ var hasConditionRules = ruleOf{
 var shouldChecks = []*check.Check{
 	{
 		ID: "release-names", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#components-yaml",
-		Doc: "Components, templates and ClusterClasses have the names of the book.",
+		Doc: "Components, templates and ClusterClasses have the names that the book specifies.",
 		Why: "Users have to configure each name that differs, in each tool that installs the provider.",
 		Fix: "Name the files TYPE-components.yaml, cluster-template.yaml and clusterclass-NAME.yaml.",
 		Rules: []string{
@@ -32,17 +32,19 @@ var shouldChecks = []*check.Check{
 	},
 	{
 		ID: "release-templates", Level: check.Should, Contracts: contracts,
-		Page:  clusterctlPage + "#workload-cluster-templates",
-		Doc:   "An infrastructure provider publishes cluster templates, and a Namespace with its components.",
-		Why:   "clusterctl generate cluster has nothing to make a cluster of; users have to name a namespace.",
+		Page: clusterctlPage + "#workload-cluster-templates",
+		Doc:  "An infrastructure provider publishes cluster templates, and a Namespace with its components.",
+		Why: "Without templates, clusterctl generate cluster has nothing to generate a cluster from. Without a " +
+			"Namespace, users have to name one.",
 		Fix:   "Publish cluster-template.yaml, and one Namespace in the components.",
 		Rules: []string{"CT-04", "CT-44"}, Needs: []check.Need{check.Directory, check.Deployments}, Run: releaseTemplates,
 	},
 	{
 		ID: "class-files", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#clusterclass-definitions",
-		Doc: "Files of ClusterClasses name no namespace, have no variables of clusterctl, and share no object.",
-		Why: "The class cannot be used in another namespace; two classes overwrite each other's templates.",
-		Fix: "Remove namespaces, use variables and patches of the class, and give each class templates of its own.",
+		Doc: "Files of ClusterClasses set no namespace, use no variables of clusterctl, and have no object in common.",
+		Why: "The class cannot be used in another namespace, or two classes overwrite each other's templates.",
+		Fix: "Remove namespaces, use variables and patches of the class instead of variables of clusterctl, and give " +
+			"each class its own templates.",
 		Rules: []string{
 			"CT-82", "CT-83", "CT-84", "CT-85",
 		}, Needs: []check.Need{check.Classes}, Run: classFiles,
@@ -50,7 +52,7 @@ var shouldChecks = []*check.Check{
 	{
 		ID: "has-conditions", Level: check.Should, Contracts: contracts, Page: machinePage + "#inframachine-conditions",
 		Doc:   "Objects that core interacts with have status.conditions.",
-		Why:   "Users see that an object is not ready, and not why.",
+		Why:   "Users see that an object is not ready, but not why.",
 		Fix:   "Add Conditions []metav1.Condition to the status, with a condition Ready or Available.",
 		Rules: hasConditionRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: hasConditionRules.eachSchema(wants(
@@ -79,7 +81,7 @@ func releaseNames(p *check.Pass) {
 	templates := p.Release.Of(source.Template)
 	if len(templates) > 0 &&
 		!slices.ContainsFunc(templates, func(f *source.File) bool { return f.Base() == "cluster-template.yaml" }) {
-		p.BrokenAt("CT-65", at, "there are cluster templates, and none is cluster-template.yaml")
+		p.BrokenAt("CT-65", at, "none of the cluster templates is named cluster-template.yaml")
 	}
 	for _, f := range p.Release.Of(source.Other) {
 		for _, o := range objects(f, "ClusterClass") {
@@ -103,7 +105,7 @@ func classFiles(p *check.Pass) {
 	seen := map[string]*source.File{}
 	for _, f := range p.Release.Of(source.Class) {
 		if len(f.Variables) > 0 {
-			p.BrokenAt("CT-85", f.Variables[0].At, "the file has variables of clusterctl, %s first", f.Variables[0].Text)
+			p.BrokenAt("CT-85", f.Variables[0].At, "the file uses variables of clusterctl; the first is %s", f.Variables[0].Text)
 		}
 		for _, o := range f.Objects {
 			if o.Namespace() != "" && o.Namespace() != "${NAMESPACE}" { // clusterctl sets this one
@@ -145,7 +147,7 @@ func leastRights(p *check.Pass) {
 					"apiGroups": g.groups, "resources": g.resources, "verbs": g.verbs,
 				} {
 					if slices.Contains(list, "*") && (what != "resources" || !isOfProviders(g.groups)) {
-						p.Broken("RB-12", "", role, []string{"rules", fmt.Sprint(i), what}, "the rule is about all %s",
+						p.Broken("RB-12", "", role, []string{"rules", fmt.Sprint(i), what}, "the rule covers all %s",
 							strings.ToLower(what))
 					}
 				}

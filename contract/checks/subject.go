@@ -33,7 +33,7 @@ type subject struct {
 	schema   source.Schema
 }
 
-// each returns a check that calls look for each resource with a rule.
+// each returns a check that calls the function look for each resource with a rule.
 func (rules ruleOf) each(look func(subject)) func(*check.Pass) {
 	return func(p *check.Pass) {
 		for _, r := range resources(p) {
@@ -44,8 +44,8 @@ func (rules ruleOf) each(look func(subject)) func(*check.Pass) {
 	}
 }
 
-// eachSchema returns a check that calls look for each resource with a rule and each contract, with the schema that core
-// reads.
+// eachSchema returns a check that calls the function look for each resource with a rule and for each contract, with the
+// schema that core reads.
 func (rules ruleOf) eachSchema(look func(subject)) func(*check.Pass) {
 	return rules.each(func(s subject) {
 		for _, contract := range contracts {

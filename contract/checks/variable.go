@@ -17,20 +17,20 @@ var variableChecks = []*check.Check{
 	{
 		ID: "variables-blanks", Level: check.Should, Contracts: []string{v1beta1}, Page: variablePage,
 		Doc:   "There are no blanks inside of the braces of a variable.",
-		Why:   "Contract v1beta1 deprecates them, and other tools than clusterctl do not know them.",
+		Why:   "Contract v1beta1 deprecates them, and tools other than clusterctl do not support them.",
 		Fix:   "Write ${NAME}.",
 		Rules: []string{"CT-55"}, Needs: []check.Need{check.Components}, Run: variableBlanks,
 	},
 	{
 		ID: "variables-text", Fixes: true, Level: check.Must, Contracts: contracts, Page: variablePage,
 		Doc:   "Text stays text when variables are replaced.",
-		Why:   "A value that reads as a number or a boolean is refused by the API server where it asks for text.",
+		Why:   "The API server refuses a value that reads as a number or a boolean where it expects text.",
 		Fix:   "Put the whole value in quotes: \"${NAME:=true}\".",
 		Rules: []string{"RV-17"}, Needs: []check.Need{check.Components}, Run: variableText,
 	},
 	{
 		ID: "variables-left", Level: check.Must, Contracts: contracts, Page: variablePage,
-		Doc:   "Nothing of a variable is left over when it is replaced.",
+		Doc:   "After the replacement of variables, no part of a variable is left over.",
 		Why:   "The text of the variable goes into the object, and with it to the controller.",
 		Fix:   "Write ${NAME} or ${NAME:=default}, with braces.",
 		Rules: []string{"RV-18"}, Needs: []check.Need{check.Components}, Run: variableLeft,
@@ -107,8 +107,8 @@ func variableLeft(p *check.Pass) {
 	}
 }
 
-// eachText calls look with each string in a value. It skips scripts of several lines, which have variables of their
-// own.
+// eachText calls the function look with each string in a value. It skips scripts of several lines, which have variables
+// of their own.
 func eachText(value any, path []string, look func(path []string, value string)) {
 	switch v := value.(type) {
 	case string:

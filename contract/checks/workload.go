@@ -15,7 +15,7 @@ var workloadChecks = []*check.Check{
 		Page:  clusterctlPage + "#workload-cluster-templates",
 		Doc:   "Each object that a cluster template or a ClusterClass refers to is in the same file.",
 		Why:   "The cluster hangs: its machines or its control plane are made from an object that does not exist.",
-		Fix:   "Add the object that the message names, or correct kind or name.",
+		Fix:   "Add the object that the message names, or correct the kind or the name.",
 		Rules: []string{"CT-62", "CT-76"}, Needs: []check.Need{check.Components}, Run: templateReferences,
 	},
 	{
@@ -23,13 +23,14 @@ var workloadChecks = []*check.Check{
 		Page:  clusterctlPage + "#workload-cluster-templates",
 		Doc:   "Cluster templates and ClusterClasses have no Namespace object, and all objects are in one namespace.",
 		Why:   "clusterctl puts all objects of the file into the namespace that the user names, which must exist.",
-		Fix:   "Remove the Namespace, and write no namespace or ${NAMESPACE}.",
+		Fix:   "Remove the Namespace object. In all other objects, leave the namespace out or set it to ${NAMESPACE}.",
 		Rules: []string{"CT-68", "CT-69", "CT-81"}, Needs: []check.Need{check.Components}, Run: templateNamespace,
 	},
 	{
 		ID: "class-name", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#clusterclass-definitions",
-		Doc:   "A file clusterclass-NAME.yaml has the ClusterClass NAME.",
-		Why:   "clusterctl looks for the file by the class that the cluster names, and does not find it.",
+		Doc: "A file clusterclass-NAME.yaml has the ClusterClass NAME.",
+		Why: "clusterctl computes the name of the file from the class that the cluster names, and does not find the " +
+			"file.",
 		Fix:   "Give file and ClusterClass the same name.",
 		Rules: []string{"CT-79"}, Needs: []check.Need{check.Classes}, Run: className,
 	},

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// rest is how long after its creation a cluster counts as idle.
+	// rest is the time that must pass after a cluster's creation until the cluster counts as idle.
 	rest = 30 * time.Second
 	// idleFor is how long the idle cluster is then watched.
 	idleFor = time.Minute
 )
 
-// measure takes a plane and a cluster through their lives, at the level of the user who runs it. It skips the cluster's
-// later life unless life is set.
+// measure measures the starts of a plane, and a cluster with real pods, at the level of the user who runs it. If life
+// is set, it then measures later operations on that cluster: see the method life.
 func (b *bench) measure(ctx context.Context, life, ha bool) error {
 	for _, o := range []struct {
 		id   string
@@ -103,7 +103,8 @@ func (b *bench) starts(ctx context.Context, w *workload) error {
 	return nil
 }
 
-// life takes the cluster through the rest of its life, and then a cluster of three control planes.
+// life measures later operations on the cluster: scaling it, replacing a worker, deleting it. If ha is set, it then
+// measures a cluster of three control planes.
 func (b *bench) life(ctx context.Context, ha bool) error {
 	measure := func(id string, args ...string) error {
 		took, err := b.time(ctx, args...)

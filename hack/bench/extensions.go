@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// bound is by how much the plane's own extensions may slow a cluster's life down when they hold nothing, in percent.
+// bound is by how much, in percent, the plane's own extensions may slow down operations on a cluster while they hold
+// nothing back.
 const bound = 5
 
 // sides are the two sides of the comparison.
@@ -46,7 +47,8 @@ func (b *bench) compareExtensions(ctx context.Context, times int) error {
 	return nil
 }
 
-// versions returns the newest version with a bundle, and the version before it, which is empty if there is none.
+// versions returns the two newest versions that have a bundle: "to" is the newest, "from" is the one before. If there
+// is only one bundle, "from" is empty.
 func (b *bench) versions() (from, to string, err error) {
 	bundles, err := filepath.Glob(filepath.Join(filepath.Dir(b.capstan), "bundles", "v*"))
 	if err != nil || len(bundles) == 0 {

@@ -10,8 +10,8 @@
 //	go run ./hack/bench -build                # instead: the bundle from an empty cache, now and before real pods
 //	go run ./hack/bench -extensions 5         # instead: what the plane's own extensions cost
 //
-// Figures depend on the machine and on what else it does: compare figures of one run, or of the same run before and
-// after a change. The exit status is 1 if something could not be measured, and 3 if a figure misses its bound.
+// Figures depend on the machine and on its other work: compare figures of one run, or of the same run before and after
+// a change. The exit status is 1 if something could not be measured, and 3 if a figure misses its bound.
 package main
 
 import (
@@ -204,7 +204,7 @@ func (o *options) levels(ctx context.Context) (all []figure, err error) {
 	return all, err
 }
 
-// asUser measures clusters as an ordinary user, without their later life.
+// asUser measures clusters as an ordinary user, without later operations on them.
 func (o *options) asUser(ctx context.Context, subordinate bool) (all []figure, err error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -62,12 +62,12 @@ const pageHead = `<!-- Made by "make bench ARGS=-record" from hack/bench/figures
 # Figures
 
 How fast Capstan is, and how much memory and processor time it needs, measured by ` + "`make bench`" + ` with the
-built binaries. Each figure has the commit it was measured on, its date, and the load of the machine at that time: how
-many processes wanted a processor. A load above the number of processors makes times longer, so such a time is an upper
-limit.
+built binaries. Each figure has the commit and the date of its measurement, and the load of the machine at that time:
+how many processes wanted a processor. A load above the number of processors makes times longer, so such a time is an
+upper limit.
 
 A figure must keep its bound; the aim is what we would like it to be. **Bold** values miss their bound. The levels say
-who ran it: root, an ordinary user whose containers have one user id, or one with subordinate ids.
+who ran Capstan: root, an ordinary user whose containers have one user id, or an ordinary user with subordinate ids.
 
 `
 

@@ -66,14 +66,18 @@ const generated = "<!-- made by hack/checkdocs: run make generate -->\n"
 func index() string {
 	var b strings.Builder
 	b.WriteString("# Checks of capstan verify\n\n" + generated + "\n")
-	b.WriteString(wrap("A check is about one thing that files of a provider show. [docs/verify.md](../verify.md) says "+
-		"how to run them.", ""))
+	b.WriteString(wrap("Each check looks for one thing in the files of a provider. [docs/verify.md](../verify.md) "+
+		"says how to run the checks.", ""))
 	fmt.Fprintf(&b, "\n| Check | Level | Rules |\n|---|---|---|\n")
 	for _, c := range slices.Concat(checks.All(), checks.Live()) {
 		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", c.ID, c.ID, c.Level, strings.Join(c.Rules, " "))
 	}
 	b.WriteString("\n## What files do not show\n\n")
-	b.WriteString(wrap("These rules of providers need a running provider, or people who read its documents and code.", ""))
+	b.WriteString(wrap("To check these rules, you need a running provider, or people who read its documents and "+
+		"code.", ""))
+	b.WriteString("\n" + wrap("`contract/doc.go` lists the documents that the rules cite by number, such as 003, and "+
+		"`contract/data/decisions.yaml` has decisions such as D-09. *Derived* marks our conclusions from the "+
+		"documents; *upstream only* marks what is only in Cluster API's book or code.", ""))
 	for _, l := range contract.Live() {
 		fmt.Fprintf(&b, "\n%s", wrap(fmt.Sprintf("- %s (%s, %s): %s", l.Rule, l.Level, l.By, l.Text), "  "))
 	}
@@ -90,7 +94,7 @@ func page(c *check.Check) string {
 	fmt.Fprintf(&b, "- Level: %s\n- Contract: %s\n- Needs: %s\n", c.Level, strings.Join(c.Contracts, ", "),
 		strings.Join(needs, ", "))
 	if c.Fixes {
-		b.WriteString("- `--fix` writes the fix where the field stands on one line\n")
+		b.WriteString("- `--fix` corrects the file if the field is on one line\n")
 	}
 	fmt.Fprintf(&b, "- Source: <%s>\n\n## Why\n\n%s\n## What to do\n\n%s\n## Rules\n", c.Link(), wrap(c.Why, ""),
 		wrap(c.Fix, ""))

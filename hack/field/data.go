@@ -130,12 +130,12 @@ func (f *field) page() string {
 	}
 	b.WriteString("# What capstan verify finds where\n\n" +
 		"<!-- Made from test/verify/testdata/field.yaml by hack/field: change that file, and run make generate. -->\n\n")
-	b.WriteString(wrap("", fmt.Sprintf("The checks of `capstan verify` ran over %d sources of providers on %s, and each "+
-		"finding was read against the files of the provider: %d are true and %d false. %d are about rules that must be "+
-		"kept, the others are warnings. A true finding says that a rule is broken in these files at this version, not "+
-		"that the provider does not work: many rules matter only for some users, or for some versions of Cluster API. "+
-		"A later version may differ, and so do later checks. `make test-field CHECKOUTS=DIR` runs the checks over "+
-		"checkouts.", len(f.Providers), f.Date, right, wrong, must)))
+	b.WriteString(wrap("", fmt.Sprintf("The checks of `capstan verify` ran over %d sources of providers on %s, and "+
+		"people compared each finding with the provider's files: %d of the findings are true and %d false. %d of them are "+
+		"about MUST rules; the others are warnings. A true finding means that these files break a rule at this version. "+
+		"It does not mean that the provider does not work: many rules matter only for some users, or for some versions of "+
+		"Cluster API. Later versions of a provider can have other findings, and so can later checks. `make test-field "+
+		"CHECKOUTS=DIR` runs the checks over checkouts.", len(f.Providers), f.Date, right, wrong, must)))
 	fmt.Fprint(&b, "\n| Provider | Version | MUST | SHOULD |\n|---|---|---|---|\n")
 	for _, p := range f.Providers {
 		version := p.Version
@@ -190,8 +190,10 @@ func (p provider) lines() []string {
 }
 
 func (f *field) bugs(b *strings.Builder) {
-	b.WriteString("\n## Reported bugs\n\n" + wrap("", "Bugs that users reported, looked at in the revisions before and "+
-		"after the fix. Those that were looked for after the checks were written are marked.") + "\n")
+	b.WriteString("\n## Reported bugs\n\n" + wrap("", "This section lists bugs that users reported. We ran the checks "+
+		"over the revisions before and after the fix. \"Found before\" means that the checks find the bug in the revision "+
+		"before the fix, and \"silent after\" that they do not report it in the revision after the fix. \"Looked for "+
+		"afterwards\" marks bugs that we looked for only after the checks were written.") + "\n")
 	for _, one := range f.Bugs {
 		name := one.Name
 		if one.Frozen {

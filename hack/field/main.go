@@ -42,7 +42,7 @@ func command(args []string, out, errs io.Writer) int {
 		return 2
 	}
 	failed := 0
-	debug.SetGCPercent(400) // as capstan verify does
+	debug.SetGCPercent(400) // like capstan verify
 	for _, p := range f.Providers {
 		got := p.run(*checkouts)
 		fmt.Fprintf(out, "%-20s %4d findings %6.2f s\n", p.Name, len(got.findings), got.took.Seconds())
