@@ -37,7 +37,7 @@ type agent struct {
 	log     *slog.Logger
 }
 
-// Run runs the agent with the configuration at path until ctx ends, which is not an error. version is the agent's
+// Run runs the agent with the configuration at path until ctx ends, and then returns nil. version is the agent's
 // version. The agent serves metrics at metricsAddress, or none if it is empty. Only one agent can run per state
 // directory.
 func Run(ctx context.Context, path, version, metricsAddress string, log *slog.Logger) error {
@@ -92,8 +92,8 @@ func runLocked(
 	return runEnrolled(ctx, path, u, m, log)
 }
 
-// runEnrolled works for one management cluster until ctx ends, the host has moved to another one, or there is another
-// agent to try.
+// runEnrolled works for one management cluster until ctx ends, the host has moved to another management cluster, or
+// there is another agent to try.
 func runEnrolled(
 	ctx context.Context, path string, u *upgrading, m *metrics.Metrics, log *slog.Logger,
 ) (ending, error) {
@@ -137,8 +137,8 @@ func runEnrolled(
 	return next, nil
 }
 
-// enrolled returns the effective configuration: the one in the file at path, or that of the management cluster that the
-// host has moved to since the file was written.
+// enrolled returns the effective configuration: the one in the file at path, unless the host has moved since the file
+// was written. If the host has moved, enrolled returns the configuration for the new management cluster.
 func enrolled(path string) (config.Config, handover.Store, error) {
 	c, err := config.Read(path)
 	if err != nil {
@@ -152,8 +152,8 @@ func enrolled(path string) (config.Config, handover.Store, error) {
 	return c, store, err
 }
 
-// enroll finds out what the host is. It retries until that works or ctx ends, because the network may come up after the
-// agent.
+// enroll collects the facts of the host for the report. It retries until that works or ctx ends, because the network
+// may come up after the agent.
 func (a *agent) enroll(ctx context.Context) error {
 	pauses := backoff.Backoff{Spread: backoff.FleetSpread}
 	for {

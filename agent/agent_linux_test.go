@@ -51,7 +51,7 @@ func TestBootstrapAndRelease(t *testing.T) {
 	})
 }
 
-// bootstrapSteps are all steps of testData; a failpoint can also hit while a command runs.
+// bootstrapSteps are all steps of testData. A failpoint can also kill the agent while a command runs.
 var bootstrapSteps = []string{
 	"bundle", "hostname", "runtime", "bootcmd 1/1", "write_files", "write_files again", "users", "runcmd 1/3",
 	"runcmd 2/3", "runcmd 3/3",
@@ -345,7 +345,7 @@ func TestLeftoversAreReportedAndTriedAgain(t *testing.T) {
 		id := h.claimIt(testData)
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		waitKubelet(t)
-		keep, err := os.Open("/var/lib/kubelet/pods/a/volume") // a process that is not the machine's holds a mount
+		keep, err := os.Open("/var/lib/kubelet/pods/a/volume") // a process outside the machine holds a mount
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,13 +14,14 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// waitCarries waits until the agent reports which machine the host carries.
+// waitCarries waits until the agent reports that the host carries the machine with this id, or no machine if id is
+// empty.
 func (h *host) waitCarries(t *testing.T, id string) {
 	t.Helper()
 	h.api.Wait(t, "what the host carries", func(r *v1beta2.AgentReport) bool { return r.Carries == id })
 }
 
-// waitFree waits until the agent has cleaned up after a machine on its own.
+// waitFree waits until the agent has cleaned up after a machine although no claim asks for that.
 func (h *host) waitFree(t *testing.T, id string) {
 	t.Helper()
 	h.api.Wait(t, "a host that carries nothing", func(r *v1beta2.AgentReport) bool {
@@ -50,7 +51,7 @@ func runsOn(t *testing.T) {
 }
 
 // TestAHostWhoseClaimEndedWithoutIt: a host returns with a machine whose claim has ended. Its agent cleans up before
-// the host counts as free, wherever the agent is killed meanwhile. Afterwards the host works again.
+// the host counts as free, at whatever point the agent is killed. Afterwards the host works again.
 func TestAHostWhoseClaimEndedWithoutIt(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -131,7 +132,8 @@ func TestAClaimThatIsMissingIsNoWord(t *testing.T) {
 	})
 }
 
-// TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway: the agent may or may not run when they are accepted.
+// TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway: somebody accepts the leftovers, once while the agent runs
+// and once while it does not.
 func TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -201,7 +203,7 @@ func TestAHostThatIsToBeInstalledAnewStaysOut(t *testing.T) {
 }
 
 // TestAJournalOfAnEarlierVersion: such a journal contains nothing about its claim, so nothing is cleaned. The next
-// version of the agent notes the claim while the machine has the host.
+// version of the agent adds the claim to the journal while the machine still has the host.
 func TestAJournalOfAnEarlierVersion(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -247,8 +249,8 @@ func TestAJournalOfAnEarlierVersion(t *testing.T) {
 	})
 }
 
-// TestAPlaneThatWasRestoredElsewhere: the host enrolls again with the plane at another address. Its machine keeps
-// running untouched, and the agent works there as before.
+// TestAPlaneThatWasRestoredElsewhere: the host enrolls again with the plane at another address. The machine on the host
+// keeps running untouched, and the agent works for the restored plane as before.
 func TestAPlaneThatWasRestoredElsewhere(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

@@ -17,8 +17,8 @@ import (
 )
 
 // leavingData is bootstrap data of a machine that runs as root and leaves things that no Kubernetes node would. It
-// waits until its last process runs a program without the machine's environment, because cleaning would find and stop
-// an earlier one.
+// waits until its last process runs tail without the machine's environment: before that, cleaning would find and stop
+// the process.
 const leavingData = `#cloud-config
 runcmd:
 - echo begun > /var/log/begun
@@ -97,7 +97,7 @@ func TestWhatAMachineLeaves(t *testing.T) {
 		if hosts := content("/etc/hosts"); !strings.Contains(hosts, " # the Node on this host\n") {
 			t.Errorf("the Node's name is not among the names of the host:\n%s", hosts)
 		}
-		shell(t, "echo 192.0.2.77 administrator >> /etc/hosts") // stays
+		shell(t, "echo 192.0.2.77 administrator >> /etc/hosts") // cleaning must keep this line
 		// A program that the machine left removes the agent's notes.
 		shell(t, `sed -i '/"note"/d' /var/lib/capstan/journal/*/steps.jsonl`)
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
@@ -118,7 +118,7 @@ func TestWhatAMachineLeaves(t *testing.T) {
 			t.Errorf("after cleaning, the names of the host are\n%s", hosts)
 		}
 
-		// Somebody removes the leftovers, and the agent finds the host clean on its own.
+		// Somebody removes the leftovers, and the agent finds out by itself that the host is clean.
 		shell(t, cleanUp)
 		for _, p := range running(t, "tail") {
 			end(t, p.PID)

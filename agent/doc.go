@@ -1,7 +1,8 @@
 // Package agent is the process on every host of the inventory.
 //
 // It connects to the management cluster's API server, and nothing connects to it, so it works behind any firewall. It
-// may read only what belongs to it: the CapstanHost, the bootstrap Secret and the Lease that carry the host's name.
+// may read only objects that are named after the host: the CapstanHost, its Lease, and the Secrets with bootstrap data
+// and with an offer.
 //
 //	enroll     report what the host is (status.agent), get a token of its own, and renew it
 //	come back  get another token when all existing ones have expired (package enroll)

@@ -81,8 +81,9 @@ func TestAnAgentThatWasAwayForTooLong(t *testing.T) {
 	})
 }
 
-// TestAManagementClusterBeforeEpochs binds no tokens: the agent works with it, and does not report fields that it does
-// not know. After its upgrade, the agent gets a bound token at the next renewal.
+// TestAManagementClusterBeforeEpochs: such a cluster binds no tokens. The agent works with it, and does not report
+// fields that the cluster does not know. After an upgrade of the cluster, the agent gets a bound token at the next
+// renewal.
 func TestAManagementClusterBeforeEpochs(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -140,7 +141,7 @@ func TestAnOfferIsTakenInTheEpochOfTheHost(t *testing.T) {
 	})
 }
 
-// wordWriter is a log that closes said once a word has been written to it.
+// wordWriter is a log that closes the channel said once a word has been written to the log.
 type wordWriter struct {
 	logWriter
 	word string

@@ -15,7 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// waitOffer waits until the agent has reported whether it accepts an offer, or why not.
+// waitOffer waits until the agent has reported that it accepts an offer or, if refusal is not empty, that it refuses
+// the offer for this reason.
 func (h *host) waitOffer(t *testing.T, id, refusal string) {
 	t.Helper()
 	h.api.Wait(t, "word about offer "+id+" "+refusal, func(r *v1beta2.AgentReport) bool {
@@ -34,7 +35,7 @@ func (h *host) arrive(target *testapi.Server) {
 	})
 }
 
-// leave removes the host from the source, after setting clusterctl's mark.
+// leave sets clusterctl's mark on the host, and removes the host from the source if delete is true.
 func (h *host) leave(delete bool) {
 	h.api.Change(func() {
 		h.api.Host.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}

@@ -58,7 +58,7 @@ func fatal(err error) {
 	}
 }
 
-// listen calls first, listens, and runs forever.
+// listen calls the function first, then listens and runs forever.
 func listen(network, address string, first func()) {
 	if network == "unix" {
 		_ = os.Remove(address)
@@ -264,7 +264,7 @@ func (h *host) waitClean(t *testing.T, id string) {
 	h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret = nil, nil })
 }
 
-// running returns the processes of a program; nobody collects zombies in the throw-away host.
+// running returns the processes of a program without zombies, which nobody reaps in the throw-away host.
 func running(t *testing.T, program string) []proc.Process {
 	t.Helper()
 	list, err := proc.Select(func(p proc.Process) bool { return p.Name == program })

@@ -129,7 +129,7 @@ func processorTime(t *testing.T, cmd *exec.Cmd) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(data), ") ") // of the program's name; the state is the third field
+	_, after, _ := strings.Cut(string(data), ") ") // the parenthesis ends the program's name; the state is the third field
 	fields := strings.Fields(after)
 	const user, kernel, ticks = 14 - 3, 15 - 3, 100
 	var sum time.Duration

@@ -97,7 +97,7 @@ func (m *mirror) set(change func(m *mirror)) {
 	change(m)
 }
 
-// bundleOf returns a bundle for owned hosts whose program prints what.
+// bundleOf returns a bundle for owned hosts. The bundle's program prints the text what.
 func bundleOf(t *testing.T, what string) []byte {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
@@ -114,8 +114,8 @@ func bundleOf(t *testing.T, what string) []byte {
 	return out.Bytes()
 }
 
-// enrollAt enrolls the host with a plane that knows only the digest of a bundle. asked returns how often the plane was
-// asked with a key.
+// enrollAt enrolls the host with a plane that knows only the digest of a bundle. The function asked returns how many
+// requests with a key the plane has received.
 func (h *host) enrollAt(t *testing.T, digest string) (asked func() int) {
 	t.Helper()
 	var mu sync.Mutex

@@ -15,11 +15,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// renewPause is the longest time between two checks whether the token is due for renewal: somebody may have put another
-// token into the configuration.
+// renewPause is the longest time between two checks of whether the token is due for renewal: somebody may have put
+// another token into the configuration.
 const renewPause = time.Minute
 
-// epochs passes the host's epoch from the watch to renew, which gets a token for it.
+// epochs passes the host's epoch (docs/adr/0023) from the watch to the function renew, which gets a token for that
+// epoch.
 type epochs struct {
 	mu    sync.Mutex
 	shown bool // whether the watch has shown an epoch
@@ -92,8 +93,9 @@ func (a *agent) renew(ctx context.Context) {
 	}
 }
 
-// renewNow gets a token bound to the Secret of an epoch, stores it, and reports the epoch. A management cluster older
-// than epochs has no such Secret, and all its hosts are in epoch 0: there renewNow gets an unbound token.
+// renewNow gets a token bound to the Secret of an epoch, stores it, and reports the epoch. A management cluster that
+// predates epochs has no such Secret, and all its hosts are in epoch 0. From such a cluster renewNow gets an unbound
+// token.
 func (a *agent) renewNow(ctx context.Context, secret string, epoch int64) (unbound bool, err error) {
 	defer func() {
 		if ctx.Err() == nil {

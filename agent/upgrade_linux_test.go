@@ -82,7 +82,7 @@ func offerAgent(t *testing.T, version string, agent []byte) *offering {
 		}
 	}))
 	t.Cleanup(plane.Close)
-	// Its certificate is the API server's. The plane has no bundles, because the host brings its own programs.
+	// The plane's certificate is the API server's. The plane has no bundles, because the host brings its own programs.
 	text := content(o.config) + "bundles: packages\nenrolment: " + plane.URL + "\n"
 	if err := errors.Join(os.WriteFile(o.config, []byte(text), 0o600), makeKey("/var/lib/capstan")); err != nil {
 		t.Fatal(err)

@@ -218,8 +218,8 @@ func (c *Client) processes(ctx context.Context) ([]appsv1.Deployment, error) {
 	}), nil
 }
 
-// taken returns the ports of providers that run as processes or are about to. It leaves out those of the provider with
-// the label in except, which is about to be replaced.
+// taken returns the ports of providers that run as processes or are about to. It leaves out the ports of the provider
+// with the label except, because that provider is about to be replaced.
 func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
 	all, err := c.processes(ctx)
 	if err != nil {

@@ -70,8 +70,8 @@ func (s *sides) callOff(ctx context.Context, h HandOver) (offers int, err error)
 	})
 }
 
-// offered reports whether there is something to call off: the host has an offer, or a Secret with an offer of this
-// target is left over, because making the offer or calling it off was interrupted.
+// offered reports whether there is something to call off. That is the case if the host has an offer, or if an
+// interrupted HandOver or CallOff has left a Secret with an offer of this target.
 func (s *sides) offered(ctx context.Context, host *infrav1.CapstanHost) (bool, error) {
 	if host.Annotations[infrav1.OfferAnnotation] != "" {
 		return true, nil

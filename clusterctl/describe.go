@@ -19,7 +19,8 @@ import (
 // namesOfGroup is how many objects of a group its message names.
 const namesOfGroup = 3
 
-// bad are the conditions that report a problem when they are true; all others report one when they are not.
+// bad are the conditions that report a problem when they are true; all other conditions report a problem when they are
+// not true.
 var bad = []string{
 	clusterv1.PausedCondition, clusterv1.DeletingCondition, clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition,
 	clusterv1.ScalingDownCondition,

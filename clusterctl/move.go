@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/handover"
 )
 
-// MayMove fails if the clusters of a namespace cannot move to the target: the target is this management cluster or does
-// not answer, some clusters are paused, or machines are on local hosts, which are processes of this plane's dock. It
-// writes nothing. An empty target means a dry run, which has none.
+// MayMove fails if the clusters of a namespace cannot move to the target. The reasons are that the target is this
+// management cluster or does not answer, that some clusters are paused, or that machines are on local hosts, which are
+// processes of this plane's dock. MayMove writes nothing. An empty target means a dry run, which needs no target.
 func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.Kubeconfig) error {
 	if namespace == "" {
 		return errNoNamespace

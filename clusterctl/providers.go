@@ -68,7 +68,7 @@ type Upgrade struct {
 	WaitTimeout time.Duration
 }
 
-// Check fails unless either providers or a contract are set, but not both.
+// Check fails unless exactly one of Request and Contract is set.
 func (u Upgrade) Check() error {
 	if (u.Contract == "") == (len(u.Request) == 0) {
 		return hint.Errorf("see what is available: capstan clusterctl upgrade plan",
@@ -109,7 +109,7 @@ type Removal struct {
 	Namespaces, Definitions bool
 }
 
-// Check fails unless either providers or all are set, but not both.
+// Check fails unless exactly one of Request and All is set.
 func (r Removal) Check() error {
 	if r.All == (len(r.Request) > 0) {
 		return hint.Errorf("for example: capstan clusterctl delete --infrastructure NAME",

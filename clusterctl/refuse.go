@@ -127,7 +127,7 @@ func (c *Client) fits(ctx context.Context, kind clusterctlv1.ProviderType, ref, 
 		return fmt.Errorf("reading the components of %s %s: %w", kind, ref, err)
 	}
 	if c.binary(components.Name(), kind) != "" {
-		return nil // reading them has rewritten them, or failed
+		return nil // reading the components has already rewritten them, or failed
 	}
 	return fit(clusterctlv1.ManifestLabel(components.Name(), kind)+" "+components.Version(), components.Objs())
 }

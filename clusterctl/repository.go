@@ -38,8 +38,8 @@ type identity struct {
 }
 
 // ownRepositories are the repositories in this binary. For an embedded plane there is one for each of its providers,
-// with only the version that runs there. Otherwise there is only one, with Capstan's cluster templates, unless the
-// user's configuration has a repository of Capstan.
+// with only the version that runs there. For any other management cluster there is only one, with Capstan's cluster
+// templates. It is omitted if the user's configuration has a repository of Capstan.
 type ownRepositories map[identity]*ownRepository
 
 // ownRepository has a single version.

@@ -17,7 +17,8 @@ type Target struct {
 
 	// Home is the home directory of this machine's plane, Plane the path of its kubeconfig. Required.
 	Home, Plane string
-	// Stopped reports whether the plane is known to be stopped, since its kubeconfig outlives it. Default: it may run.
+	// Stopped reports whether the plane is known to be stopped. The kubeconfig does not show this, because it outlives the
+	// plane. Default: the plane may run.
 	Stopped func(context.Context) bool
 }
 

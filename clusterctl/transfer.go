@@ -68,7 +68,8 @@ func (c *Client) SaveClusters(ctx context.Context, namespace, directory string) 
 	return nil
 }
 
-// RestoreClusters restores what SaveClusters saved to another management cluster, or to this one if to is empty.
+// RestoreClusters restores the clusters that SaveClusters saved to a directory. The parameter to is the management
+// cluster that gets them; if it is empty, this one does.
 func (c *Client) RestoreClusters(ctx context.Context, namespace, directory string, to upstream.Kubeconfig) error {
 	if err := isDirectory(directory); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 const defaultWait = 5 * time.Minute
 
 // endedWait corrects the error of a wait. Whenever a wait fails, clusterctl reports that a Deployment "is not ready
-// after" the whole limit, even if the wait was cancelled or the API server did not answer. waited is how long it really
-// took; limit is what was allowed per provider, where 0 means clusterctl's default.
+// after" the whole limit, even if the wait was cancelled or the API server did not answer. The parameter waited is how
+// long the wait really took; limit is what was allowed per provider, where 0 means clusterctl's default.
 func endedWait(ctx context.Context, err error, waited, limit time.Duration) error {
 	if limit == 0 {
 		limit = defaultWait

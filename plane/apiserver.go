@@ -49,11 +49,11 @@ func (p *plane) apiServer() process.Process {
 	}
 	args = append(args, p.audit()...)
 	proc := p.child("apiserver", "kube-apiserver", args...)
-	// Its heap is mostly schemas and caches: collecting twice as often costs little time and saves a third of its
-	// memory.
+	// The API server's heap is mostly schemas and caches: collecting twice as often costs little time and saves a third of
+	// its memory.
 	proc.Env = append(proc.Env, "GOGC=50")
-	// It would wait for the agents' watches, which end only when it does. It has no state of its own, and our own
-	// clients have already stopped.
+	// The API server would wait for the agents' watches, which end only when the server exits. It has no state of its own,
+	// and our own clients have already stopped.
 	proc.Grace = time.Second
 	proc.Probe = probe(p.Server+"/livez/ping", keys.CA, keys.Admin)
 	return proc

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// appearLimit is how long upstream's spec of adopted control planes waits.
+// appearLimit is how long upstream's end-to-end test of adopted control planes waits.
 const appearLimit = 5 * time.Second
 
-// checkControlPlaneAppears creates a Cluster before the control plane that it refers to. Cluster API by itself looks
-// again only after 30 s.
+// checkControlPlaneAppears creates a Cluster before the control plane that it refers to. Without the plane's help,
+// Cluster API looks again only after 30 s.
 func checkControlPlaneAppears(t *testing.T, ctx context.Context, c client.Client) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "appear-"}}
 	if err := c.Create(ctx, namespace); err != nil {

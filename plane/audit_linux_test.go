@@ -43,7 +43,7 @@ func (e auditEvent) String() string {
 	return fmt.Sprintf("%s %s %s %s %d", e.User.Username, e.Verb, name, e.ObjectRef.Name, e.ResponseStatus.Code)
 }
 
-// TestAuditLog: it records who read or changed hosts, Secrets and permissions, without request bodies.
+// TestAuditLog: the log records who read or changed hosts, Secrets and permissions, without request bodies.
 func TestAuditLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -97,7 +97,7 @@ func TestAuditLog(t *testing.T) {
 		"capstan:admin delete secrets mine 200", "capstan:admin create capstanhosts mine 201",
 		"capstan:admin patch capstanhosts mine 200", "capstan:admin create serviceaccounts/token thief 201",
 		"capstan:admin create roles mine 201", "capstan:admin create serviceaccounts thief 201",
-		// The log names the user who impersonates another and, beside it, the impersonated user.
+		// The log names both the user who impersonates another and the impersonated user.
 		"capstan:admin get secrets mine 403",
 	} {
 		if !slices.Contains(texts, want) {

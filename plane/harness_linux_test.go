@@ -32,7 +32,7 @@ const patience = 1 * time.Minute
 
 // running is a plane in a separate process.
 type running struct {
-	launched time.Time // a killed plane leaves its files: those of this one are newer
+	launched time.Time // a killed plane leaves its files; the files of this plane are newer
 	t        *testing.T
 	dir      string
 	cmd      *exec.Cmd

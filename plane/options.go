@@ -22,8 +22,9 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// Ports are the ports of a plane's parts. Zero chooses a free port. The plane saves it in its directory and uses it
-// again at the next start if it is still free, so that nothing that refers to it has to change.
+// Ports are the ports of a plane's parts. Zero chooses a free port. The plane saves a chosen port in its directory. If
+// the port is still free at the next start, the plane uses it again, so that nothing that refers to the port has to
+// change.
 type Ports struct {
 	// APIServer listens on Options.Bind, all others on 127.0.0.1.
 	APIServer int `json:"apiServer"`
@@ -52,8 +53,8 @@ type Options struct {
 	Ports Ports
 	// MetricsAddress is where the manager serves metrics, as host:port. Empty: nowhere.
 	MetricsAddress string
-	// Audit is the path of an audit log with the metadata of each request. If empty, the plane writes only
-	// security-relevant requests, to the log that AuditLog names.
+	// Audit is the path of an audit log with the metadata of each request. If empty, the plane logs only security-relevant
+	// requests, in audit/audit.log in its directory.
 	Audit string
 	// Version is the Capstan version in clusterctl's inventory; default v0.0.0.
 	Version string

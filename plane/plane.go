@@ -47,7 +47,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/providers"
 )
 
-// plane is one run.
+// plane is one run of a plane.
 type plane struct {
 	Info
 	opts     Options

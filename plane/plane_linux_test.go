@@ -395,7 +395,7 @@ func checkRecovery(t *testing.T, ctx context.Context, r *running, c client.Clien
 	}
 }
 
-// TestPlaneSaysWhatIsWrong: starts that cannot work end with one clear message and leave nothing behind.
+// TestPlaneSaysWhatIsWrong: a start that cannot work ends with one clear message and leaves nothing behind.
 func TestPlaneSaysWhatIsWrong(t *testing.T) {
 	cases := map[string]struct {
 		prepare func(t *testing.T, dir string)

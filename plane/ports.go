@@ -28,8 +28,8 @@ func ReadPorts(dir string) (ports Ports, err error) {
 	return ports, nil
 }
 
-// choosePorts replaces the zeros in want: with the port of the last time if it is still free, or else with a new one.
-// If somebody else listens on a given port, the error names it.
+// choosePorts replaces each zero in want with the port of the previous start if that port is still free, or else with a
+// new one. If somebody else listens on a given port, the error names that port.
 func choosePorts(dir, bind string, want Ports) (Ports, error) {
 	var last Ports
 	path := filepath.Join(dir, portsFile)

@@ -20,7 +20,7 @@ const (
 	// renewalPause is the time between two checks of the certificates. It does not depend on when the next one expires,
 	// because a machine may sleep.
 	renewalPause = time.Minute
-	// authorityNotice is how long before an authority expires the plane warns.
+	// authorityNotice is how long in advance the plane warns that an authority expires.
 	authorityNotice = 365 * 24 * time.Hour
 )
 
@@ -58,20 +58,20 @@ func (p *plane) renew(ctx context.Context) error {
 	}
 }
 
-// renewOnce renews what nears its expiry and returns all certificates, or those in before if it fails.
-func (p *plane) renewOnce(directory pki.Directory, before *pki.Plane) (*pki.Plane, error) {
+// renewOnce renews the certificates that near their expiry. It returns all certificates or, if it fails, previous.
+func (p *plane) renewOnce(directory pki.Directory, previous *pki.Plane) (*pki.Plane, error) {
 	now, err := pki.Ensure(directory, p.opts.Hosts)
 	if err != nil {
-		return before, err
+		return previous, err
 	}
-	renewed := now.Renewed(before)
+	renewed := now.Renewed(previous)
 	if len(renewed) == 0 {
 		return now, nil
 	}
 	klog.Background().Info("Certificates of the plane were renewed", "names", renewed)
 	if p.opts.Renewed != nil {
 		if err := p.opts.Renewed(p.Info); err != nil {
-			return before, err // so that it is called again
+			return previous, err // so that it is called again
 		}
 	}
 	return now, nil

@@ -60,8 +60,8 @@ func connectTo(config *rest.Config) (client.Client, error) {
 }
 
 // forgetOutlived deletes what agents of owned hosts have reported, so that no host counts as free before its agent has
-// told this plane what it carries. It also replaces machines without a host: such a machine may have claimed a host
-// after the backup, and would now claim a second one.
+// told this plane what the host carries. It also replaces machines without a host: such a machine may have claimed a
+// host after the backup, and would now claim a second one.
 func forgetOutlived(ctx context.Context, c client.Client) error {
 	hosts := &infrav1.CapstanHostList{}
 	if err := c.List(ctx, hosts); err != nil {

@@ -155,7 +155,7 @@ func (p *plane) replaceData(ctx context.Context, data store.Data) error {
 	return nil
 }
 
-// withEtcd runs etcd while use works with it.
+// withEtcd runs etcd while the function use works with it.
 func (p *plane) withEtcd(ctx context.Context, use func(context.Context, *store.Store) error) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()

@@ -154,7 +154,7 @@ func killedAt(t *testing.T, dir, point string) {
 	}
 }
 
-// settled lets another start finish what the killed one began, and checks the result.
+// settled lets another start finish what the killed start began, and checks the result.
 func settled(t *testing.T, dir, what string) {
 	t.Helper()
 	killedAt(t, dir, plane.PointSealed)
@@ -177,7 +177,7 @@ func settled(t *testing.T, dir, what string) {
 	}
 }
 
-// withEtcd runs the etcd of a plane that never ran while use works with it.
+// withEtcd runs the etcd of a plane that never ran, while the function use works with it.
 func withEtcd(t *testing.T, dir string, use func(context.Context, *store.Store)) {
 	t.Helper()
 	keys, err := pki.Ensure(pki.Directory{Path: filepath.Join(dir, "pki")}, nil)

@@ -17,7 +17,7 @@ func TestStackEndsInTheOppositeOrder(t *testing.T) {
 	for _, name := range []string{"etcd", "apiserver", "manager"} {
 		s.start(name, func(ctx context.Context) error {
 			<-ctx.Done()
-			ended = append(ended, name) // needs no lock: each stops only after the one above has
+			ended = append(ended, name) // needs no lock: each part stops only after the part above it has stopped
 			return nil
 		})
 	}

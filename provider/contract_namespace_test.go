@@ -12,8 +12,7 @@ import (
 )
 
 // TestAHostOfAnotherNamespaceIsNotSupplied covers a tenant who creates a CapstanHost with the name of a host in use in
-// another namespace. That host must not be affected, neither while the tenant's CapstanHost exists nor when it is
-// deleted.
+// another namespace. Neither the existence nor the deletion of the tenant's CapstanHost may affect that host.
 func TestAHostOfAnotherNamespaceIsNotSupplied(t *testing.T) {
 	w := oneWorker(t)
 	w.settle()

@@ -82,8 +82,8 @@ func TestABurstTowardsHostsIsSlowedDown(t *testing.T) { // SG-04
 	}
 }
 
-// slowly runs passes, 5 s apart, until the operation is done on all hosts. It fails the test if after any pass it is
-// done on more hosts than the burst plus one for each pass.
+// slowly runs passes, 5 s apart, until the operation is done on all hosts. It fails the test if, after any pass, the
+// operation is done on more hosts than the burst plus one for each pass.
 func (w *world) slowly(burst, all int, done func(*infrav1.CapstanHost) bool) {
 	w.t.Helper()
 	for pass := range 100 {

@@ -39,7 +39,7 @@ func TestPauseComesBeforeTheOwner(t *testing.T) {
 	}
 }
 
-// Its Cluster may be paused and not in the cache yet, so a new object must not report a missing owner.
+// The Cluster of a new object may be paused and not in the cache yet, so the object must not report a missing owner.
 func TestAYoungClusterWithoutOwnerIsSilent(t *testing.T) { // IC-42, IC-46
 	w := newWorld(t, demo(infrav1.LoadBalancerLocal)...)
 	edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) {

@@ -90,7 +90,7 @@ func newLife(t *testing.T, supplier string) *world {
 		member("w2", false))...)
 }
 
-// defaultShare limits the calls that the test makes fail to one in so many.
+// defaultShare is the share of calls that the test makes fail: one in defaultShare.
 var defaultShare = 8
 
 // ways are the ways in which a call can fail.
@@ -102,11 +102,11 @@ var ways = []struct {
 	{"conflict", conflict}, {"too many requests", tooMany}, {"timed out", timedOut},
 }
 
-// TestEveryCallFailsOnce makes one of the provider's calls fail in each life: the answer is lost after the effect,
-// there is no effect, the provider is killed after the effect, or the API server answers with a conflict, 429 or a
-// timeout. Each time everything must converge, and no host may be claimed twice in the process (IM-49, IM-63, IC-48).
-// With CAPSTAN_TEST_EVERY set, every write and every fourth read fails in turn; otherwise a share of them, which
-// differs for each way to fail.
+// TestEveryCallFailsOnce makes one of the provider's calls fail in each life, in one of these ways: the answer is lost
+// after the effect, there is no effect, the provider is killed after the effect, or the API server answers with a
+// conflict, 429 or a timeout. Each time everything must converge, and no host may be claimed twice in the process
+// (IM-49, IM-63, IC-48). With CAPSTAN_TEST_EVERY set, every write and every fourth read fails in turn; otherwise only
+// one in defaultShare of them fails, and each way to fail covers different calls.
 func TestEveryCallFailsOnce(t *testing.T) {
 	for name, supplier := range map[string]string{"supplied hosts": infrav1.SupplierDock, "owned hosts": ""} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ type computer struct {
 	runs map[string]bool
 	// journal records what the agent has done, by provider id.
 	journal map[string]*record
-	// uid and token are the CapstanHost and the epoch of the agent's token.
+	// uid is the uid of the CapstanHost that the agent's token belongs to, and token is the epoch of that token.
 	uid   types.UID
 	token int64
 	// view is the state that the agent saw last; nil if none yet.
@@ -120,7 +120,7 @@ func (c *computer) work() {
 	}
 }
 
-// ended follows the rule of agent/work.
+// ended reports whether a claim has ended, by the rule of agent/work.
 func (c *computer) ended(id string, r *record) bool {
 	if c.view.Annotations[infrav1.AcceptAnnotation] == id || c.view.Annotations[infrav1.AcceptedAnnotation] == id {
 		return true

@@ -31,7 +31,7 @@ type fence struct {
 	computers []*computer
 	random    *rand.Rand
 	said      []string // what happened
-	made      int      // machines and hosts
+	made      int      // how many machines and hosts were created
 	claims    map[string]string
 	backup    []client.Object
 	restored  bool
@@ -179,7 +179,8 @@ func (f *fence) annotate(name, key string) {
 	}
 }
 
-// register deletes a host. Once it is gone, register recreates it and enrolls the computer, if its agent runs.
+// register deletes a host. Once the host is gone, register recreates it and, if the computer's agent runs, enrolls the
+// computer.
 func (f *fence) register(c *computer) {
 	host := &infrav1.CapstanHost{}
 	if f.exists(c.name, host) {

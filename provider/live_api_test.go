@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// bundle returns the capstan-kube binary, whose applets are etcd and kube-apiserver.
+// bundle returns the capstan-kube binary, whose applets include etcd and kube-apiserver.
 func bundle(t *testing.T) string {
 	t.Helper()
 	kube := os.Getenv("CAPSTAN_KUBE")
@@ -62,13 +62,13 @@ func startAPI(t *testing.T) *envtest.Environment {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: limit,
 	}
-	// A start that fails leaves directories that the servers choose themselves.
+	// Choose the directories here: if the servers chose them, a failed start would leave them behind.
 	env.ControlPlane.Etcd = &envtest.Etcd{DataDir: t.TempDir()}
 	env.ControlPlane.GetAPIServer().CertDir = t.TempDir()
 	// kubeadm and Capstan's plane set this too: an admission policy checks the audience of a host's token.
 	env.ControlPlane.GetAPIServer().Configure().
 		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
-	t.Cleanup(func() { // before the start, because a start that fails halfway leaves something running
+	t.Cleanup(func() { // registered before the start, because a start that fails halfway leaves something running
 		if err := env.Stop(); err != nil {
 			t.Errorf("stopping the API server: %v", err)
 		}

@@ -186,7 +186,7 @@ func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// written returns what was written since the last time.
+// written returns what was written since its last call.
 func (l *live) written() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -317,7 +317,7 @@ func TestLive(t *testing.T) {
 }
 
 // TestLiveCrowd creates more machines than hosts at once. No host may go to two machines, and the machines without a
-// host must get those that others release.
+// host must get the hosts that others release.
 func TestLiveCrowd(t *testing.T) {
 	const hosts, machines = 20, 24
 	l := startLive(t, hosts)
@@ -356,8 +356,9 @@ func TestLiveCrowd(t *testing.T) {
 	l.ready(waiting...)
 }
 
-// watchRevisions watches every revision of machines and clusters. The returned function stops the watch. It fails the
-// test if a revision was provisioned but lacked fields that must come with that (IM-53, IC-50, IC-51).
+// watchRevisions watches every revision of machines and clusters. The returned function stops the watch. That function
+// also fails the test if a revision was provisioned but lacked fields that must be set at the same time (IM-53, IC-50,
+// IC-51).
 func (l *live) watchRevisions() (check func()) {
 	l.Helper()
 	machines, err := l.admin.Watch(l.Context(), &infrav1.CapstanMachineList{}, client.InNamespace(ns))

@@ -106,8 +106,8 @@ func (w *world) agents() {
 	}
 }
 
-// agentRenews uses the agent's token to get one of the current epoch, and reports it. The first token comes from the
-// person who enrolls the host.
+// agentRenews uses the agent's token to get a token of the current epoch, and reports this epoch. The first token comes
+// from the person who enrolls the host.
 func (w *world) agentRenews(h *infrav1.CapstanHost) {
 	if h.Spec.Supplier != "" || !w.exists(infrav1.EpochSecret(h.Name, h.Spec.Epoch), &corev1.Secret{}) {
 		return
@@ -126,7 +126,7 @@ func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
 		h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{
 			ProviderID: c.ProviderID, Phase: infrav1.BootstrapRunning, Step: "baseline", Baseline: baselineOf(h.Name),
 		}
-		return // the agent waits until the claim has it
+		return // the agent waits until the claim has the baseline
 	}
 	if r := h.Status.Agent.Bootstrap; r != nil && r.Step == "baseline" {
 		h.Status.Agent.Bootstrap = nil

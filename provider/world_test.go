@@ -70,7 +70,7 @@ func (f fault) answer(name string) error {
 
 var errInjected = errors.New("injected fault")
 
-// world is a management cluster without real time and network: an API server in memory, the three reconcilers, a
+// world is a management cluster without real time or a real network: an API server in memory, the three reconcilers, a
 // supplier, a balancer, agents, and the parts of Cluster API that the provider interacts with. Each of the provider's
 // calls can be made to fail.
 type world struct {
@@ -102,8 +102,8 @@ type world struct {
 
 	filter string
 	moved  bool // objects came from another world, so addresses arrive after the rest
-	// proof is the provider's option. oldAgents don't support it. If baselines were exchanged, agents don't compare with
-	// the baseline of the claim.
+	// proof is the provider's option. If oldAgents is set, agents don't support it. If exchanged is set, the baselines on
+	// the hosts were replaced, so agents don't compare with the baseline of the claim.
 	proof                infrav1.CleaningProof
 	oldAgents, exchanged bool
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Disks partitions disks. It leaves a disk with content alone, unless the data says overwrite.
+// Disks partitions disks. It leaves a disk with content alone, unless the data sets "overwrite".
 func (h *Host) Disks(ctx context.Context, disks []cloudconfig.Disk) error {
 	if h.Local && len(disks) > 0 {
 		return fault.New(nil, "a local host has no disks of its own; take diskSetup out of the machine's configuration")
@@ -87,7 +87,7 @@ func partitions(d cloudconfig.Disk, size int64, id string) string {
 	return b.String()
 }
 
-// partitionType returns a type in sfdisk's notation; GPT uses other names for the MBR codes.
+// partitionType returns a type in sfdisk's notation. For GPT, it translates the usual MBR codes to GUIDs.
 func partitionType(table, code string) string {
 	code = strings.ToLower(code)
 	if table != "gpt" {
@@ -216,7 +216,8 @@ func mkfs(f cloudconfig.Filesystem, device string) []string {
 	return append(append([]string{program}, args...), device)
 }
 
-// content is what is on a device; id identifies the file system, or else the partition table.
+// content describes what a device holds. The field id identifies the file system or, if there is none, the partition
+// table.
 type content struct{ kind, label, table, id string }
 
 func (c content) any() bool { return c != content{} }

@@ -135,7 +135,7 @@ func (h *Host) sizeBefore(id string) (int64, bool) {
 	return 0, false
 }
 
-// target follows links, even to a path that does not exist yet.
+// target returns the path to which the links at path lead, even if nothing exists there yet.
 func target(path string) (string, error) {
 	for range 40 {
 		info, err := os.Lstat(path)

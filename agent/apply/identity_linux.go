@@ -17,16 +17,17 @@ import (
 	"github.com/capstan-dev/capstan/agent/undo"
 )
 
-// keyIdentity is the key of notes that identify a device: a name such as /dev/sdb may mean another disk after a reboot.
+// keyIdentity is the key of notes that identify a device. A name is not enough, because a name such as /dev/sdb may
+// mean another disk after a reboot.
 const keyIdentity = "identity"
 
 // blockDir is where the kernel lists block devices; linkDir is where udev puts links named after the hardware.
 // Tests replace both.
 var blockDir, linkDir = "/sys/class/block", "/dev/disk/by-id"
 
-// identity is a note about a device of KeyDisk or KeyFilesystem. It is written before the device changes: first without
-// ID, then with the ID that the new content will have. If the program that creates the content accepts no ID, the
-// second note follows afterwards.
+// identity is a note about a device of KeyDisk or KeyFilesystem. It is written twice before the device changes: first
+// without an ID, then with the ID that the new content will have. If the program that creates the content accepts no
+// ID, the second note is written after the program has run.
 type identity struct {
 	// Device is the device's path in the note of KeyDisk or KeyFilesystem.
 	Device string `json:"device"`
@@ -52,7 +53,7 @@ func (h *Host) noteDevice(key, device, id string) error {
 	return h.Notes.Note(key, device)
 }
 
-// newUUID returns a random UUID, in the form in which blkid shows those of Linux file systems and GPT.
+// newUUID returns a random UUID, in the form in which blkid shows the UUIDs of Linux file systems and of GPT.
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -132,9 +133,9 @@ func hardware(device string) identity {
 	return i
 }
 
-// Made returns the current paths of the devices that were partitioned or formatted, in the order in which that
-// happened. unknown lists devices that hold data but might not be the noted ones. Notes of older agents contain only
-// names, which Made trusts.
+// Made returns the current paths of the devices that were partitioned or formatted, in the order of those changes.
+// unknown lists devices that hold data but might not be the noted ones. Notes of older agents contain only names, which
+// Made trusts.
 func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err error) {
 	known := map[string][]identity{}
 	for _, value := range notes.Notes(keyIdentity) {

@@ -133,8 +133,8 @@ func (m mortal) Note(key, value string) error {
 	return m.Journal.Note(key, value)
 }
 
-// The content of a device without links is known even if the agent dies before it has seen it. A repeated step does not
-// take content that it finds for its own.
+// The content of a device without links can be identified even if the agent dies before it has read the content. A
+// repeated step does not mistake content that it finds for its own.
 func TestContentIsNotedBeforeItIsMade(t *testing.T) {
 	for _, kind := range []string{"ext4", "swap"} {
 		t.Run(kind, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestFilesystemID(t *testing.T) {
 	cases := map[string]struct {
 		kind    string
 		options []string
-		want    string // ID represents the identifier
+		want    string // "ID" is a placeholder for the identifier
 	}{
 		"ext4":                            {"ext4", []string{"-m", "0"}, "-U ID"},
 		"swap":                            {"swap", nil, "-U ID"},

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// Users creates users with their groups, passwords, sudo rules and keys. It does not create an existing user again, but
-// sets the rest.
+// Users creates users with their groups, passwords, sudo rules and keys. For a user that already exists, Users sets
+// everything else without creating the user.
 func (h *Host) Users(ctx context.Context, users []cloudconfig.User) error {
 	for i, u := range users {
 		if err := h.user(ctx, u); err != nil {
@@ -83,8 +83,8 @@ func (h *Host) groups(ctx context.Context, u cloudconfig.User) error {
 	return nil
 }
 
-// useradd returns the command that creates a user without a home directory. The method home creates that, because
-// useradd fails if it can't change the owner.
+// useradd returns the command that creates a user without a home directory. The method home creates the directory,
+// because useradd fails if it can't change the owner.
 func useradd(u cloudconfig.User) []string {
 	args := []string{"useradd", "--no-create-home", "--no-log-init"}
 	add := func(option, value string) {

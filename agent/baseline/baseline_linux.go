@@ -5,8 +5,8 @@
 // can be compared line by line without holding either in memory.
 //
 // A comparison does not cover the contents of files outside [digestTrees], ordinary files in [volatileTrees], firmware,
-// or anything that a program running as root hides from the kernel's own answers. Outside digestTrees the owner, mode,
-// size and times of a file count; nobody can set an inode's change time.
+// or anything that a program running as root makes the kernel conceal. Outside digestTrees, the owner, mode, size and
+// times of a file are compared. One of these times is the inode's change time, which nobody can set.
 package baseline
 
 import (
@@ -26,10 +26,11 @@ import (
 	"time"
 )
 
-// timeLimit bounds taking a baseline, and comparing with one.
+// timeLimit bounds the time to take a baseline, and the time to compare a host with its baseline.
 const timeLimit = 2 * time.Minute
 
-// longestLine bounds a line of the file, in bytes: a path has at most 4096 bytes, each of which may take four.
+// longestLine bounds a line of the file, in bytes. A path can be slightly longer than longestPath, and each of its
+// bytes may take up four bytes.
 const longestLine = 1 << 20
 
 // mostFound bounds how many differences a comparison collects. A report lists fewer.
@@ -46,11 +47,12 @@ type Host struct {
 	// Shared says that read-only mounts belong to the machine around a local host: they change independently of the host,
 	// which can't change them.
 	Shared bool
-	// Packages accepts changed files that match the host's package database, if the database has changed since.
+	// Packages accepts changed files that match the host's package database, if the database has changed since the
+	// baseline was taken.
 	Packages bool
 }
 
-// Take writes the baseline of the host to path, unless one exists, and returns its digest.
+// Take writes the baseline of the host to path, unless that file already exists, and returns the baseline's digest.
 func (h Host) Take(ctx context.Context, path string) (digest string, err error) {
 	if digest, err := Digest(path); !errors.Is(err, fs.ErrNotExist) {
 		return digest, err

@@ -10,7 +10,8 @@ import (
 )
 
 // TestABootMakesDevicesAnew: systemd creates /run/systemd/inaccessible/{blk,chr} at each boot. A host that restarts
-// while it is claimed has the same devices with other times, and these do not count. Any other device is reported.
+// while it is claimed has the same devices with new times, and the new times alone do not count as a difference. Any
+// other device is reported.
 func TestABootMakesDevicesAnew(t *testing.T) {
 	const block, character = unix.S_IFBLK, unix.S_IFCHR
 	zero, disk := int64(unix.Mkdev(0, 0)), int64(unix.Mkdev(8, 0))

@@ -24,7 +24,8 @@ const (
 	longestPath = 16 << 10
 )
 
-// directory is a directory that is read, a part at a time. It does not store its path, because thousands are in memory.
+// directory is a directory that a walk reads a part at a time. It does not store its path, because thousands of
+// directories are in memory.
 type directory struct {
 	parent *directory // nil: the root directory of the host
 	name   string
@@ -50,7 +51,7 @@ type item struct {
 	within *directory // nil: not a directory, or one to skip
 }
 
-// name is the name of a file, with its type as the directory lists it: unix.DT_UNKNOWN or another.
+// name is the name of a file, with the file's type as the directory lists it: unix.DT_UNKNOWN or another.
 type name struct {
 	text string
 	kind byte
@@ -166,8 +167,8 @@ func openDirectory(path string) (int, error) {
 	}
 }
 
-// tolerated returns the error of the directory, unless it was deleted meanwhile, is irrelevant, or is owned by a user
-// unknown to a local host.
+// tolerated returns the error of the directory, or nil if the directory was deleted meanwhile, is irrelevant, or is
+// owned by a user unknown to a local host.
 func (d *directory) tolerated() error {
 	if errors.Is(d.err, fs.ErrNotExist) || errors.Is(d.err, fs.ErrPermission) || under(d.path(), volatileTrees) {
 		return nil
@@ -175,7 +176,7 @@ func (d *directory) tolerated() error {
 	return d.err
 }
 
-// list finds the first names after the last one, in order.
+// list finds the names that come next after d.last, in order.
 func (r *reader) list(ctx context.Context, d *directory, fd int, loose bool) {
 	bound := "" // larger names are read later
 	d.rest = false
@@ -236,14 +237,14 @@ func (d *directory) cut() string {
 	return d.names[len(d.names)-1].text
 }
 
-// mayCount reports whether a file may be privileged or a directory. It is for directories in which only privileged
-// files count.
+// mayCount reports whether a file may be a directory or a privileged file. It is for directories in which only
+// privileged files count.
 func mayCount(directory int, n name) bool {
 	switch n.kind {
 	case unix.DT_DIR, unix.DT_BLK, unix.DT_CHR:
 		return true
 	case unix.DT_LNK, unix.DT_SOCK, unix.DT_FIFO:
-		return false // they give no rights
+		return false // such files give no rights
 	}
 	var stat unix.Statx_t
 	if err := unix.Statx(directory, n.text, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,

@@ -6,17 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// emptyTrees are where programs of the system create directories on every Node, for later use. A new empty directory
-// does nothing there: programs that read it find nothing, as before. Elsewhere an empty directory may turn something
-// on, and is reported.
+// emptyTrees are the directories in which programs of the system create directories on every Node, for later use.
+// There, a new empty directory does nothing: programs that read it find nothing, as before. Elsewhere an empty
+// directory may turn something on, and is reported.
 var emptyTrees = []string{
-	"/run/systemd/transient",           // systemd's, for units without files; stays when the last is gone
+	"/run/systemd/transient",           // systemd's, for units without files; it outlives the last such unit
 	"/lib/modules", "/usr/lib/modules", // a hostPath volume of kube-proxy
 	"/usr/libexec/kubernetes", // volume plug-ins of the kubelet and the controller manager
 }
 
 // withoutEmpty returns changes, in the order of a walk, without new empty directories in emptyTrees. It keeps a
-// directory that holds a file, a link, or a directory that users other than root may write to. Pure.
+// directory that holds a file or a link. It also keeps one that holds a directory to which users other than root may
+// write. Pure.
 func withoutEmpty(changes []change) []change {
 	if len(changes) >= mostFound {
 		return changes // changes may end before the contents of the last directory

@@ -81,7 +81,7 @@ func TestEmptyDirectories(t *testing.T) {
 	}
 }
 
-// TestADirectoryOfSystemdMayBeNew: on a host, an empty one isn't reported, but a unit in it is.
+// TestADirectoryOfSystemdMayBeNew: on a host, an empty directory of systemd is not reported, but a unit in it is.
 func TestADirectoryOfSystemdMayBeNew(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		const dir = "/run/systemd/transient"

@@ -36,7 +36,7 @@ func (e entry) differs(now entry) bool {
 	case e.mode&unix.S_IFMT == unix.S_IFDIR:
 		return false // its contents are entries of their own
 	case e.device() && e.size != now.size:
-		return e.size != 0 || !sameTimes // earlier agents recorded no numbers
+		return e.size != 0 || !sameTimes // earlier agents recorded no device numbers
 	case e.device():
 		return !sameTimes && !under(e.path, bootTrees)
 	case e.digest != "" || now.digest != "":
@@ -58,8 +58,8 @@ func (e entry) privileged() bool {
 	return e.device() || regular && (e.mode&(unix.S_ISUID|unix.S_ISGID) != 0 || e.rights != "")
 }
 
-// examine returns the entry of the file called name in an open directory, without a path. path is the directory's path,
-// and in says which trees the file is in.
+// examine returns the entry of the file called name in an open directory. The entry has no path. The parameter path is
+// the directory's path, and in says which trees contain the file.
 func examine(directory int, path, name string, in trees) (entry, error) {
 	var stat unix.Statx_t
 	if err := unix.Statx(directory, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS,
@@ -114,8 +114,8 @@ func digest(path string) (string, error) {
 	return sum, nil
 }
 
-// digestAt returns the digest of the file called name in an open directory. It never follows a link. It never blocks
-// either, because a file may have been replaced by a pipe.
+// digestAt returns the digest of the file called name in an open directory. It never follows a link, and it does not
+// block even if a pipe has replaced the file.
 func digestAt(directory int, name string) (string, error) {
 	fd, err := unix.Openat(directory, name,
 		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)

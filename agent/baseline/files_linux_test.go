@@ -72,8 +72,8 @@ func TestFilesThatMayDiffer(t *testing.T) {
 	}
 }
 
-// TestFilesOfRPM: package updates don't count as differences on hosts with rpm either. A script replaces rpm and prints
-// what the test wants; the query uses upstream's own format.
+// TestFilesOfRPM: package updates don't count as differences on hosts with rpm either. A script in place of rpm checks
+// its arguments, and prints what the test wants in the format of the query.
 func TestFilesOfRPM(t *testing.T) {
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }

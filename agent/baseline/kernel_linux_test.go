@@ -20,7 +20,7 @@ func TestSysctlsArePutBack(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		remount(t)
 		h := whole()
-		h.Shared = true // the kernel is the machine's: the host has only its own network settings
+		h.Shared = true // the kernel belongs to the machine; only network settings are the host's own
 		take(t, h)
 		before := map[string]string{}
 		for name, value := range map[string]string{
@@ -82,8 +82,8 @@ func TestSysctlsOfARestingMachineDontDiffer(t *testing.T) {
 	}
 }
 
-// TestLegacyRulesAreFound changes a table of the legacy packet filter, which predates nftables, as a machine can with
-// its own program.
+// TestLegacyRulesAreFound changes a table of the legacy packet filter, which predates nftables. A machine can do the
+// same with a program of its own.
 func TestLegacyRulesAreFound(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		for _, l := range legacies {

@@ -31,7 +31,7 @@ func appendQuoted(b []byte, path string) []byte {
 	return append(append(append(b, '"'), path...), '"')
 }
 
-// parse parses a line without its end.
+// parse parses a line, given without its line break.
 func parse(line string) (e entry, err error) {
 	quoted, err := strconv.QuotedPrefix(line)
 	if err != nil {

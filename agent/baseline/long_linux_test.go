@@ -45,7 +45,7 @@ func plantDeep(t *testing.T, root, within string, length int) string {
 	return path + "/sh"
 }
 
-// TestLongPaths: a program can't hide below a path that is too long for the kernel. A path that is too long for us is
+// TestLongPaths: a program can't hide below a path that is too long for the kernel. A path longer than longestPath is
 // an error and does not pass as clean.
 func TestLongPaths(t *testing.T) {
 	for _, within := range []string{"/var/tmp", "/opt"} {

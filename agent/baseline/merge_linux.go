@@ -55,8 +55,8 @@ func (m *merge) before() (*entry, error) {
 	return m.entry, nil
 }
 
-// see compares the next entry of the walk. Nearly all files are unchanged; then their lines are equal and need no
-// parsing.
+// see compares the next entry of the walk with the baseline. Nearly all files are unchanged: their lines are equal, and
+// see does not parse them.
 func (m *merge) see(now entry) error {
 	m.now = now.appendTo(m.now[:0])
 	if m.more && bytes.Equal(m.lines.Bytes(), m.now[:len(m.now)-1]) {

@@ -22,7 +22,7 @@ const dpkg = "/var/lib/dpkg"
 // generated are files that are regenerated from packages' files and belong to no package.
 var generated = []string{"/etc/ld.so.cache"}
 
-// packages returns the digest of the package database; empty if the host has no known one.
+// packages returns the digest of the package database; empty if the host has no database of a known kind.
 func (h Host) packages() (string, error) {
 	sum, err := digest(filepath.Join(h.Root, dpkg, "status"))
 	if errors.Is(err, fs.ErrNotExist) {

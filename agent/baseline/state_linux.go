@@ -55,7 +55,8 @@ func (h Host) look() (s state, err error) {
 	return s, err
 }
 
-// since lists what was added after before was recorded. What has disappeared can't harm the next user.
+// since lists what is in s but not in the earlier state, which is the parameter before. It omits what has disappeared,
+// because that can't harm the next user.
 func (s state) since(before state) []string {
 	var found []string
 	for _, kind := range []struct {

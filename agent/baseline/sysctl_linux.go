@@ -53,7 +53,7 @@ func (h Host) sysctls() (map[string]string, error) {
 	return all, err
 }
 
-// readSysctl reads a setting. It returns false if the setting can't be read, or if this host can't write it: a
+// readSysctl reads a setting. It returns false if the setting can't be read, or if this host can't write it, because a
 // container shares such settings with its machine.
 func readSysctl(path string) (string, bool) {
 	info, err := os.Lstat(path)
@@ -69,8 +69,8 @@ func readSysctl(path string) (string, bool) {
 	return strings.TrimRight(string(data), "\n"), err == nil && len(data) <= sysctlLimit
 }
 
-// settings lists the settings that have changed. It omits settings of new interfaces and modules, because these are
-// listed themselves.
+// settings lists the settings that have changed. It omits settings of new interfaces and modules, because the
+// comparison lists the interfaces and modules themselves.
 func (s state) settings(before state) []string {
 	var found []string
 	for name, value := range s.Sysctls {

@@ -12,12 +12,12 @@ import (
 const (
 	// readers is how many directories are read at once: a disk with queues serves many requests in the time of one.
 	readers = 6
-	// ahead bounds how many entries are in memory that the walk has not reached yet.
+	// ahead bounds the number of entries in memory that the walk has not reached yet.
 	ahead = 8 << 10
 )
 
-// walk calls see for each file of the system that counts, in order. Directories are read ahead of the walk, several at
-// once; see is called by one goroutine.
+// walk calls the function see for each file of the system that counts, in order. Directories are read ahead of the
+// walk, several at once. Only one goroutine calls see.
 func (h Host) walk(ctx context.Context, see func(entry) error) error {
 	skipped, err := h.skipped()
 	if err != nil {

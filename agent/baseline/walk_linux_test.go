@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWalkSeesWhatCounts compares walks of random trees with plain ones, which look at everything, one by one.
+// TestWalkSeesWhatCounts compares walks of random trees with plainWalk, which looks at every file, one after the other.
 func TestWalkSeesWhatCounts(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

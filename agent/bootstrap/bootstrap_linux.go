@@ -50,7 +50,7 @@ type Bootstrap struct {
 	Log *command.Log
 	// Local is true on a host that is a namespace of another machine.
 	Local bool
-	// BundlesDir is the directory of the bundles; Version is the one to install, or empty for none.
+	// BundlesDir is the directory of the bundles. Version is the version of the bundle to install; empty means none.
 	BundlesDir, Version string
 	// Hostname is the name to give a local host.
 	Hostname string
@@ -110,7 +110,7 @@ func (b *Bootstrap) run(ctx context.Context, current *string) error {
 		return err
 	}
 	if !b.Journal.Began() {
-		// We would take a sentinel left by an earlier machine for ours.
+		// Otherwise a sentinel that an earlier machine left would count as ours.
 		_ = os.Remove(cloudconfig.Sentinel)
 	}
 	for _, s := range b.steps(config) {

@@ -70,8 +70,8 @@ func (b *Bootstrap) loadImages(ctx context.Context, config *cloudconfig.Config) 
 		})
 }
 
-// inParallel calls do for all items, at most n at a time. The first error cancels the context of the others; inParallel
-// returns it.
+// inParallel calls the function do for each item, at most n at a time. The first error cancels the context of the other
+// calls, and inParallel returns this error.
 func inParallel[T any](ctx context.Context, n int, items []T, do func(context.Context, T) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// fakeCtr lists one image and notes which archives it is asked to import. It fails to import that of the image
+// fakeCtr lists one image and notes which archives it is asked to import. It fails to import the archive of the image
 // "broken".
 const fakeCtr = `#!/bin/sh
 case "$4" in
@@ -156,7 +156,7 @@ func TestInParallel(t *testing.T) {
 		case 0:
 			return failure
 		case 1:
-			<-ctx.Done() // the failure of the other one cancels it
+			<-ctx.Done() // the failure of the other call cancels this context
 			return ctx.Err()
 		}
 		t.Errorf("item %d began after a failure", n)

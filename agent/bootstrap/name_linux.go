@@ -43,7 +43,7 @@ func ForgetName() error {
 	return changeNames(func(text string) (string, error) { return withoutNames(text), nil })
 }
 
-// changeNames replaces the text of /etc/hosts with the result of change, if that differs.
+// changeNames replaces the text of /etc/hosts with the result of the function change, if the two differ.
 func changeNames(change func(text string) (string, error)) error {
 	info, err := os.Lstat(hostsPath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func changeNames(change func(text string) (string, error)) error {
 	return atomicfile.Write(hostsPath, []byte(next), info.Mode().Perm())
 }
 
-// nodeMark ends the lines that are added.
+// nodeMark is at the end of each line that nameNode adds.
 const nodeMark = " # the Node on this host"
 
 // withName returns the text of /etc/hosts with a line for a name, unless it has the name already. Pure.
@@ -84,7 +84,7 @@ func withName(text, address, name string) (string, error) {
 	}
 	line := address + " " + name + nodeMark
 	if text != "" && !strings.HasSuffix(text, "\n") {
-		return text + "\n" + line, nil // so that withoutNames finds what was there
+		return text + "\n" + line, nil // so that withoutNames can restore the text exactly
 	}
 	return text + line + "\n", nil
 }

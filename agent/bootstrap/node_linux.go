@@ -85,7 +85,7 @@ func (b *Bootstrap) installNode(ctx context.Context, m *bundlefile.Manifest) err
 			return fault.New(err, "%s can't be written", path)
 		}
 	}
-	// kubeadm requires it. Cleaning restores kernel settings.
+	// kubeadm requires IP forwarding. Cleaning restores kernel settings.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fault.New(err, "packets of pods can't be forwarded: net.ipv4.ip_forward can't be set to 1")
 	}

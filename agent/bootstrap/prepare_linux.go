@@ -24,8 +24,8 @@ const runtimeSocket = "/run/containerd/containerd.sock"
 // runtimeLimit bounds the start of the container runtime.
 const runtimeLimit = time.Minute
 
-// prepare returns the steps that run before those of the data. They run every time, because a reboot may have undone
-// them.
+// prepare returns the steps that run before the steps of the data. The returned steps run every time, because a reboot
+// may have undone them.
 func (b *Bootstrap) prepare(config *cloudconfig.Config) []step {
 	steps := []step{{name: "bundle", always: true, run: func(ctx context.Context, _ string) (int, error) {
 		return 0, b.installBundle(ctx)
@@ -74,7 +74,8 @@ func (b *Bootstrap) setHostname() error {
 	return nil
 }
 
-// nameInHosts returns /etc/hosts with the host's own name in place of an earlier one, as Debian does.
+// nameInHosts returns the text of /etc/hosts with the host's own name in place of an earlier one. Like Debian, it uses
+// 127.0.1.1.
 func nameInHosts(text, name string) string {
 	const mark = "# the host's own name"
 	var b strings.Builder
@@ -92,8 +93,8 @@ func nameInHosts(text, name string) string {
 }
 
 // startRuntime starts the container runtime and enables the kubelet, which kubeadm starts. A host that is not local may
-// have another runtime, or install one through its bootstrap data. So it is an error only on a local host if containerd
-// does not start.
+// have another runtime, or install one through its bootstrap data. So a containerd that does not start is an error only
+// on a local host.
 func (b *Bootstrap) startRuntime(ctx context.Context) error {
 	if err := b.noteEnabled(ctx); err != nil {
 		return err
@@ -124,7 +125,7 @@ func (b *Bootstrap) startRuntime(ctx context.Context) error {
 	return nil
 }
 
-// noteEnabled notes, once per claim, which of the services were enabled before, so that cleaning restores that.
+// noteEnabled notes, once per claim, which of the services were enabled before, so that cleaning leaves those enabled.
 func (b *Bootstrap) noteEnabled(ctx context.Context) error {
 	const all = "" // key of the note that all units were checked
 	if slices.Contains(b.Journal.Notes(KeyEnabled), all) {

@@ -92,7 +92,8 @@ func (b *Bootstrap) withdraw(ctx context.Context) {
 	}
 }
 
-// nodeName returns the name under which the kubelet is registered, from its certificate; false if it never was.
+// nodeName returns the name under which the kubelet is registered, from its certificate. It returns false if the
+// kubelet was never registered.
 func nodeName(path string) (string, bool) {
 	data, err := regular.Read(path, 1<<20)
 	if err != nil {

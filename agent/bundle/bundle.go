@@ -1,5 +1,5 @@
-// Package bundle installs bundles. A bundle contains the programs of one Kubernetes version: on local hosts in one
-// binary with many names, on owned hosts as the stock programs and the images that a cluster starts with.
+// Package bundle installs bundles. A bundle contains the programs of one Kubernetes version. For local hosts, it is one
+// binary with many names. For owned hosts, it holds the stock programs and the images that a cluster starts with.
 package bundle
 
 import (
@@ -66,8 +66,9 @@ func Versions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Install links the programs of a version from dir to linkDir. A host without any bundle uses its own programs, unless
-// required is true. Install never replaces programs in linkDir that are not ours.
+// Install links the programs of a version from dir to linkDir. If the host has no bundle at all, Install does nothing
+// and the host uses its own programs; if required is true, Install returns an error instead. Install never replaces
+// programs in linkDir that are not ours.
 func Install(ctx context.Context, dir, linkDir, wanted string, required bool) error {
 	versions, err := Versions(dir)
 	if err != nil {

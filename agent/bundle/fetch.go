@@ -39,12 +39,13 @@ type download struct {
 	// url is the file, and http the client.
 	url  string
 	http *http.Client
-	// refused returns the fault for a status code that retrying does not help against, and nil for others.
+	// refused returns a fault for a status code after which retrying does not help, and nil for other codes.
 	refused func(code int) error
 }
 
-// fetch downloads the file to path. It resumes an earlier attempt if the server still has the same file, and keeps a
-// complete file. Only the server can say whether it is the same.
+// fetch downloads the file to path. If an earlier attempt has left a part of the file, fetch resumes there; if it has
+// left the whole file, fetch keeps it. Both require that the server still has the same file, and only the server can
+// tell.
 func (d *download) fetch(ctx context.Context, path string) error {
 	return persist(ctx, func(ctx context.Context) (bool, error) { return d.once(ctx, path) })
 }
@@ -115,8 +116,8 @@ func (d *download) once(ctx context.Context, path string) (brought bool, err err
 	return true, nil
 }
 
-// ask requests the file, or the part of it that path lacks. have is the number of bytes in path after which the
-// response continues.
+// ask requests the file, or the part of the file that path lacks. The result have is the number of bytes that path
+// already has: the response continues after them.
 func (d *download) ask(ctx context.Context, path string) (response *http.Response, have int64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url, nil)
 	if err != nil {
@@ -130,7 +131,7 @@ func (d *download) ask(ctx context.Context, path string) (response *http.Respons
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 		request.Header.Set("If-Range", tag)
 	}
-	request.Header.Set("Accept-Encoding", "identity") // the digest is of the file
+	request.Header.Set("Accept-Encoding", "identity") // the digest covers the file without any encoding
 	if response, err = d.http.Do(request); err != nil {
 		return nil, 0, fmt.Errorf("fetching the bundle: %w", err)
 	}

@@ -16,8 +16,8 @@ import (
 // probeLimit bounds a probe.
 const probeLimit = 20 * time.Second
 
-// Probe asks the plane or mirror of a source once whether it has the bundle of a version; with an empty version,
-// whether it answers. It downloads nothing. The error is a fault if the server has answered.
+// Probe asks the plane or mirror of a source once whether it has the bundle of a version. If version is empty, Probe
+// only checks that the plane or mirror answers. It downloads nothing. The error is a fault if the server has answered.
 func (s Source) Probe(ctx context.Context, version, arch string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
@@ -46,7 +46,7 @@ func (m *Mirror) probe(ctx context.Context, plane *Plane, version, arch string) 
 		defer client.CloseIdleConnections()
 	}
 	if version == "" {
-		// It doesn't matter what a mirror says about its directory, as long as it answers.
+		// It doesn't matter what a mirror says about its directory, as long as the mirror answers.
 		return glance(ctx, client, strings.TrimRight(m.URL, "/")+"/", func(int) error { return nil })
 	}
 	if len(m.Digests) == 0 && plane == nil {
@@ -89,6 +89,6 @@ func glance(ctx context.Context, client *http.Client, url string, refused func(c
 	if err != nil {
 		return fmt.Errorf("asking for bundles: %w", err)
 	}
-	response.Body.Close() // the rest, if the server sends all of the file
+	response.Body.Close() // without reading the rest, in case the server sends the whole file
 	return refused(response.StatusCode)
 }

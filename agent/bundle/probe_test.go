@@ -34,7 +34,7 @@ func TestProbe(t *testing.T) {
 	plane, dead := knowing(t, sum(data)), &Plane{URL: "http://127.0.0.1:1", HTTP: http.DefaultClient}
 	digests := []string{sum(data)}
 	for name, c := range map[string]struct {
-		mirror  http.HandlerFunc // nil: the policy is the plane's
+		mirror  http.HandlerFunc // nil: the policy is FromPlane
 		digests []string
 		plane   *Plane
 		version string

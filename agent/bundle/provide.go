@@ -42,7 +42,8 @@ type Source struct {
 	Plane *Plane
 }
 
-// Choose returns the source of a claim, without its plane. The host's own configuration takes precedence.
+// Choose returns the source of a claim; it does not set Plane. The host's own configuration takes precedence over the
+// claim.
 func Choose(configured string, claimed v1beta2.BundlePolicy) Source {
 	if configured != "" {
 		return Source{Policy: Policy(configured)}

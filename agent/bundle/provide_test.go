@@ -153,8 +153,8 @@ func TestADownloadGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// An agent that is killed between downloading and using a bundle downloads it again only if it is not the plane's
-// bundle.
+// An agent that is killed between downloading and using a bundle downloads the bundle again only if the file is not the
+// plane's bundle.
 func TestACompleteDownloadIsUsed(t *testing.T) {
 	const version = "v1.36.3"
 	data := archived(t, version)

@@ -145,7 +145,8 @@ func (c *Cleaner) endCommands(ctx context.Context) error {
 	return err
 }
 
-// reset lets kubeadm undo what it did; it also removes an etcd member from its cluster.
+// reset lets kubeadm undo its changes. On a control plane, kubeadm also removes the host's etcd member from the
+// cluster.
 func (c *Cleaner) reset(ctx context.Context) error {
 	if !exists("/etc/kubernetes/kubelet.conf") && !exists("/etc/kubernetes/manifests") {
 		return nil
@@ -202,7 +203,7 @@ func (c *Cleaner) ofMachine(p proc.Process) bool {
 func (c *Cleaner) restoreFiles(ctx context.Context) error {
 	err := errors.Join(c.undo().Restore(), bootstrap.ForgetName())
 	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
-		err = errors.Join(err, c.run(ctx, "systemctl", "daemon-reload")) // its units are gone
+		err = errors.Join(err, c.run(ctx, "systemctl", "daemon-reload")) // the bundle's units are gone
 	}
 	return err
 }
@@ -268,7 +269,7 @@ func (c *Cleaner) deleteUsers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// known reports whether a file such as passwd has an entry.
+// known reports whether a file in the format of /etc/passwd has an entry with this name.
 func known(path, name string) bool {
 	data, err := regular.Read(path, 16<<20)
 	return err == nil && strings.Contains("\n"+string(data), "\n"+name+":")

@@ -282,7 +282,7 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 	})
 }
 
-// The kernel lists mounts without a trailing slash, which the bootstrap data may have.
+// The kernel lists mounts without a trailing slash, but a mount point in the bootstrap data may have one.
 func TestAMountThatWasNotedWithASlashIsFound(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		c := newCleaner(t)

@@ -22,15 +22,15 @@ type Comparison struct {
 	Path string
 	// Digest is the digest of the baseline, as stored in the management cluster.
 	Digest string
-	// Done is called once the host is as it was.
+	// Done is called once the host no longer differs from the baseline.
 	Done func() error
 }
 
-// settle bounds how long to wait until processes and sockets are gone that don't come from the machine: a job of the
-// system that runs just then, or a program that cleaning itself has started.
+// settle bounds the wait for processes and sockets that don't come from the machine and go away by themselves: those of
+// a system job that happens to run, or of a program that cleaning itself has started.
 const settle = 15 * time.Second
 
-// compare finds what differs from the baseline. A missing or exchanged baseline proves nothing.
+// compare finds what differs from the baseline. A missing or replaced baseline proves nothing.
 func (c *Cleaner) compare(ctx context.Context) ([]string, error) {
 	if c.Comparison == nil {
 		return nil, nil
@@ -73,12 +73,12 @@ func (c *Cleaner) sysctls(context.Context) error {
 	}
 	digest, err := baseline.Digest(c.Comparison.Path)
 	if err != nil || digest != c.Comparison.Digest {
-		return err // which the proof finds
+		return err // the proof reports a missing or replaced baseline
 	}
 	return c.Comparison.Host.RestoreSysctls(c.Comparison.Path)
 }
 
-// restored returns a function that reports whether a file was restored as it was before.
+// restored returns a function that reports whether a file was restored to its state before the claim.
 func (c *Cleaner) restored() (func(string) bool, error) {
 	kept := c.undo().Kept()
 	changed, err := c.undo().Changed()

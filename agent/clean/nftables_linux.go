@@ -15,8 +15,8 @@ import (
 // host itself may have no nft program.
 var machineTables = []string{"kube-proxy", "capstan-net", "capstan-pods", "capstan-routes"}
 
-// runtimeTable is the table of the CNI plugin for hostPorts. A host may have it for containers of its own: it belongs
-// to the machine only if the container runtime does.
+// runtimeTable is the table of the CNI plugin for hostPorts. A host may have this table for containers of its own. The
+// table belongs to the machine only if the container runtime does.
 const runtimeTable = "cni_hostport"
 
 // families are nft's names for address families.

@@ -19,7 +19,7 @@ import (
 const (
 	// mostLeftovers bounds how many leftovers the journal and the log list; a report has room for fewer.
 	mostLeftovers = 64
-	// longestLeftover bounds the length of one, in bytes.
+	// longestLeftover bounds the length of each leftover, in bytes.
 	longestLeftover = 512
 )
 

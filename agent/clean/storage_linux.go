@@ -72,7 +72,7 @@ func (c *Cleaner) machineMounts() ([]*mountinfo.Info, error) {
 }
 
 // wipeDisks removes the file systems and partitions that the bootstrap data created, so that the next machine does not
-// take them for its own.
+// mistake them for its own.
 func (c *Cleaner) wipeDisks(ctx context.Context) error {
 	devices, _, err := apply.Made(ctx, c.Journal)
 	errs := []error{err}

@@ -17,7 +17,7 @@ var (
 	numberToken = regexp.MustCompile(`^[0-9]+`)
 )
 
-// expression is the rest of an expression that has not been read yet.
+// expression is the part of an expression that has not been read yet.
 type expression struct{ rest string }
 
 // evaluate returns the text of an expression, which consists of a variable or a quoted text, and filters.
@@ -206,8 +206,8 @@ func (e *expression) filter(value any, vars map[string]any) (any, error) {
 	return nil, fault.New(nil, "the filters are default(x), lower, upper, trim, string and replace(x, y)")
 }
 
-// fallback is the filter default: it returns its first argument if the value is missing, or, if the second argument is
-// true, also if the value is empty.
+// fallback is the filter "default". It returns the filter's first argument if the value is missing. If the filter's
+// second argument is true, it does the same if the value is empty.
 func fallback(value any, args []any) (any, error) {
 	if len(args) == 0 || len(args) > 2 {
 		return nil, fault.New(nil, "the filter default needs the value to use instead")
@@ -248,8 +248,8 @@ func toText(value any) (string, error) {
 	return "", fault.New(nil, "a variable is not a single value")
 }
 
-// Variables returns the variables for templates, from the keys of the instance data: all values under ds.meta_data, and
-// the usual ones also under cloud-init's standard names for all kinds of hosts.
+// Variables returns the variables for templates, from the keys of the instance data: all values under ds.meta_data. The
+// values that cloud-init offers on every platform also have cloud-init's standard names, under v1 and at the top level.
 func Variables(metadata map[string]any) map[string]any {
 	meta := map[string]any{}
 	for key, value := range metadata {

@@ -88,25 +88,26 @@ func decode(content, encoding string) (data []byte, packed bool, err error) {
 
 var errNoGzip = errors.New("the content is not valid gzip")
 
-// unpackedSize returns the uncompressed size of compressed content without keeping it. A size over left is an error.
-func unpackedSize(data []byte, left int64) (int64, error) {
+// unpackedSize returns the uncompressed size of compressed content without keeping it. It returns an error if the size
+// exceeds limit.
+func unpackedSize(data []byte, limit int64) (int64, error) {
 	unpacked, err := unpack(data)
 	if err != nil {
 		return 0, err
 	}
-	size, err := io.Copy(io.Discard, io.LimitReader(unpacked, left+1))
+	size, err := io.Copy(io.Discard, io.LimitReader(unpacked, limit+1))
 	if err != nil {
 		return 0, errNoGzip
 	}
-	if size > left {
-		return left, errors.New("the content of all files is larger than 64 MiB when unpacked")
+	if size > limit {
+		return limit, errors.New("the content of all files is larger than 64 MiB when unpacked")
 	}
 	return size, nil
 }
 
 func unpack(data []byte) (io.Reader, error) {
-	// The line break that YAML leaves at the end is not a second stream. It can't be a stream's own last byte: that would
-	// mean an uncompressed size of at least 160 MiB.
+	// The line break that YAML leaves at the end is not a second stream. It can't be a stream's own last byte, because
+	// that would mean an uncompressed size of at least 160 MiB.
 	z, err := gzip.NewReader(bytes.NewReader(bytes.TrimRight(data, "\r\n")))
 	if err != nil {
 		return nil, errNoGzip

@@ -28,7 +28,7 @@ func zeros(t *testing.T, size int) string {
 		t.Fatal(err)
 	}
 	mebibyte := make([]byte, 1<<20)
-	var ends []int // of the first block, the second (it and all later ones refer back to zeros), and the last
+	var ends []int // of the first two blocks; the second block refers back to zeros, so it can be repeated
 	for range 2 {
 		if _, err := z.Write(mebibyte); err != nil || z.Flush() != nil {
 			t.Fatal("packing failed")

@@ -86,7 +86,7 @@ func body(text string, vars map[string]any) (string, error) {
 }
 
 // values returns an upper bound of the number of values in a YAML document, before it is parsed: each value but the
-// first begins or ends at one of these marks. Marks inside texts count, too.
+// first begins or ends at one of the marks below. Marks inside texts count, too.
 func values(text string) int {
 	count := 0
 	for i := range len(text) {

@@ -11,10 +11,10 @@ import (
 )
 
 // reader extracts values from a YAML document. It keeps the first error and continues with zero values. It does not use
-// yaml's own decoding, which quotes the data in its errors and takes an unquoted 0644 for a number.
+// yaml's own decoding, which quotes the data in its errors and reads an unquoted 0644 as a number.
 //
 // Everything that it reads counts against limits, because an alias of a few bytes can refer to the whole document, and
-// nested aliases to any multiple of it.
+// nested aliases can refer to any multiple of it.
 type reader struct {
 	err      error
 	spent    int   // counted against textLimit

@@ -43,7 +43,8 @@ func (r *reader) disks(n *yaml.Node) []Disk {
 	return disks
 }
 
-// layout reads the partitions of a disk: true for one, false for none, or a list of percentages with optional types.
+// layout reads the partitions of a disk: true for one partition, false for none, or a list of percentages with optional
+// types.
 func (r *reader) layout(n *yaml.Node) []Part {
 	if n.Kind != yaml.SequenceNode {
 		if r.flag(n, "layout") {
@@ -206,8 +207,8 @@ func (r *reader) user(n *yaml.Node) User {
 	return u
 }
 
-// days reads inactive: a number of days. The kubeadm bootstrap provider writes true or false; true disables the account
-// as soon as the password expires.
+// days reads the key "inactive", which is a number of days. The kubeadm bootstrap provider writes true or false; true
+// disables the account as soon as the password expires.
 func (r *reader) days(n *yaml.Node) string {
 	value := r.text(n, "inactive")
 	if _, err := strconv.ParseUint(value, 10, 16); err == nil {

@@ -1,7 +1,7 @@
 // Package command runs the commands of bootstrap data and the tools that the agent needs.
 //
-// A command dies with the agent. Everything that it started carries a mark in its environment. By this mark the next
-// agent finds what an interrupted command left running, so that no command ever runs twice at the same time.
+// A command dies with the agent. Everything that the command started carries a mark in its environment. By this mark
+// the next agent finds what an interrupted command left running, so that no command ever runs twice at the same time.
 package command
 
 import (
@@ -36,17 +36,17 @@ const (
 type Command struct {
 	// Args are the program, which is looked up in Path, and its arguments. Required.
 	Args []string
-	// Stdin is its standard input; empty means none.
+	// Stdin is the command's standard input; empty means none.
 	Stdin string
 	// Env are additional variables besides PATH, HOME and LANG, as NAME=VALUE.
 	Env []string
-	// Output receives its stdout and stderr; nil discards them.
+	// Output receives the command's stdout and stderr; nil discards them.
 	Output io.Writer
-	// Limit bounds its running time; default DefaultLimit.
+	// Limit bounds the command's running time; default DefaultLimit.
 	Limit time.Duration
-	// Mark, if set, marks it and everything that it starts.
+	// Mark, if set, marks the command and everything that it starts.
 	Mark string
-	// Started, if set, is called once it runs.
+	// Started, if set, is called once the command runs.
 	Started func()
 }
 

@@ -17,7 +17,7 @@ type Log struct {
 
 // OpenLog opens a log for appending. The file and its full predecessor have at most limit bytes each.
 func OpenLog(path string, limit int64) (*Log, error) {
-	// Unlike the directories that logfile creates, others may list this one.
+	// Users other than root may list this directory, unlike those that logfile creates.
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}

@@ -56,7 +56,7 @@ type Config struct {
 	// a clock.
 	Local bool `yaml:"local"`
 	// TokenFile is the name, in StateDir, of the file with the token that the agent got itself. It is not part of the
-	// configuration file; default token.
+	// configuration file. Default "token".
 	TokenFile string `yaml:"-"`
 }
 

@@ -87,7 +87,7 @@ func (a *asker) ask(ctx context.Context, path string, r any) (*enrolment.Answer,
 }
 
 // askUntil repeats a request until it succeeds, waiting can't help, or ctx ends. It passes the reasons for waiting to
-// report.
+// the function report.
 func (a *asker) askUntil(
 	ctx context.Context, r enrolment.Request, report func(error),
 ) (answer *enrolment.Answer, err error) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Plane returns the source of bundles for the host with this configuration, or nil if the host was not enrolled with a
-// plane that has bundles. With its key the host proves its identity.
+// plane that has bundles. The host proves its identity with its key.
 func Plane(c config.Config) (*bundle.Plane, error) {
 	if c.Enrolment == "" {
 		return nil, nil

@@ -10,8 +10,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// Return asks the plane with which a host enrolled to replace the host's last token, which has expired. The host proves
-// that it still has its key. Return asks once; a refusal by the plane is an *enrolment.Refusal.
+// Return asks the plane to replace the host's last token, which has expired. The plane is the one with which the host
+// enrolled. The host proves that it still has its key. Return asks once; a refusal by the plane is an
+// *enrolment.Refusal.
 func Return(ctx context.Context, c config.Config, last, version string) (token string, err error) {
 	key, err := readKey(c.StateDir)
 	if err != nil {

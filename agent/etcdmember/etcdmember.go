@@ -1,8 +1,9 @@
 // Package etcdmember removes the etcd member of this host from its cluster.
 //
-// "kubeadm join" adds a member and starts it. If it is interrupted after that and runs again, it finds the member in
-// the cluster and starts it with an empty data directory. etcd refuses that forever, because the cluster remembers what
-// the member had confirmed. "kubeadm reset" removes the member only if the node is registered, which happens later.
+// "kubeadm join" adds a member and starts it. If kubeadm is interrupted after that and runs again, it finds the member
+// in the cluster and starts the member with an empty data directory. etcd refuses that forever, because the cluster
+// remembers what the member had confirmed. "kubeadm reset" removes the member only if the node is registered, which
+// happens later.
 //
 // The package uses the JSON form of etcd's API, which etcd serves beside gRPC, because that needs only an HTTP client.
 package etcdmember
@@ -47,8 +48,8 @@ type Member struct {
 	CA, Cert, Key string
 }
 
-// Find reads kubeadm's manifest and returns the member, or nil if there is none or it is the only one. dir is
-// /etc/kubernetes.
+// Find reads kubeadm's manifest and returns the member, or nil if this host has no member or the cluster has no other
+// members. dir is /etc/kubernetes.
 func Find(dir string) (*Member, error) {
 	data, err := regular.Read(filepath.Join(dir, "manifests", "etcd.yaml"), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {

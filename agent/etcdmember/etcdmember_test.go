@@ -76,7 +76,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// cluster simulates the other members: etcd's JSON API with client certificates. It fails as often as told.
+// cluster simulates the other members: etcd's JSON API with client certificates. The first calls fail, as many as the
+// field failures says.
 type cluster struct {
 	members  map[string]string // peer URL by ID
 	failures int

@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// localBoot is the file with the boot ID of a local host: each of its boots has a new /run, while the kernel's ID
-// belongs to the machine around it.
+// localBoot is the file with the boot ID of a local host. It is in /run, which is new at each boot of the host. The
+// kernel's own boot ID belongs to the machine around the host.
 const localBoot = "/run/capstan/boot-id"
 
 // Collect returns the facts for the agent's report. server is the URL that the agent talks to; local says that the host
@@ -63,8 +63,8 @@ func bootID(local bool) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// Address returns the IP address that the host uses to reach other hosts: that of its default route, like the kubelet,
-// or else that of its route to the server.
+// Address returns the IP address that the host uses to reach other hosts: the address of its default route, which the
+// kubelet uses too, or else the address of its route to the server.
 func Address(server string) (string, error) {
 	// Connecting a UDP socket sends nothing: it only makes the kernel choose a route. The addresses are from the ranges
 	// for documentation.

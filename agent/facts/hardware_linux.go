@@ -81,7 +81,7 @@ func model(root string) string {
 	return line(root, "/proc/device-tree/model")
 }
 
-// virtualization returns systemd's name of the hypervisor that the computer runs on; empty if nothing indicates
+// virtualization returns systemd's name for the hypervisor that the computer runs on; empty if nothing indicates
 // virtualization.
 func virtualization(root string) string {
 	if name := plain(line(root, "/run/systemd/container")); name != "" {

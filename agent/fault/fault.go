@@ -32,9 +32,9 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.cause }
 
-// Text returns what may be shown of err: the texts of all faults in its chain, outermost first, or otherwise if there
-// are none.
-func Text(err error, otherwise string) string {
+// Text returns what may be shown of err: the texts of all faults in its chain, outermost first. If there are none, it
+// returns fallback.
+func Text(err error, fallback string) string {
 	text := ""
 	for {
 		var f *Fault
@@ -48,7 +48,7 @@ func Text(err error, otherwise string) string {
 		err = f.cause
 	}
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 	return text
 }

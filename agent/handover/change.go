@@ -11,8 +11,8 @@ import (
 
 // ask finds out whether the host has moved, and changes sides if it has. Meanwhile it keeps the token for the target
 // fresh, because the source may be silent for longer than the token is valid. If the source's answer shows another
-// offer, ask acts on it at once, because the watch may be broken for a long time. It does not record the answer in
-// place of the watch's, because a call can succeed while the watch is broken.
+// offer, ask acts on it at once, because the watch may be broken for a long time. It does not record this answer as the
+// watch's answer, because a call can succeed while the watch is broken.
 func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, again time.Duration, err error) {
 	host, err := f.Source.Look(ctx)
 	said := answerOf(host, err)

@@ -70,9 +70,9 @@ const (
 	ask action = "ask"
 )
 
-// decide returns the action. said is the source's last answer, and offer is the host's offer in it; accepted is the
-// offer that the agent has accepted, or empty. An offer counts as withdrawn only if the answer shows the host without
-// it.
+// decide returns the action. Its arguments are the source's last answer (said), the host's offer in that answer
+// (offer), and the offer that the agent has accepted, or empty (accepted). An offer counts as withdrawn only if the
+// answer shows the host without an offer.
 func decide(said answer, offer, accepted string) action {
 	switch {
 	case said != present && accepted == "":

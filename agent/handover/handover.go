@@ -69,7 +69,7 @@ func New(o Options) *Follower {
 func (f *Follower) See(host *v1beta2.CapstanHost) { f.set(answerOf(host, nil), host) }
 
 // Unsee forgets what the watch showed, because a new watch begins. A new watch shows the host if the host exists, and
-// nothing otherwise.
+// nothing if it does not.
 func (f *Follower) Unsee() { f.set(silent, nil) }
 
 func (f *Follower) set(said answer, host *v1beta2.CapstanHost) {
@@ -149,7 +149,8 @@ func (f *Follower) logWait(why string) {
 	f.before = why
 }
 
-// pass does what is due now. again is when to look again even if nothing happens; 0 means never.
+// pass does what is due now. The result again is the time until the next pass if nothing happens before; 0 means no
+// limit.
 func (f *Follower) pass(ctx context.Context) (changed bool, again time.Duration, err error) {
 	next, err := f.Store.Next()
 	if err != nil {

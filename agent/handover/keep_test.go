@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestATokenIsKeptFresh: the agent renews its token for the target even while the source is silent. Once it can't
-// follow the offer any more, it no longer reports that it does.
+// TestATokenIsKeptFresh: the agent renews its token for the target even while the source is silent. Once the agent
+// can't follow the offer any more, it no longer reports the offer as accepted.
 func TestATokenIsKeptFresh(t *testing.T) {
 	const day = 24 * time.Hour
 	cases := map[string]struct {

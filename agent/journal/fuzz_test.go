@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// FuzzSalvage: whatever the disk did to a journal, it is opened or rejected as damaged. Salvage always opens it; then
-// the journal accepts records, and has the same contents when it is opened again. A bootstrap that had ended still
-// counts as ended.
+// FuzzSalvage: whatever the disk did to a journal, Open opens it or rejects it as damaged. Salvage always opens it.
+// After that, the journal accepts records, and has the same contents when it is opened again. A bootstrap that had
+// ended still counts as ended.
 func FuzzSalvage(f *testing.F) {
 	const claim = "capstan://default/host-01/0a1b"
 	const first = `{"event":"open","claim":"` + claim + "\"}\n"

@@ -28,7 +28,8 @@ const (
 const (
 	// sizeLimit bounds the record file, in bytes: tens of thousands of records, far more than any bootstrap makes.
 	sizeLimit = 16 << 20
-	// reserve is how many bytes beyond sizeLimit the results may use: one of the bootstrap, and one of cleaning.
+	// reserve is how many bytes beyond sizeLimit the results may use: the result of the bootstrap, and the result of
+	// cleaning.
 	reserve = 1 << 20
 )
 
@@ -82,7 +83,7 @@ type Step struct {
 
 // Outcome is how a bootstrap ended.
 type Outcome struct {
-	// Ended reports whether it ended, Succeeded whether it succeeded.
+	// Ended reports whether the bootstrap ended; Succeeded reports whether it succeeded.
 	Ended, Succeeded bool
 	// Step and Message say what failed or was noteworthy.
 	Step, Message string

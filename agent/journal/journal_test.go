@@ -119,7 +119,7 @@ func TestADamagedJournalIsAnErrorThatSaysWhatToDo(t *testing.T) {
 // Whichever record is lost, the others count, the host must be cleaned, and the old file is kept for a person to
 // examine.
 func TestADamagedJournalIsSalvaged(t *testing.T) {
-	for index := range 11 { // a damaged last record never happened
+	for index := range 11 { // a damaged last record counts as never written
 		base := t.TempDir()
 		j := write(t, base)
 		must(t, j.Close())

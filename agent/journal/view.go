@@ -23,8 +23,8 @@ type View struct {
 	leftovers []string
 }
 
-// Look reads all journals and changes nothing. Directories whose first record never reached the disk have no claim.
-// Look reads as much as possible of damaged journals.
+// Look reads all journals and changes nothing. The View of a journal whose first record never reached the disk has no
+// claim. Look reads as much as possible of damaged journals.
 func Look(base string) ([]*View, error) {
 	entries, err := os.ReadDir(base)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,8 +20,8 @@ const (
 	atOnce       = 4        // answers being written
 )
 
-// Address checks an address at which to serve metrics, like 127.0.0.1:9464. If the host is missing, as in :9464, it
-// returns an address that only this computer reaches. An empty address stays empty.
+// Address checks an address at which to serve metrics, like 127.0.0.1:9464. If text has no host, as in :9464, Address
+// returns an address that only this computer can reach. An empty address stays empty.
 func Address(text string) (string, error) {
 	if text == "" {
 		return "", nil

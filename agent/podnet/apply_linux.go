@@ -22,7 +22,8 @@ const (
 	tunnelPort = 4789
 )
 
-// Segments returns the networks that this computer reaches without a router, and the link that has the address.
+// Segments returns the networks of this address, which the computer reaches without a router, and the link that has the
+// address.
 func Segments(address netip.Addr) (segments []netip.Prefix, link netlink.Link, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -36,7 +37,7 @@ func Segments(address netip.Addr) (segments []netip.Prefix, link netlink.Link, e
 		for _, a := range addresses {
 			prefix, ok := prefixOf(a.IPNet)
 			if !ok || prefix.Addr() != address {
-				continue // Nodes reach each other by these addresses, so only their networks matter
+				continue // Nodes reach each other only at Node addresses, so other networks don't matter
 			}
 			segments, link = append(segments, prefix.Masked()), l
 		}
@@ -56,7 +57,7 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	return netip.PrefixFrom(address.Unmap(), ones), ok
 }
 
-// Apply configures this computer as desired. own is the link with the Node's address, pods the range of all pods.
+// Apply configures this computer as desired. The link own has the Node's address; pods is the range of all pods.
 func (d *Desired) Apply(own netlink.Link, pods netip.Prefix) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("forwarding packets of pods: %w", err)

@@ -36,7 +36,7 @@ type realNode struct {
 	podAddress    netip.Addr
 }
 
-// newNode creates a Node in the network of a router's bridge, and a pod that is connected as by the plug-in ptp.
+// newNode creates a Node in the network of a router's bridge, and connects a pod to the Node as the plug-in ptp does.
 func newNode(t *testing.T, n Node, router *testnet.Computer, bridge, gateway string) *realNode {
 	t.Helper()
 	first := n.Range.Masked().Addr().Next()
@@ -94,7 +94,7 @@ func (r *realNode) apply(nodes []Node) {
 	})
 }
 
-// hears sends a request from a computer, and checks who answers and which source address it saw.
+// hears sends a request from a computer, and checks who answers and which source address the answering computer saw.
 func hears(t *testing.T, from *testnet.Computer, to netip.Addr, want string) {
 	t.Helper()
 	if got, err := from.Ask(netip.AddrPortFrom(to, port), askLimit); err != nil || got != want {
@@ -150,7 +150,7 @@ func TestPacketsOfPods(t *testing.T) {
 	all := []*realNode{one, two, far}
 	unheard(t, one.pod, far.podAddress)
 	unheard(t, one.pod, outside)
-	for range 2 { // again, it changes nothing
+	for range 2 { // the second time, it changes nothing
 		for _, n := range all {
 			n.apply(nodes)
 		}

@@ -1,6 +1,7 @@
-// Package podnet connects the pods of owned hosts; capstan-net runs it on each Node. A Node's pods have addresses from
-// the Node's own range and a link each, without a bridge. Nodes of the same network segment reach each other's ranges
-// by routes, other Nodes by VXLAN. Packets from pods to outside the cluster have the Node's address.
+// Package podnet connects the pods of owned hosts; capstan-net runs it on each Node. Each pod of a Node has an address
+// from the Node's own range, and its own link; there is no bridge. Nodes of the same network segment reach each other's
+// ranges by routes. All other Nodes reach each other by VXLAN. Packets from pods to outside the cluster have the Node's
+// address.
 //
 // It is for IPv4. It enforces no NetworkPolicies.
 package podnet
@@ -40,7 +41,7 @@ type Node struct {
 type Route struct {
 	To  netip.Prefix
 	Via netip.Addr
-	// Tunneled says that the route goes through the tunnel, where the Node has the address Via, too.
+	// Tunneled says that the route goes through the tunnel. The Node has the address Via inside the tunnel, too.
 	Tunneled bool
 }
 
@@ -56,8 +57,8 @@ func (d *Desired) Tunneled() bool {
 }
 
 // Plan returns what the Node called name must have, or false if the Node has no range or address yet. segments are the
-// networks that it reaches without a router. Plan omits a Node whose range overlaps with this Node's, or with that of a
-// Node earlier by name, because their packets can't be told apart. Pure.
+// networks that the Node reaches without a router. Plan omits a Node whose range overlaps with this Node's range, or
+// with the range of a Node whose name sorts earlier, because the packets of their pods can't be told apart. Pure.
 func Plan(name string, segments []netip.Prefix, nodes []Node) (*Desired, bool) {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })

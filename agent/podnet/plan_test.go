@@ -23,7 +23,7 @@ func TestPlan(t *testing.T) {
 	one := node("one", "192.0.2.11", "10.244.0.0/24")
 	for name, c := range map[string]struct {
 		nodes []Node
-		want  string // false: not yet
+		want  string // "false": nothing can be planned yet
 	}{
 		"alone": {[]Node{one}, "[]"},
 		"a neighbour, by a route": {

@@ -34,7 +34,8 @@ var packagedRuntimes = []string{"/usr/lib/systemd/system/containerd.service", "/
 
 // source says where the programs of a node will come from.
 type source struct {
-	// from is the source that was asked for; empty: the host's own programs if it has both, else the plane's bundle.
+	// from is the source that was asked for. Empty: the host's own kubeadm and kubelet if it has both, else the plane's
+	// bundle.
 	from string
 	// bundles are the bundles on the host; brings is true if one of them includes a container runtime.
 	bundles []string
@@ -154,7 +155,7 @@ func of(version string) string {
 	return " of Kubernetes " + version
 }
 
-// probed asks the server from which bundles are downloaded whether it has the one that is needed.
+// probed asks the server that provides bundles whether it has the bundle that the node needs.
 func probed(role Role, policy v1beta2.BundlePolicy, where string) Finding {
 	err := role.enrolment.Probe(policy, role.Kubernetes)
 	text := fault.Text(err, "")

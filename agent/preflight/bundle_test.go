@@ -55,8 +55,8 @@ func unpacked(t *testing.T, version string) map[string]string {
 	return files
 }
 
-// TestWhereProgramsComeFrom: preflight doesn't ask for what a bundle brings, and reports what it can't be installed
-// beside.
+// TestWhereProgramsComeFrom: preflight doesn't require what a bundle brings, and reports what would conflict with a
+// bundle.
 func TestWhereProgramsComeFrom(t *testing.T) {
 	const archive = "/opt/capstan/bundles/v1.36.3-linux-amd64.tar.gz"
 	const unit = "/usr/lib/systemd/system/containerd.service"

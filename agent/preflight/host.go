@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Minimum sizes. Those for a control plane are kubeadm's; the disk's is an estimate for the images of one version.
+// Minimum sizes. The sizes for a control plane are kubeadm's. The size of the disk is an estimate for the images of one
+// version.
 const (
 	controlPlaneProcessors = 2
 	controlPlaneMiB        = 1700

@@ -13,7 +13,8 @@ var oldestKernel = [2]int{5, 4}
 // controllers are the cgroup controllers that the kubelet requires.
 var controllers = []string{"cpu", "cpuset", "memory", "pids"}
 
-// wantedModules are the kernel modules that a node needs, and why. Not every cluster needs the optional ones.
+// wantedModules are the kernel modules that a node needs, and why it needs them. Not every cluster needs the optional
+// ones.
 var wantedModules = []struct {
 	name, why string
 	optional  bool

@@ -148,7 +148,7 @@ func firewall(s *System, role Role) Finding {
 		drop = append(drop, chain+" ("+c.Hook+")")
 		switch {
 		case !plain.MatchString(c.Table) || !plain.MatchString(c.Name):
-			mend = append(mend, "nft list ruleset") // a name can be anything: not safe in a shell
+			mend = append(mend, "nft list ruleset") // names may contain anything, so these are unsafe in a shell
 			continue
 		case c.Hook == "forward":
 			mend = append(mend, "nft 'add chain "+chain+" { policy accept; }'")

@@ -40,12 +40,13 @@ type System struct {
 type Enrolment struct {
 	// Host is the CapstanHost, as NAMESPACE/NAME; Server is the URL of the API server.
 	Host, Server string
-	// Bundles says where the programs of a node come from: for the present claim, or without one, for the next claim if
-	// the CapstanHost sets this.
+	// Bundles says where the programs of a node come from: the policy in the present claim, or without a claim, the policy
+	// in the spec of the CapstanHost.
 	Bundles v1beta2.BundlePolicy
 	// Kubernetes is the version of the claim; empty: there is none.
 	Kubernetes string
-	// Probe asks the plane or mirror of a policy for the bundle of a version; with an empty version, whether it answers.
+	// Probe asks the plane or mirror of a policy for the bundle of a version. If the version is empty, Probe only checks
+	// that the plane or mirror answers.
 	Probe func(policy v1beta2.BundlePolicy, version string) error
 }
 
@@ -105,7 +106,8 @@ func (s *System) program(name string) bool {
 	})
 }
 
-// like reports whether the distribution has one of the names, or declares itself to be like one that does.
+// like reports whether the distribution has one of the names, or declares itself similar to a distribution with one of
+// them.
 func (s *System) like(names ...string) bool {
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		text := s.text(path)

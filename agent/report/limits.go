@@ -43,8 +43,8 @@ func Name(s string) string {
 	return strings.TrimSpace(Cut(strings.Join(strings.Fields(s), " "), ModelLimit))
 }
 
-// ForEarlier returns the report without fields that earlier providers don't know, because they reject a report that
-// contains them.
+// ForEarlier returns the report without the fields that earlier providers don't know. Those providers reject a report
+// that contains unknown fields.
 func ForEarlier(r *v1beta2.AgentReport) *v1beta2.AgentReport {
 	r = r.DeepCopy()
 	r.ProcessorModel, r.Model, r.Virtualization, r.Disks, r.Addresses, r.Carries = "", "", "", nil, nil, ""

@@ -1,5 +1,5 @@
-// Package report keeps status.agent of a host up to date: it sends the report once after each change, and repeats that
-// until the API server has it.
+// Package report keeps status.agent of a host up to date: it sends the report after each change, and sends it again
+// until the API server has the report.
 package report
 
 import (
@@ -75,7 +75,7 @@ func (r *Reporter) poke() {
 }
 
 // Seen compares the report with what the API server shows, because moving a host to another management cluster drops
-// its status. What a watch shows may be older than the last report, so sending it again waits a moment.
+// its status. What a watch shows may be older than the last report, so the report is sent again only after a moment.
 func (r *Reporter) Seen(shown *v1beta2.AgentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

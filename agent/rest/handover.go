@@ -14,8 +14,8 @@ import (
 // Look returns the current state of the host, or nil if the API server says that it does not exist. The answer does not
 // come from a cache.
 //
-// Look requests a list of one, because "not found" can also come from something that is not an API server, or from one
-// without CapstanHosts.
+// Look requests a list of one, because "not found" can also come from something that is not an API server, or from an
+// API server without CapstanHosts.
 func (c *Client) Look(ctx context.Context) (*v1beta2.CapstanHost, error) {
 	var list v1beta2.CapstanHostList
 	query := url.Values{"fieldSelector": {"metadata.name=" + c.host}}

@@ -23,7 +23,8 @@ const fieldManager = "capstan-agent"
 // hosts is the path of CapstanHost's API group.
 const hosts = "/apis/infrastructure.capstan.dev/v1beta2"
 
-// WatchHost calls see with the current host and after each change, and with nil when the host is deleted.
+// WatchHost calls the function see with the current host, again after each change, and with nil when the host is
+// deleted.
 //
 // It returns nil when the server ends the watch, which happens after some minutes, and an error when the connection
 // fails or ctx ends. The next call starts with the current state again, so no change is missed.

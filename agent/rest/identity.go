@@ -58,7 +58,8 @@ func (c *Client) Beat(ctx context.Context, now time.Time) error {
 const TokenLife = 24 * time.Hour
 
 // RequestToken gets a new token for the host's own ServiceAccount. The token is bound to a Secret and becomes invalid
-// with it. An empty name requests an unbound token, which only management clusters older than epochs grant.
+// when that Secret is deleted. An empty name requests an unbound token, which only management clusters that predate
+// epochs grant.
 func (c *Client) RequestToken(ctx context.Context, secret string) (string, error) {
 	account := v1beta2.IdentityPrefix + c.host
 	spec := map[string]any{"expirationSeconds": int(TokenLife / time.Second)}

@@ -117,7 +117,8 @@ func (c *Client) namespaced(prefix, resource, name string) string {
 	return path
 }
 
-// call makes one call. It sends in and decodes the response into out, both as JSON; either may be nil.
+// call makes one call. It sends the value in and decodes the response into the value out, both as JSON; either may be
+// nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, contentType string,
 	in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -54,7 +54,8 @@ func Restore(dir string) error {
 	return nil
 }
 
-// copyTree copies directories, files and links with their owners and modes. It does not leave the file system of from.
+// copyTree copies directories, files and links with their owners and modes. It stays within the file system of the
+// directory from.
 func copyTree(from, to string, left *int64) error {
 	root, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {

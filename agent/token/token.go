@@ -16,8 +16,8 @@ import (
 )
 
 // Keeper holds the token in use. There may be two candidates: the token in the configuration, written by whoever
-// enrolled the host, and the token that the agent got itself and keeps on disk. Keeper uses the newer one that is still
-// valid and that the server accepts.
+// enrolled the host, and the token that the agent got itself and keeps on disk. Keeper uses the newer one of those that
+// are still valid and that the server accepts.
 type Keeper struct {
 	path       string
 	configured func() (string, error)
@@ -129,8 +129,8 @@ func (t token) renewIn(now time.Time) time.Duration {
 	return max(0, t.issued.Add(t.expires.Sub(t.issued)/3).Sub(now))
 }
 
-// choose selects the token in use from the files. If one file can't be used, it takes the other; without any token, it
-// keeps the current one.
+// choose selects the token in use from the files. If one file can't be used, choose uses the other file. If neither has
+// a token, choose keeps the current token.
 func (k *Keeper) choose() {
 	var found []token
 	if data, err := os.ReadFile(k.path); err == nil {
@@ -152,7 +152,7 @@ func (k *Keeper) choose() {
 	}
 }
 
-// better reports whether to prefer a over b.
+// better reports whether to prefer the first token.
 func (k *Keeper) better(a, b token) bool {
 	if ra, rb := k.rejected[a.text], k.rejected[b.text]; ra != rb {
 		return rb

@@ -25,7 +25,7 @@ func (s *server) accepts(text string) bool { return s.now.Before(s.ends[text]) }
 
 // TestDecadesOfRenewals simulates a host for decades. The host renews its token every eight hours. It survives a wrong
 // clock, and a plane that is away for less than the token's remaining life. Only an absence longer than a token's life
-// ends its identity: then it says so and changes nothing. A new enrolment fixes that, however late.
+// ends the host's identity: then the agent reports this and changes nothing. A new enrolment fixes that, however late.
 func TestDecadesOfRenewals(t *testing.T) {
 	s := &server{now: time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC), ends: map[string]time.Time{}}
 	configured := s.grant()

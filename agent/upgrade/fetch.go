@@ -50,7 +50,8 @@ func newPlane(c config.Config) (*plane, error) {
 	}}, nil
 }
 
-// get requests a path and calls use with the body of the response; use must limit how much it reads.
+// get requests a path and calls the function use with the body of the response. That function must limit how much it
+// reads.
 func (p *plane) get(ctx context.Context, path string, use func(io.Reader) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
 	if err != nil {

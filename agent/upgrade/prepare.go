@@ -18,7 +18,7 @@ import (
 const (
 	// checkPause is the time between two requests for the plane's version.
 	checkPause = time.Hour
-	// busyPause is the maximum time between two checks whether the agent may be replaced.
+	// busyPause is the maximum time between two checks of whether the agent may be replaced.
 	busyPause = 10 * time.Second
 	// nextSuffix and previousSuffix are appended to the program's path to name the new and the previous program.
 	nextSuffix     = ".next"

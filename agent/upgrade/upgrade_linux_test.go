@@ -117,7 +117,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestAPlaneThatIsAnother: another plane is not asked, whatever it offers.
+// TestAPlaneThatIsAnother: the agent downloads nothing from a plane other than its own, whatever that plane offers.
 func TestAPlaneThatIsAnother(t *testing.T) {
 	o, other := offer(t, "v1.1.0", script("v1.1.0", "")), offer(t, "v1.1.0", script("v1.1.0", ""))
 	o.host.Config.Enrolment = strings.Replace(other.host.Config.Enrolment, "127.0.0.1", "localhost", 1)

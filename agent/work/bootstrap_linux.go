@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// dataLimit is how long to wait for the bootstrap data of a claim. Normally it follows the claim within milliseconds,
-// unless the management cluster restarts just then.
+// dataLimit is how long to wait for the bootstrap data of a claim. Normally the data arrives within milliseconds of the
+// claim, unless the management cluster restarts just then.
 const dataLimit = 15 * time.Minute
 
 // Data supplies bootstrap data; it is the API server.

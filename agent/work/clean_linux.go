@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// clean cleans the host after a claim, and after older claims that were never cleaned. Their leftovers count as the
-// claim's.
+// clean cleans the host after a claim, and after older claims that were never cleaned. The leftovers of older claims
+// count as leftovers of this one.
 func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 	others, err := w.unclean(claim.ProviderID)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package podless rewrites the components of a provider so that its controller can run as a process on a machine,
-// without Pods, a cluster network and cert-manager.
+// without Pods, a cluster network or cert-manager.
 //
 // [Rewrite] is a pure function except for the keys that it generates. It returns the objects to install:
 //
@@ -40,7 +40,7 @@ type Options struct {
 }
 
 // Rewrite returns the objects of a provider in the form to install, and the ports of its process on 127.0.0.1. It does
-// not change its arguments. The error lists everything that cannot work.
+// not change the objects that it is given. The error lists everything that cannot work.
 func Rewrite(objects []unstructured.Unstructured,
 	o Options) (rewritten []unstructured.Unstructured, ports []int, err error) {
 	r := rewriter{authorities: map[string][]byte{}, secrets: map[string]bool{}}

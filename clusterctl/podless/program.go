@@ -144,8 +144,8 @@ func own(value string) (host string, port int, ok bool) {
 	return host, port, err == nil && port > 0 && port < 1<<16
 }
 
-// serves returns the process's port for a container port given by name or number, and records it as the port for
-// webhooks. It returns 0 if there is no such port.
+// serves returns the process's port for a container port given by name or number, and records the container port as the
+// port for webhooks. It returns 0 if there is no such port.
 func (p *program) serves(target any) int {
 	for _, c := range p.container.Ports {
 		n, ok := integer(target)

@@ -18,7 +18,7 @@ const (
 	injectFromSecret      = "cert-manager.io/inject-ca-from-secret"
 )
 
-// redirect replaces references to a Service in an object by the address of the process.
+// redirect replaces references to a Service in an object with the address of the process.
 func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 	var errs []error
 	switch o.GetKind() {
@@ -38,7 +38,7 @@ func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 			errs = append(errs, r.lead(o, hook, p, true),
 				unstructured.SetNestedMap(o.Object, hook, "spec", "conversion", "webhook"))
 		}
-	case "ExtensionConfig": // its controller reads the CA from a Secret named by an annotation
+	case "ExtensionConfig": // its controller reads the CA from a Secret that an annotation names
 		if spec, ok, _ := unstructured.NestedMap(o.Object, "spec"); ok {
 			errs = append(errs, r.lead(o, spec, p, false), unstructured.SetNestedMap(o.Object, spec, "spec"))
 		}
@@ -51,7 +51,7 @@ func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 	return errors.Join(errs...)
 }
 
-// lead replaces the Service in parent's clientConfig by a URL and injects the CA. It fails if there is no CA and
+// lead replaces the Service in parent's clientConfig with a URL and injects the CA. It fails if there is no CA and
 // needsAuthority is true.
 func (r *rewriter) lead(o *unstructured.Unstructured, parent map[string]any, p *program, needsAuthority bool) error {
 	config, _ := parent["clientConfig"].(map[string]any)

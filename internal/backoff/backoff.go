@@ -23,9 +23,9 @@ type Backoff struct {
 	First time.Duration
 	// Max limits a pause, but no pause is shorter than First. Default: [DefaultMax].
 	Max time.Duration
-	// Free is how many failures after the first also wait only for First. Pauses grow after that.
+	// Free is how many failures after the first one are also followed by the pause First. Pauses grow after that.
 	Free int
-	// Healthy is how long a run must have lasted for its failure to count as the first one: see [Backoff.After].
+	// Healthy is how long a run must have lasted for its failure to count as the first failure: see [Backoff.After].
 	// Default: Max.
 	Healthy time.Duration
 	// Spread varies each pause at random by up to this fraction, so that a thousand hosts do not return at the same
@@ -52,7 +52,7 @@ func (b *Backoff) Next() time.Duration {
 	return Jitter(min(pause, max(most, first)), b.Spread)
 }
 
-// After returns the pause after a run that lasted ran. A run longer than Healthy resets the pauses.
+// After returns the pause after a run; ran is how long the run lasted. A run longer than Healthy resets the pauses.
 func (b *Backoff) After(ran time.Duration) time.Duration {
 	healthy := b.Healthy
 	if healthy <= 0 {

@@ -40,7 +40,7 @@ type Manifest struct {
 	Images []Image `json:"images"`
 }
 
-// File is one file of a bundle.
+// File is one file of a bundle: its path in the bundle, its size in bytes and its SHA-256 digest in hex.
 type File struct {
 	Path   string `json:"path"`
 	Size   int64  `json:"size"`
@@ -119,7 +119,7 @@ func (m *Manifest) Check() error {
 	return nil
 }
 
-// Image returns the name of the image whose repository ends with a name, or "".
+// Image returns the full name of the image whose repository ends with "/" and name, or "" if there is none.
 func (m *Manifest) Image(name string) string {
 	at := slices.IndexFunc(m.Images, func(i Image) bool {
 		repository, _, _ := strings.Cut(i.Name, ":")

@@ -71,7 +71,8 @@ func place(path string, data io.Reader) error {
 	return f.Close()
 }
 
-// read reads a bundle and passes the content of each file to use, which may leave part of it unread.
+// read reads a bundle and passes the content of each file to the function use, which may leave part of the content
+// unread.
 func read(from io.Reader, use func(File, io.Reader) error) (*Manifest, error) {
 	unpacked, err := gzip.NewReader(from)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 // and 0x7f.1 are.
 var name = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)*([a-z]([-a-z0-9]{0,61}[a-z0-9])?)$`)
 
-// Valid reports whether a text is the name of a computer, except names that always mean this one, such as localhost.
+// Valid reports whether a text is the name of a computer. It returns false for names that always mean this computer,
+// such as localhost.
 func Valid(text string) bool {
 	text = strings.ToLower(text)
 	return len(text) <= 253 && name.MatchString(text) && text != "localhost" && !strings.HasSuffix(text, ".localhost")

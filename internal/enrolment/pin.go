@@ -31,8 +31,8 @@ func CheckPin(text string) error {
 var ErrPin = errors.New("the server is not the plane that the hash is of: nothing was sent to it. Somebody may be in" +
 	" between; compare the address, and make another credential")
 
-// ClientConfig returns the TLS configuration for a server at host. The server must send a certificate chain to the CA
-// that pin is the hash of. Nothing is sent to a server that cannot prove this.
+// ClientConfig returns the TLS configuration for a server at host. The server must present a certificate chain that
+// leads to the CA with the hash pin. Nothing is sent to a server that cannot present one.
 func ClientConfig(host, pin string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

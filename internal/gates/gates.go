@@ -28,8 +28,8 @@ func Plane() Set {
 		string(feature.MachineTaintPropagation):        true,
 		string(feature.MachineSetPreflightChecks):      true,
 		string(feature.KubeadmBootstrapFormatIgnition): true,
-		// The limit of one reconcile per object and second adds about 8 s of waiting to the creation of a cluster.
-		// Package readyourwrites replaces the protection against stale caches that comes with it:
+		// The limit of one reconcile per object and second adds about 8 s of waiting to the creation of a cluster. The
+		// limit also protects against stale caches; package readyourwrites replaces that protection:
 		// docs/adr/0005-reconcile-without-rate-limit.md.
 		string(feature.ReconcilerRateLimiting): false,
 		// The priority queue of controller-runtime 0.24 can deadlock during shutdown (its issue 3538), which would
@@ -47,7 +47,7 @@ func Manager() Set {
 	}
 }
 
-// needs maps gates to the gate that they depend on. Cluster API exits with an error without it.
+// needs maps a gate to the gate that it depends on. Cluster API exits with an error if that other gate is off.
 var needs = map[string]string{
 	string(feature.InPlaceUpdates):         string(feature.RuntimeSDK),
 	string(feature.ReconcilerRateLimiting): string(feature.PriorityQueue),

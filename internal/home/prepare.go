@@ -13,9 +13,9 @@ import (
 const open, writable fs.FileMode = 0o077, 0o022
 
 // Prepare creates the home directory if it is missing and ensures that only this user has access, because it contains
-// all keys and tokens of the plane. An existing one must be a directory of this user. If others may read it, Prepare
-// removes their permissions and says so in note. It fails if others may have written to it, or if it contains something
-// other than a home. Errors say what to do.
+// all keys and tokens of the plane. An existing home must be a directory that belongs to this user. If others may read
+// it, Prepare removes their permissions and says so in note. Prepare fails if others may have written to the directory,
+// or if the directory contains something other than a home. Errors say what to do.
 func (d Dir) Prepare() (note string, err error) {
 	dir := string(d)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -54,7 +54,7 @@ func (d Dir) Prepare() (note string, err error) {
 	return note, d.closeSecrets()
 }
 
-// checkWay rejects a path on which anybody could replace the home by another directory.
+// checkWay rejects a path on which anybody could replace the home with another directory.
 func checkWay(path string) error {
 	for {
 		info, err := os.Stat(path)

@@ -1,9 +1,9 @@
 // Package kubeconfig reads untrusted kubeconfigs.
 //
 // The kubeconfig of a workload cluster is in a Secret of the management cluster. Whoever may write Secrets in that
-// namespace controls it, and a process with privileges of its own uses it. So a kubeconfig must not make that process
-// run a program, read a file, use a proxy or impersonate another user. This package returns only an address, a CA and
-// credentials that are written in the kubeconfig itself, and refuses everything else.
+// namespace controls the kubeconfig, and a process with privileges of its own uses it. So a kubeconfig must not make
+// that process run a program, read a file, use a proxy or impersonate another user. This package returns only an
+// address, a CA and credentials that are written in the kubeconfig itself, and refuses everything else.
 package kubeconfig
 
 import (

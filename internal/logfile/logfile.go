@@ -71,7 +71,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rotate starts a new file. If it cannot rename the old one, it truncates it to respect the limit.
+// rotate starts a new file. If it cannot rename the old file, it truncates that file to respect the limit.
 func (f *File) rotate() {
 	if err := os.Rename(f.path, f.path+OldSuffix); err != nil {
 		if f.file != nil && f.file.Truncate(0) == nil {

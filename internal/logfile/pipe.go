@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// Pipe returns the write end of a pipe for a child's output and copies the output to w. It closes done when all holders
-// of the write end have closed it. The caller closes its own copy after it has started its last child.
+// Pipe returns the write end of a pipe for a child's output and copies the output to w. It closes the channel done when
+// all holders of the write end have closed that end. The caller closes its own copy after it has started its last
+// child.
 func Pipe(w io.Writer) (in *os.File, done <-chan struct{}, err error) {
 	r, in, err := os.Pipe()
 	if err != nil {

@@ -16,9 +16,9 @@ const (
 	maxFailures = 40
 )
 
-// Until calls done immediately and then four times a second. It returns done's error when done returns true, done's
-// last error after forty failures in a row, and ctx's error when ctx is done. To stop waiting early, done returns true
-// with an error.
+// Until calls the function done immediately and then four times a second. It returns the function's error when the
+// function returns true, the function's last error after forty failures in a row, and ctx's error when ctx is done. To
+// stop waiting early, the function returns true with an error.
 func Until(ctx context.Context, done func() (bool, error)) error {
 	failures := 0
 	return wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {

@@ -116,7 +116,7 @@ func (p Process) HasEnv(variable string) bool {
 	return err == nil && slices.Contains(env, variable)
 }
 
-// InCgroup reports whether the path of one of the process's control groups contains part.
+// InCgroup reports whether the path of one of the process's control groups contains the text part.
 func (p Process) InCgroup(part string) bool {
 	data, err := os.ReadFile(p.dir + "/cgroup")
 	return err == nil && bytes.Contains(data, []byte(part))
@@ -138,7 +138,7 @@ func Select(match func(Process) bool) ([]Process, error) {
 }
 
 // End stops all matching processes, even those that start in the meantime. It sends SIGTERM, then SIGKILL after grace.
-// At limit it returns those still running, with an error.
+// After limit it returns those still running, with an error.
 func End(ctx context.Context, match func(Process) bool, grace, limit time.Duration) ([]Process, error) {
 	began := time.Now()
 	asked := map[int]bool{}

@@ -38,8 +38,8 @@ type Watch struct {
 // Keep runs the child until ctx is done and restarts it, after a pause, whenever it dies. By default, pauses start at
 // 200 ms and stop growing at 10 s, and start over after the child was ready for 30 s (pauses.Healthy).
 //
-// Keep returns a failure before the child was ready for the first time: that is a configuration error, not an accident.
-// When Keep returns, the child has exited; nil means that ctx is done.
+// If the child fails before it was ready for the first time, Keep returns that failure: it is a configuration error,
+// not an accident. When Keep returns, the child has exited; nil means that ctx is done.
 func (p Process) Keep(ctx context.Context, pauses backoff.Backoff, watch Watch) error {
 	pauses = withDefaults(pauses)
 	everReady := false

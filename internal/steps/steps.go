@@ -36,8 +36,8 @@ func New(out io.Writer) *Printer {
 	return p
 }
 
-// Run runs one step: it prints name, calls do, and prints the outcome with the time it took. do may call detail to say
-// what it is waiting for. Run returns the error of do unchanged.
+// Run runs one step: it prints name, calls the function do, and prints the outcome with the time it took. The function
+// may call detail to say what it is waiting for. Run returns the function's error unchanged.
 func (p *Printer) Run(name string, do func(detail func(string)) error) error {
 	p.Start(name)
 	err := do(p.Detail)

@@ -31,9 +31,9 @@ func Authority(t testing.TB) Pair {
 	})
 }
 
-// Sign returns a new certificate signed by by; with the zero Pair it is self-signed. Its serial number is 1, and it is
-// valid for an hour unless the template says otherwise.
-func Sign(t testing.TB, by Pair, template *x509.Certificate) Pair {
+// Sign returns a new certificate that signer has signed. If signer is the zero Pair, the certificate is self-signed.
+// Its serial number is 1, and it is valid for an hour unless the template says otherwise.
+func Sign(t testing.TB, signer Pair, template *x509.Certificate) Pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -43,10 +43,10 @@ func Sign(t testing.TB, by Pair, template *x509.Certificate) Pair {
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(time.Hour)
 	}
-	if by.Key == nil {
-		by = Pair{template, key}
+	if signer.Key == nil {
+		signer = Pair{template, key}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, by.Certificate, &key.PublicKey, by.Key)
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.Certificate, &key.PublicKey, signer.Key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 // hidden replaces characters that must not reach a terminal.
 const hidden = unicode.ReplacementChar
 
-// Clean returns s without anything that affects how a terminal shows other text. It replaces control characters except
-// line feeds and tabs, characters that change the writing direction, and invalid UTF-8 by U+FFFD.
+// Clean returns s without anything that affects how a terminal shows other text. It replaces with U+FFFD: invalid
+// UTF-8, characters that change the writing direction, and control characters except line feeds and tabs.
 func Clean(s string) string { return strings.Map(clean, s) }
 
 func clean(r rune) rune {
@@ -21,7 +21,7 @@ func clean(r rune) rune {
 	case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
 		return hidden
 	}
-	return r // strings.Map and Writer replace invalid UTF-8 by U+FFFD
+	return r // strings.Map and Writer replace invalid UTF-8 with U+FFFD
 }
 
 // Writer returns a writer that applies [Clean] to untrusted text for a terminal. A character may be split over several

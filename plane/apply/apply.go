@@ -29,7 +29,7 @@ const FieldManager = "capstan-plane"
 const parallel = 4
 
 // Client writes objects as they are, without decoding them. Its requests are not retried by client-go, because a
-// starting API server asks clients to wait five seconds but is ready in one.
+// starting API server asks clients to wait five seconds but is ready after one second.
 type Client struct{ rest *rest.RESTClient }
 
 // New returns a client for the API server in config.
@@ -195,7 +195,7 @@ func child(parent map[string]any, key string) map[string]any {
 	return m
 }
 
-// keep copies the entries of old that m lacks.
+// keep copies those entries of old to m that m lacks.
 func keep(m map[string]any, old map[string]string) {
 	for k, v := range old {
 		if _, ours := m[k]; !ours {
@@ -204,8 +204,8 @@ func keep(m map[string]any, old map[string]string) {
 	}
 }
 
-// again calls do until it succeeds, fails permanently, or ctx ends. The pauses grow only to a tenth of a second,
-// because the start of the plane waits for it.
+// again calls the function do until it succeeds, fails permanently, or ctx ends. The pauses grow only to a tenth of a
+// second, because the start of the plane waits for the result.
 func again(ctx context.Context, do func(context.Context) error) error {
 	pauses := backoff.Backoff{First: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	for {

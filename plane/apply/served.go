@@ -28,9 +28,9 @@ type definition struct {
 }
 
 // Served waits until the API server serves all versions of the CustomResourceDefinitions among objects, and has filled
-// the caches behind watches of their stored versions: a watch that comes earlier is rejected for a second. It does not
-// wait for the caches of definitions whose objects may be stored in another version, because those need conversion
-// webhooks of the process that waits here.
+// the caches behind watches of their stored versions. Before that, the API server rejects watches for about a second.
+// Served does not wait for the caches of definitions whose objects may be stored in another version, because those need
+// conversion webhooks of the process that waits here.
 func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
 	current, err := c.current(ctx)
 	if err != nil {
@@ -68,8 +68,8 @@ func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
 	return nil
 }
 
-// current returns the names of the definitions whose objects are all stored in the current storage version: the
-// definition has not changed since the migrating controller confirmed that.
+// current returns the names of the definitions whose objects are all stored in the current storage version. The
+// controller that migrates objects has confirmed this, and the definition has not changed since.
 func (c *Client) current(ctx context.Context) (map[string]bool, error) {
 	current := map[string]bool{}
 	err := again(ctx, func(ctx context.Context) error {

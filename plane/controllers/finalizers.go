@@ -29,7 +29,7 @@ func newClient(config *rest.Config, options client.Options) (client.Client, erro
 }
 
 // Patch implements client.Client. Nobody can add finalizers to an object that is being deleted, so a patch of such an
-// object only removes some and is sent unchanged. Cluster API retries patches that fail.
+// object only removes finalizers and is sent unchanged. Cluster API retries patches that fail.
 func (c finalizerClient) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 	if p.Type() != types.MergePatchType || !o.GetDeletionTimestamp().IsZero() || o.GetResourceVersion() == "" {
 		return c.Client.Patch(ctx, o, p, opts...)

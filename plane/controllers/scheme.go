@@ -24,7 +24,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/webhook"
 )
 
-// newScheme returns a scheme with all types that Cluster API's three providers need, our own, and those that more adds.
+// newScheme returns a scheme with all types that Cluster API's three providers need, our own, and those that the
+// functions in more add.
 func newScheme(more []func(*runtime.Scheme) error) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	all := append([]func(*runtime.Scheme) error{

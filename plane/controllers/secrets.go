@@ -13,8 +13,8 @@ import (
 )
 
 // kubeconfigs reads the Secrets with which the cluster cache connects to workload clusters. The cache uses a kubeconfig
-// as it is, so one that contains a command would run it in this process. Anybody who may write Secrets in a namespace
-// can write such a Secret, so Get rejects kubeconfigs that ask for more than a connection.
+// as it is, so a kubeconfig that contains a command would make this process run that command. Anybody who may write
+// Secrets in a namespace can write such a Secret, so Get rejects kubeconfigs that ask for more than a connection.
 type kubeconfigs struct{ client.Reader }
 
 // Get implements client.Reader.

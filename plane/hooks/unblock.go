@@ -81,8 +81,8 @@ func (u *Unblocking) Grant(ctx context.Context) error {
 	})
 }
 
-// Wait waits until the permission is used, for at most a minute and no longer than the permission is valid. It
-// repeatedly calls waiting with what it waits for.
+// Wait waits until the permission is used, for at most a minute and no longer than the permission is valid. Meanwhile
+// it repeatedly calls the function waiting, with a description of what is still missing.
 func (u *Unblocking) Wait(ctx context.Context, waiting func(detail string)) error {
 	ctx, cancel := context.WithTimeout(ctx, min(passTimeout, time.Until(u.Order.Until)))
 	defer cancel()

@@ -5,8 +5,8 @@ package manifests
 const EmbeddedAnnotation = "plane.capstan.dev/embedded"
 
 // Deployments returns a Deployment for each provider of the inventory, with the labels of the provider's components.
-// Programs look at it to find out whether a provider is installed and works. It represents the plane's process, which
-// writes its status.
+// Programs look at such a Deployment to find out whether the provider is installed and works. The Deployment represents
+// the plane's process, which writes the Deployment's status.
 func Deployments(ourVersion string) ([]Object, error) {
 	version, err := Version()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package manifests holds the objects that turn an API server into a Cluster API management cluster: the
+// Package manifests holds the objects that turn an API server into a Cluster API management cluster. These are the
 // CustomResourceDefinitions and webhook configurations of Capstan and of Cluster API's core, kubeadm bootstrap and
-// kubeadm control plane providers, adapted to a plane whose webhooks run in one process outside the cluster; and the
-// inventory that clusterctl expects.
+// kubeadm control plane providers, and the inventory that clusterctl expects. The definitions and configurations are
+// adapted to a plane whose webhooks run in one process outside the cluster.
 package manifests
 
 import (

@@ -1,9 +1,10 @@
 // Package pki keeps the keys and certificates of the management plane in a directory, so that they survive restarts: a
 // new certificate authority would invalidate every kubeconfig, every webhook's CA bundle and every token.
 //
-// There are two authorities. "ca" signs the API server, the webhooks and all clients of the API server; "etcd-ca" signs
-// etcd and its only client, so that no user of the API can talk to etcd directly. Leaf certificates are replaced when
-// they near their expiry, when their names change, or when another authority signed them.
+// There are two authorities. "ca" signs the certificates of the API server, the webhooks and all clients of the API
+// server. "etcd-ca" signs those of etcd and its only client, so that no user of the API can talk to etcd directly. Leaf
+// certificates are replaced when they near their expiry, when their names change, or when another authority signed
+// them.
 package pki
 
 import (
@@ -62,7 +63,7 @@ type Pair struct {
 	signer *ecdsa.PrivateKey
 }
 
-// Current reads the certificate from the files, because it may have been renewed since.
+// Current reads the certificate from the files again, because the certificate may have been renewed.
 func (p Pair) Current() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
 	if err != nil {

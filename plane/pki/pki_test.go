@@ -177,7 +177,7 @@ func TestPlane(t *testing.T) {
 	}
 }
 
-// handshake connects a client to a server that both trust ca, and returns the error of either side.
+// handshake connects a client to a server, both of which trust ca. It returns the errors of both sides.
 func handshake(t *testing.T, server, client, ca Pair, host string) error {
 	t.Helper()
 	pool := x509.NewCertPool()

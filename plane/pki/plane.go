@@ -26,7 +26,7 @@ const controllerManagerLifetime = 20 * time.Minute
 
 // Plane is everything that the management plane needs to authenticate itself and others.
 type Plane struct {
-	// CA signs the servers and clients of the API server, EtcdCA those of etcd.
+	// EtcdCA signs the certificates of etcd and its client; CA signs all others.
 	CA, EtcdCA Pair
 	// APIServer is the API server's serving certificate, EtcdClient its client certificate for etcd.
 	APIServer, EtcdClient Pair
@@ -91,14 +91,14 @@ func (p *Plane) Ends() (leaf, authority time.Time) {
 		p.ControllerManager, p.Extension), first(p.CA, p.EtcdCA, p.ServiceAccounts)
 }
 
-// Renewed returns the names of the leaves that differ from those in before.
-func (p *Plane) Renewed(before *Plane) []string {
+// Renewed returns the names of the leaves that differ from those in old.
+func (p *Plane) Renewed(old *Plane) []string {
 	var names []string
 	for _, pair := range [][2]Pair{
-		{p.APIServer, before.APIServer}, {p.EtcdClient, before.EtcdClient}, {p.Etcd, before.Etcd},
-		{p.Webhook, before.Webhook},
-		{p.ExtensionServer, before.ExtensionServer}, {p.RuntimeClient, before.RuntimeClient}, {p.Admin, before.Admin},
-		{p.Manager, before.Manager}, {p.ControllerManager, before.ControllerManager}, {p.Extension, before.Extension},
+		{p.APIServer, old.APIServer}, {p.EtcdClient, old.EtcdClient}, {p.Etcd, old.Etcd},
+		{p.Webhook, old.Webhook},
+		{p.ExtensionServer, old.ExtensionServer}, {p.RuntimeClient, old.RuntimeClient}, {p.Admin, old.Admin},
+		{p.Manager, old.Manager}, {p.ControllerManager, old.ControllerManager}, {p.Extension, old.Extension},
 	} {
 		if !pair[0].parsed.Equal(pair[1].parsed) {
 			names = append(names, strings.TrimSuffix(filepath.Base(pair[0].CertFile), ".crt"))

@@ -1,5 +1,5 @@
-// Package progress reports the plane's state to other processes on the machine, which may not share its network, in a
-// small JSON file that is rewritten atomically at every step.
+// Package progress reports the plane's state to other processes on the machine, which may not share its network. It
+// rewrites a small JSON file atomically at every step.
 //
 // A starting plane writes plane/status.json. Once it is ready there is also plane/ready.json with the same content,
 // which is missing while the plane starts again and after it stopped cleanly. After a kill the old files stay until the
@@ -135,7 +135,7 @@ func (w *Writer) State() State {
 	return w.state
 }
 
-// Update changes the state with do and writes it.
+// Update changes the state with the function do, and writes the state.
 func (w *Writer) Update(do func(*State)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

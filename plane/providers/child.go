@@ -24,7 +24,7 @@ const ProcessEndedEvent = "ProcessEnded"
 const (
 	// startTimeout bounds how long a process may take to answer its readiness probe.
 	startTimeout = 2 * time.Minute
-	// steady is how long a process must have run for its exit to count as the first one again.
+	// steady is how long a process must have run for its exit to count as the first exit again.
 	steady = 30 * time.Second
 	// firstPause and mostPause bound the pause after a process that never worked; each such exit doubles the pause.
 	firstPause = time.Second
@@ -40,7 +40,7 @@ type child struct {
 	done        chan struct{}
 
 	told func(state)                // records a state, and triggers a report of it
-	died func(error, time.Duration) // reports that the process has exited, and the pause until the next one
+	died func(error, time.Duration) // reports that the process has exited, and the pause until the next start
 
 	mu    sync.Mutex
 	state state

@@ -76,8 +76,9 @@ func (p *probe) ask(ctx context.Context) error {
 	return nil
 }
 
-// watch repeats the probe and calls tell on each change: with an error once the threshold is reached, and with nil at
-// the first success after that. It returns when ctx ends or tell returns false. Without a probe it returns at once.
+// watch repeats the probe and calls the function tell on each change: with an error once the threshold is reached, and
+// with nil at the first success after that. It returns when ctx ends or tell returns false. Without a probe it returns
+// at once.
 func (p *probe) watch(ctx context.Context, tell func(error) bool) {
 	if p == nil {
 		return

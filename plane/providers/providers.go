@@ -2,9 +2,10 @@
 //
 // Each Deployment with [BinaryAnnotation] represents such a provider and has one process. The process runs the file
 // that the annotation names, with the arguments and variables of the Deployment's container, and has the rights of its
-// ServiceAccount at the API server. The plane restarts it when it exits, and when the Deployment, the file, or a Secret
-// or ConfigMap that it mounts has changed; it stops with the Deployment and with the plane. The Deployment's status
-// reports its state; an Event says why it exited.
+// ServiceAccount at the API server. The plane restarts the process when it exits, and when the Deployment, the file, or
+// a mounted Secret or ConfigMap has changed. The plane stops the process when the Deployment is deleted, no longer has
+// the annotation, or has 0 replicas, and when the plane itself stops. The Deployment's status reports the state of the
+// process, and an Event says why it exited.
 //
 // The process is not a container: on this machine it may do whatever the user who runs the plane may do. So a
 // Deployment alone is not enough, because anybody who can write one could run any program here: the user must have
@@ -43,7 +44,7 @@ const BinaryAnnotation = "plane.capstan.dev/binary"
 const (
 	// lookAgain is how often to check the file, the mounts and the age of the token.
 	lookAgain = 10 * time.Second
-	// tryAgain is the pause after something that a process needs was missing.
+	// tryAgain is the pause before another attempt if something that a process needs was missing.
 	tryAgain = 2 * time.Second
 	// changes bounds how many processes can wait to be checked after something happened to them; the others are checked
 	// soon anyway.
@@ -134,9 +135,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: pause}, r.report(ctx, d, now)
 }
 
-// keep makes sure that the process runs as the Deployment currently says. An error says why it can't, in which case
-// there is no process. If something is missing, a running process keeps running and its token is still renewed: the API
-// server may be away for a moment, or the program may just be rebuilt.
+// keep makes sure that the process runs as the Deployment currently says. If that is impossible, there is no process,
+// and the error says why. If something is missing, a running process keeps running and its token is still renewed: the
+// API server may be away for a moment, or the program may just be rebuilt.
 func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary string) (state, error) {
 	key := client.ObjectKeyFromObject(d)
 	c := r.child(key)
@@ -151,7 +152,7 @@ func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary stri
 		return state{}, err
 	case err != nil && c != nil:
 		now := c.now()
-		if !same { // otherwise renew is what failed
+		if !same { // if same is true, renew is what failed
 			err = errors.Join(err, r.renew(ctx, d, r.dir(key)))
 		}
 		now.missing = limited(err.Error())

@@ -27,8 +27,8 @@ type setting struct {
 	// files are the contents of Secrets and ConfigMaps, by path; directories are the other directories that it needs.
 	files       map[string][]byte
 	directories []string
-	// ready and live probe whether the process works, and whether it must be replaced. Without ready it counts as
-	// working once it has started; without live it is never replaced.
+	// ready finds out whether the process works, and live whether it must be replaced. Without ready, the process counts
+	// as working once it has started. Without live, it is never replaced.
 	ready, live *probe
 	// fingerprint changes whenever the setting or the program changes.
 	fingerprint string

@@ -19,7 +19,7 @@ type state struct {
 	ready bool
 	// problem says why it does not work.
 	problem string
-	// missing says what is needed to restart it; meanwhile it keeps running as it is.
+	// missing says what a restart of the process needs; meanwhile the process keeps running as it is.
 	missing string
 }
 

@@ -3,7 +3,8 @@
 //
 // A controller that reads from a cache right after a write may not find the object that it created, and create it
 // again. Cluster API prevents that where it limits each object to one reconcile per second. With that limit off, this
-// package prevents it, and more thoroughly: it covers every write of the process, regardless of who makes it.
+// package prevents the second creation, and more thoroughly: it covers every write of the process, regardless of who
+// makes the write.
 package readyourwrites
 
 import (
@@ -28,7 +29,7 @@ import (
 )
 
 const (
-	// DefaultLimit bounds how long a write waits for the caches. A slower cache is broken, and the write proceeds.
+	// DefaultLimit bounds how long a write waits for the caches. A slower cache counts as broken, and the write proceeds.
 	DefaultLimit = time.Second
 	// bodyLimit bounds the responses that are examined, in bytes. By default etcd does not store larger objects.
 	bodyLimit = 3 << 20
@@ -56,9 +57,9 @@ func New(scheme *runtime.Scheme, limit time.Duration) *Guard {
 	return &Guard{scheme: scheme, limit: limit, informers: map[schema.GroupResource][]toolscache.SharedIndexInformer{}}
 }
 
-// Informers wraps next so that the guard knows each informer that it creates. The guard must not know informers that
-// see only some objects of a type, for example those with a label, because it would wait for objects that they never
-// see. except lists such types.
+// Informers wraps next so that the guard knows each informer that next creates. The guard must not know informers that
+// see only some objects of a type, for example those with a label, because the guard would wait for objects that those
+// informers never see. The parameter except lists such types.
 func (g *Guard) Informers(next NewInformer, except ...schema.GroupResource) NewInformer {
 	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 		indexers toolscache.Indexers) toolscache.SharedIndexInformer {

@@ -87,7 +87,7 @@ func TestWaits(t *testing.T) {
 	cases := map[string]struct {
 		method, path, media, body string
 		status                    int
-		have                      string // the version of machine a in the cache
+		have                      string // the version of machine "a" in the cache
 		waits                     bool
 	}{
 		"a creation that the cache has not seen": {http.MethodPost, machines, "", written, 201, "99", true},

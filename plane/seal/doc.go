@@ -3,8 +3,8 @@
 //
 // The running API server encrypts with the key that a [Ring] names, in the format of Kubernetes' provider "secretbox".
 // [Rewrite] encrypts what is already in etcd: data of a plane that did not encrypt yet, or that was encrypted with a
-// key that is being replaced. It works on etcd directly before the API server starts, so the API server only ever needs
-// one key and never reads unencrypted data.
+// key that is being replaced. Rewrite accesses etcd itself, before the API server starts. So the API server only ever
+// needs one key and never reads unencrypted data.
 //
 // [Request] requests a rotation by writing a file. The next start of the plane adds a key, rewrites everything with it
 // and drops the old one. Each step is saved before the next one begins, and each can be repeated: if the plane is

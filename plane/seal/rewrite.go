@@ -32,10 +32,10 @@ func Prefixes() []string {
 
 // Rewrite encrypts everything with the first key of the ring and returns how many values it has changed. No API server
 // may be running. Rewrite changes nothing until it has read all values; if it can't decrypt one, the error names it.
-// rewritten, which may be nil, is called after each changed value.
+// The function rewritten, which may be nil, is called after each changed value.
 //
-// Rewrite saves a ring that was never saved only once it knows that no value needs another key: a lost key file must
-// not be replaced.
+// If the ring was never saved, Rewrite saves it only once it knows that no value needs another key: a lost key file
+// must not be replaced.
 func (r *Ring) Rewrite(ctx context.Context, values Values, rewritten func()) (changed int, err error) {
 	var all []string
 	for _, prefix := range Prefixes() {

@@ -51,16 +51,16 @@ type Ring struct {
 	saved bool
 }
 
-// Open returns the ring in directory dir. If there is none, it returns a new one that is not saved yet. fresh says that
-// etcd has no data, so that there is nothing to rewrite. now may be nil.
-func Open(dir string, fresh bool, now func() time.Time) (*Ring, error) {
-	if now == nil {
-		now = time.Now
+// Open returns the ring in directory dir. If there is none, it returns a new one that is not saved yet. The parameter
+// fresh says that etcd has no data, so there is nothing to rewrite. A nil clock means time.Now.
+func Open(dir string, fresh bool, clock func() time.Time) (*Ring, error) {
+	if clock == nil {
+		clock = time.Now
 	}
-	ring := &Ring{dir: dir, now: now}
+	ring := &Ring{dir: dir, now: clock}
 	data, err := os.ReadFile(filepath.Join(dir, ringFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err := newKey(now())
+		key, err := newKey(clock())
 		if err != nil {
 			return nil, err
 		}
@@ -110,8 +110,8 @@ func newKey(now time.Time) (Key, error) {
 // Pending reports whether values in etcd must be rewritten before the API server starts.
 func (r *Ring) Pending() bool { return len(r.Keys) > 1 || !slices.Equal(r.Sealed, Resources) }
 
-// Add creates a key that replaces the first one if that key's rotation was requested, and reports whether it did. It
-// saves the ring and removes the request.
+// Add creates a key that replaces the first one if that key's rotation was requested, and reports whether it created
+// one. It saves the ring and removes the request.
 func (r *Ring) Add() (bool, error) {
 	path := filepath.Join(r.dir, requestFile)
 	data, err := os.ReadFile(path)
@@ -121,7 +121,7 @@ func (r *Ring) Add() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("reading a request for a new key: %w", err)
 	}
-	wanted := string(data) == r.Keys[0].Name // else an earlier start was killed after it had created the key
+	wanted := string(data) == r.Keys[0].Name // if not, an earlier start was killed after it had created the key
 	if wanted {
 		key, err := newKey(r.now())
 		if err != nil {

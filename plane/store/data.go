@@ -51,15 +51,14 @@ func (d Data) Settle() error {
 	return nil
 }
 
-// Replace replaces the data with the new directory. It renames the old directory out of the way, calls the function
-// away unless it is nil, and renames the new directory into place. If Replace is killed between the renames, Settle
-// undoes the first one.
-func (d Data) Replace(away func()) error {
+// Replace replaces the data with the new directory. It renames the old directory, calls moved (which may be nil), and
+// renames the new directory into place. If Replace is killed between the renames, Settle undoes the first one.
+func (d Data) Replace(moved func()) error {
 	if err := os.Rename(string(d), d.old()); err != nil {
 		return fmt.Errorf("replacing etcd's data: %w", err)
 	}
-	if away != nil {
-		away()
+	if moved != nil {
+		moved()
 	}
 	if err := os.Rename(d.New(), string(d)); err != nil {
 		return errors.Join(fmt.Errorf("replacing etcd's data: %w", err), d.Settle())

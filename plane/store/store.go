@@ -80,7 +80,8 @@ func (s *Store) Get(ctx context.Context, key string) (value []byte, revision int
 	return answer.Kvs[0].Value, answer.Kvs[0].ModRevision, nil
 }
 
-// Replace changes the value of a key if the key still has that revision; 0 means no key. Otherwise it fails.
+// Replace changes the value of a key if the key still has that revision; revision 0 means that the key does not exist.
+// If the key has another revision, Replace fails.
 func (s *Store) Replace(ctx context.Context, key string, value []byte, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -117,7 +118,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Defragment rewrites etcd's file without its free space. Meanwhile etcd answers nobody: it takes about a second per
+// Defragment rewrites etcd's file without its free space. Meanwhile etcd answers nobody. This takes about a second per
 // 100 MiB in use.
 func (s *Store) Defragment(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shrinkLimit)

@@ -43,7 +43,8 @@ func heldBack(ms *clusterv1.MachineSet) bool {
 	return ms.DeletionTimestamp.IsZero() && ptr.Deref(ms.Status.Replicas, 0) < ptr.Deref(ms.Spec.Replicas, 1)
 }
 
-// discovered reports whether an extension was discovered again: it can be called again, or has other handlers.
+// discovered reports whether an extension was discovered again. Then the extension can be called again, or has other
+// handlers.
 func discovered(old, e *runtimev1.ExtensionConfig) bool {
 	now, before := conditions.Get(e, runtimev1.ExtensionConfigDiscoveredCondition),
 		conditions.Get(old, runtimev1.ExtensionConfigDiscoveredCondition)

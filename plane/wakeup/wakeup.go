@@ -1,11 +1,15 @@
 // Package wakeup wakes controllers of Cluster API immediately when something happens that they would otherwise find
 // only by polling every 15 to 30 seconds.
 //
-// Controllers wait for five things that they don't watch: a Pod of the control plane becomes healthy
-// (KubeadmControlPlane polls after 15 s), the last Pod leaves a Node that is being drained (Machine, 20 s), the control
-// plane becomes stable (MachineSet, 15 s), an extension whose calls failed can be called again (the topology
-// controller, whose pauses double), and a control plane appears after the Cluster that refers to it (Cluster, 30 s).
-// Upstream does not watch them because that would be expensive with hundreds of clusters; on one machine it is one
+// Controllers wait for five things that they don't watch:
+//
+//   - a Pod of the control plane becomes healthy (KubeadmControlPlane polls after 15 s)
+//   - the last Pod leaves a Node that is being drained (Machine polls after 20 s)
+//   - the control plane becomes stable (MachineSet polls after 15 s)
+//   - an extension whose calls failed can be called again (the topology controller polls with pauses that double)
+//   - a control plane appears after the Cluster that refers to it (Cluster polls after 30 s)
+//
+// Upstream does not watch them because that would be expensive with hundreds of clusters. On one machine, it takes one
 // watch per cluster.
 //
 // All controllers get their connections to workload clusters, and with them a source of events, from one ClusterCache.
@@ -194,7 +198,7 @@ func (c *Cache) controlPlanePodChanged(ctx context.Context, key types.Namespaced
 	}
 }
 
-// podLeft wakes the Machine being deleted whose Node the Pod was on.
+// podLeft wakes the Machine on whose Node the Pod was, if that Machine is being deleted.
 func (c *Cache) podLeft(ctx context.Context, cluster types.NamespacedName, pod *corev1.Pod) {
 	var list clusterv1.MachineList
 	if err := c.reader.List(ctx, &list, client.InNamespace(cluster.Namespace), inCluster(cluster.Name)); err != nil {

@@ -39,12 +39,12 @@ type Balancer interface {
 }
 
 // Keeper sets backends. It computes and sets them under one lock for each cluster. The reconcilers of clusters and
-// machines share one Keeper. Otherwise a pass over a cluster that began earlier could add a machine again that has just
-// been removed.
+// machines share one Keeper. Otherwise an earlier pass over a cluster could add back a machine that has just been
+// removed.
 type Keeper struct {
 	// Reader reads CapstanHosts and CapstanMachines. It must be the cache that the reconcilers use.
 	Reader client.Reader
-	// Balancer supplies the endpoints. If it is nil, call no method.
+	// Balancer supplies the endpoints. If it is nil, don't call any method of the Keeper.
 	Balancer Balancer
 
 	mu       sync.Mutex
@@ -53,7 +53,7 @@ type Keeper struct {
 
 type backends struct {
 	mu    sync.Mutex
-	known bool // whether set holds the balancer's backends
+	known bool // whether the field set holds the balancer's backends
 	set   []string
 }
 
@@ -135,7 +135,8 @@ func (k *Keeper) of(cluster types.NamespacedName) *backends {
 	return k.clusters[cluster]
 }
 
-// planBackends returns the sorted addresses of the control plane hosts of the cluster whose machines are not leaving.
+// planBackends returns the sorted addresses of a cluster's control plane hosts. It omits hosts whose machines are
+// leaving.
 func planBackends(hosts []infrav1.CapstanHost, cluster string, leaving map[string]bool, port int32) []string {
 	if port == 0 {
 		port = DefaultPort

@@ -1,5 +1,5 @@
 // Package bootstrapdata copies a machine's bootstrap data to a Secret that the agent of its host may read, and deletes
-// it again after use.
+// this Secret after use.
 //
 // It reads Secrets without a cache, so that the provider needs no right to list or watch them (contract rule RB-12).
 package bootstrapdata

@@ -41,9 +41,9 @@ func refuseName(name string) error {
 		" hold credentials of clusters: give the Machine and its bootstrap configuration another name"}
 }
 
-// checkOrigin checks that a Secret holds bootstrap data for exactly this Machine. The name alone proves nothing:
-// anybody who may write a Machine can name a Secret in it that they may not read, and would get the Secret's content on
-// a host.
+// checkOrigin checks that a Secret holds bootstrap data for exactly this Machine. The name alone proves nothing.
+// Anybody who may write a Machine can put into it the name of a Secret that they may not read. Without this check, they
+// would get the Secret's content on a host.
 //
 // With a configRef, the Secret must look as the contract requires: it has the label of the cluster, its controller is
 // the bootstrap configuration, and the controller of the configuration is this Machine. Both controllers are compared

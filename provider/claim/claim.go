@@ -54,8 +54,8 @@ func InstanceData(host *infrav1.CapstanHost) infrav1.InstanceData {
 	}
 }
 
-// Held returns the hosts that a machine holds, the one to keep first. There is more than one only if two controllers
-// ran at once.
+// Held returns the hosts that a machine holds. The one to keep comes first. There is more than one only if two
+// controllers ran at once.
 func Held(hosts []*infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infrav1.CapstanHost {
 	var held []*infrav1.CapstanHost
 	for _, host := range hosts {
@@ -74,10 +74,10 @@ func Held(hosts []*infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infr
 	return held
 }
 
-// Holds reports whether the host's claim is the machine's. They must be in the same namespace, and have the same
-// machine uid or the same name and provider id: a machine that was moved to another management cluster has a new uid,
-// but keeps namespace, name and spec (contract rule IM-63). A provider id alone proves nothing, because anybody who may
-// create a CapstanMachine can choose it.
+// Holds reports whether the host's claim is the machine's. The claim and the machine must be in the same namespace, and
+// have either the same machine uid, or the same name and provider id: a machine that was moved to another management
+// cluster has a new uid, but keeps namespace, name and spec (contract rule IM-63). A provider id alone proves nothing,
+// because anybody who may create a CapstanMachine can choose it.
 func Holds(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine) bool {
 	c := host.Spec.Claim
 	switch {
@@ -90,7 +90,7 @@ func Holds(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine) bool {
 	}
 }
 
-// HostOf returns the name of the host in a provider id, or "" if the id is not of a host in this namespace.
+// HostOf returns the name of the host in a provider id, or "" if the id names no host in this namespace.
 func HostOf(providerID, namespace string) string {
 	rest, ours := strings.CutPrefix(providerID, "capstan://"+namespace+"/")
 	host, _, whole := strings.Cut(rest, "/")
@@ -148,8 +148,8 @@ func Carried(host *infrav1.CapstanHost) string {
 	return host.Status.Agent.Carries
 }
 
-// Proof returns the proof of cleanness that a claim made now requires afterwards. byDefault applies to hosts whose spec
-// doesn't say. The result is "" for supplied hosts.
+// Proof returns the proof of cleanness that a claim made now will require after it ends. byDefault applies to hosts
+// whose spec doesn't say. The result is "" for supplied hosts.
 func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.CleaningProof {
 	if host.Spec.Supplier != "" {
 		return "" // it is destroyed and recreated

@@ -24,8 +24,9 @@ func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) 
 	return step.Next(), nil
 }
 
-// machinesGone waits until no machine of the cluster is left. Cluster API deletes machines first, and they need the
-// endpoint to leave the cluster cleanly. If the object has no owner, there is nothing to wait for (IC-53).
+// machinesGone waits until no machine of the cluster is left. Cluster API deletes machines first, and a machine needs
+// the endpoint so that it can leave the cluster cleanly. If the object has no owner, there is nothing to wait for
+// (IC-53).
 func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.name.Name == "" {
 		return step.Next(), nil
@@ -85,8 +86,8 @@ func (r *Reconciler) deleteLeft(ctx context.Context, s *scope, left []infrav1.Ca
 	return nil
 }
 
-// deleteBalancer removes the balancer (IC-53). Without an owner there is no balancer, because it is named after the
-// owner.
+// deleteBalancer removes the balancer (IC-53). Without an owner there is no balancer, because a balancer is named after
+// the owner.
 func (r *Reconciler) deleteBalancer(ctx context.Context, s *scope) (step.Answer, error) {
 	if !local(s.capstan) || s.name.Name == "" || r.Backends.Balancer == nil {
 		return step.Next(), nil

@@ -25,7 +25,8 @@ type picture struct {
 	promised map[string]string
 	// namespace is the namespace of all these objects.
 	namespace string
-	// endpoints holds the zones of the hosts whose address is the endpoint of a cluster, keyed by the hosts' mark.
+	// endpoints holds the zones of the hosts whose address is the endpoint of a cluster, keyed by the value of
+	// infrav1.EndpointLabel.
 	endpoints map[string]string
 	// selections holds which hosts the control planes of clusters can use.
 	selections map[string]selection

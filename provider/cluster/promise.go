@@ -23,8 +23,8 @@ func (s *promises) of(namespace, cluster string) (string, bool) {
 	return where, known
 }
 
-// commit returns the failure domains of a cluster and records the promise in them. It drops promises to clusters of the
-// namespace that no longer need theirs. The caller must have held the lock since it created the picture.
+// commit returns the failure domains of a cluster and records the promise in them. It also drops the promises that
+// other clusters of the namespace no longer need. The caller must have held the lock since it created the picture.
 func (s *promises) commit(p picture, cluster types.NamespacedName) []clusterv1.FailureDomain {
 	p.promise(cluster.Name)
 	maps.DeleteFunc(s.zones, func(key types.NamespacedName, _ string) bool {

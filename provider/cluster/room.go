@@ -16,7 +16,7 @@ type selection struct {
 }
 
 // selectionOf returns which hosts the control plane of a cluster with this spec can use. The webhook refuses invalid
-// selectors; nothing is selected by them.
+// selectors; one that is stored anyway selects no host.
 func selectionOf(spec *infrav1.CapstanClusterSpec) selection {
 	local := spec.LoadBalancer.Type == infrav1.LoadBalancerLocal
 	if spec.ControlPlaneHostSelector == nil && !local {
@@ -35,7 +35,7 @@ func selectionOf(spec *infrav1.CapstanClusterSpec) selection {
 	return selection{selector: selector, text: selector.String()}
 }
 
-// among counts the hosts with these labels that are selected.
+// among returns how many of the hosts with these labels are selected.
 func (s selection) among(hosts []labels.Set) int {
 	if s.selector == nil {
 		return len(hosts)

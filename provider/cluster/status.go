@@ -16,7 +16,7 @@ import (
 )
 
 // writeStatus writes the whole status in one patch if it differs (IC-52). err is the error of the steps; the status
-// shows it once it has lasted.
+// shows it only after it has persisted for a while.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error {
 	if s.silent {
 		r.failures.Forget(client.ObjectKeyFromObject(s.capstan))
@@ -45,7 +45,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 	return nil
 }
 
-// setStatus updates the status with what the pass found out. Provisioned stays true once it is (IC-23).
+// setStatus updates the status with what the pass found out. Once Provisioned is true, it stays true (IC-23).
 func setStatus(s *scope) {
 	status := &s.capstan.Status
 	if s.running {

@@ -28,8 +28,8 @@ const SecretType corev1.SecretType = "infrastructure.capstan.dev/epoch"
 // Begin makes sure that the Secret of the host's current epoch exists. It never replaces an existing one, because that
 // would invalidate the tokens of the epoch.
 //
-// A host without a uid is still to arrive from another management cluster. Its Secret is created without an owner. Once
-// the host has arrived, Begin makes the host the owner.
+// A host without a uid has not arrived from another management cluster yet. Its Secret is created without an owner.
+// Once the host has arrived, Begin makes the host the owner.
 //
 // If the Secret belongs to somebody else, Begin changes nothing and returns an identity.TakenError.
 //

@@ -47,8 +47,8 @@ func secret(t *testing.T, c client.Client) *corev1.Secret {
 	return s
 }
 
-// TestBegin checks that a correct Secret stays, because tokens are bound to its uid; that one of an earlier host is
-// replaced; and that one of somebody else stays and is named in the error.
+// TestBegin checks that a correct Secret stays, because tokens are bound to its uid; that a Secret of an earlier host
+// is replaced; and that a Secret of somebody else stays and is named in the error.
 func TestBegin(t *testing.T) {
 	of := func(uid types.UID, change func(*corev1.Secret)) *corev1.Secret {
 		s := secretFor(hostWith(uid, 3), 3)

@@ -2,8 +2,8 @@
 // what to do.
 //
 // Writing a status starts another pass at once. If the message changed with each pass while the cause stayed, the
-// controller would write forever. So Streaks waits until a failure has lasted, keeps a message that would change only
-// in numbers, and limits how often it replaces others.
+// controller would write forever. So Streaks waits until a failure has persisted for step.Settle, keeps a message that
+// would change only in numbers, and limits how often it replaces others.
 package failure
 
 import (
@@ -25,7 +25,7 @@ import (
 // replaceAfter is how long a message stays before another error of the same streak may replace it.
 const replaceAfter = 10 * time.Second
 
-// Streaks records for each object since when its passes fail. The zero value is ready to use.
+// Streaks records for each object since when its passes have been failing. The zero value is ready to use.
 type Streaks struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]streak

@@ -124,8 +124,8 @@ func TestAFailureIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestAfterARestart checks that the message of an earlier process stays until the failure has lasted again, and is not
-// rewritten.
+// TestAfterARestart checks that the message of an earlier process stays until the failure has persisted long enough in
+// this process, and is not rewritten.
 func TestAfterARestart(t *testing.T) {
 	p := newPlay()
 	p.pass(step.Settle, errors.New("boom 1"))

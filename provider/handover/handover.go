@@ -63,8 +63,8 @@ func byAgent(host *infrav1.CapstanHost) bool {
 }
 
 // Leaving reports whether the mover is about to delete the object, which already exists in the target: the mover has
-// replaced all annotations with its own. Such a host must not block moves. If the mover was interrupted, its next run
-// would otherwise be blocked forever, because the agent already reports to the target.
+// replaced all annotations with its own. Such a host must not block moves: if the mover was interrupted, the host would
+// block its next run forever, because the agent already reports to the target.
 func Leaving(host *infrav1.CapstanHost) bool {
 	_, marked := host.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return marked && host.Spec.Supplier == "" && host.OfferAccepted()

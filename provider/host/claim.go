@@ -50,7 +50,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	switch {
 	case s.host.Spec.Supplier == "":
 		if claim.Judge(s.host) != claim.Clean {
-			return step.Next(), nil // a change of its status starts the next pass
+			return step.Next(), nil // a change of the host's status starts the next pass
 		}
 	case !r.supplies(s.host):
 		s.obstacle = r.noSupplier(s.host)
@@ -119,8 +119,8 @@ func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error
 }
 
 // claimant finds out whether the machine that claims the host exists; another machine of the same name does not count.
-// If it does not exist, we don't release the claim: the machine may still arrive from another management cluster, and
-// cleaning can't be undone.
+// If the machine does not exist, we don't release the claim: the machine may still arrive from another management
+// cluster, and cleaning can't be undone.
 func (r *Reconciler) claimant(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || c.Released {

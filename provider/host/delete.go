@@ -48,8 +48,8 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) 
 		return step.Answer{}, err
 	}
 	s.gone = true
-	// Its power record stays until the object is gone from the cache. A pass over an old copy must not destroy the host
-	// again, because by then its number may belong to a host in another namespace.
+	// The host's power record stays until the object is gone from the cache. A pass over an old copy must not destroy the
+	// host again, because by then its number may belong to a host in another namespace.
 	r.beats.forget(client.ObjectKeyFromObject(s.host))
 	return step.Stop(), nil
 }

@@ -26,7 +26,7 @@ const DefaultHeartbeatTimeout = 40 * time.Second
 type liveness int
 
 const (
-	// unseen: nothing is known yet; the condition from before stays.
+	// unseen: nothing is known yet; the previous condition stays.
 	unseen liveness = iota
 	alive
 	silent
@@ -134,7 +134,7 @@ func (r *Reconciler) heartbeat(ctx context.Context, s *scope) (step.Answer, erro
 	case left > 0:
 		s.again = left + slack
 	case s.host.Spec.Supplier != "":
-		s.again = r.HeartbeatTimeout + slack // then power tries again
+		s.again = r.HeartbeatTimeout + slack // then the step power tries again
 	}
 	return step.Next(), nil
 }

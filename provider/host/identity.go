@@ -20,9 +20,9 @@ import (
 const takenPause = 15 * time.Second
 
 // identity makes sure that the host's agent has an account with the rights of an agent, limited to its own host. A
-// supplied host gets the account when it is claimed, because it has no agent before. Each process applies the objects
-// once, and again if it can't get a token. It also recreates a lost Lease. If the name of an object is taken, the host
-// gets none of the objects and is not ready.
+// supplied host gets the account when it is claimed, because it has no agent before that. Each process applies the
+// objects once, and again if it can't get a token. The step also recreates a lost Lease. If the name of an object is
+// taken, the host gets none of the objects and is not ready.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
 	if !needsIdentity(s.host) {
 		return step.Next(), nil
@@ -49,7 +49,7 @@ func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// leaseAmong returns only the Lease among the objects of an identity if it was lost, and nothing otherwise.
+// leaseAmong returns the Lease from the objects of an identity if lost is true, and nothing if it is false.
 func leaseAmong(all []runtime.ApplyConfiguration, lost bool) []runtime.ApplyConfiguration {
 	return slices.DeleteFunc(all, func(object runtime.ApplyConfiguration) bool {
 		_, isLease := object.(*coordinationv1ac.LeaseApplyConfiguration)

@@ -28,7 +28,7 @@ type unlinked struct {
 	what   string    // what is missing
 	wayOut string    // what an administrator can do
 	since  time.Time // when it was first seen to be missing
-	left   bool      // since is longer ago than the timeout
+	left   bool      // it has been missing for longer than the timeout
 }
 
 // link finds out whether the claim belongs to a Cluster, and if not, since when (contract rule SG-05). We mark such a
@@ -94,7 +94,8 @@ func (r *Reconciler) missing(ctx context.Context, s *scope) (*unlinked, error) {
 	return nil, nil
 }
 
-// judgeLink returns condition Linked for a claim without a Cluster. Its transition time is when that was first seen.
+// judgeLink returns condition Linked for a claim without a Cluster. The condition's transition time is when the
+// controller first saw that something is missing.
 func judgeLink(u *unlinked, timeout time.Duration) metav1.Condition {
 	c := no(infrav1.LinkedCondition, infrav1.UnlinkedReason, u.what)
 	c.LastTransitionTime = metav1.NewTime(u.since)

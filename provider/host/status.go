@@ -37,7 +37,7 @@ type facts struct {
 }
 
 // writeStatus writes this controller's part of the status in one patch if it differs. err is the error of the steps;
-// the status shows it once it has lasted.
+// the status shows it only after it has persisted for a while.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error {
 	if s.gone {
 		r.failures.Forget(client.ObjectKeyFromObject(s.host))
@@ -71,8 +71,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 	return nil
 }
 
-// setFailed sets the conditions after a failed pass. The pass does not know enough for any others. If Ready isn't True,
-// it gets the reason of the failure.
+// setFailed sets condition Reconciled after a failed pass. If Ready isn't True, setFailed also sets Ready, with the
+// reason of the failure. The pass does not know enough to set other conditions.
 func setFailed(s *scope) {
 	failure.Set(s.host, s.failed)
 	if !conditions.IsTrue(s.host, infrav1.ReadyCondition) {

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// judgeDrained returns condition Drained for a host whose spec asks for a drain. waits is what the deletion of its
-// machine waits for, or nil.
+// judgeDrained returns condition Drained for a host whose spec asks for a drain. The parameter waits says what the
+// deletion of the host's machine waits for; nil means nothing.
 func judgeDrained(host *infrav1.CapstanHost, clean metav1.Condition, waits *step.Obstacle) metav1.Condition {
 	c := host.Spec.Claim
 	switch {
@@ -28,7 +28,7 @@ func judgeDrained(host *infrav1.CapstanHost, clean metav1.Condition, waits *step
 	}
 }
 
-// inMaintenance returns the message of a host in maintenance, which also says how to end it.
+// inMaintenance returns the message of a host in maintenance, which also says how to end the maintenance.
 func inMaintenance(host *infrav1.CapstanHost, online metav1.Condition) string {
 	agent := "its agent reports"
 	if online.Status != metav1.ConditionTrue {

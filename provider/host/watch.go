@@ -63,7 +63,7 @@ func (r *Reconciler) onLease(object client.Object, queue requests) {
 	}
 }
 
-// onLostLease starts a pass that recreates the Lease of a host, which was deleted or changed by somebody.
+// onLostLease starts a pass that recreates a host's Lease after somebody has deleted or changed it.
 func (r *Reconciler) onLostLease(lease client.Object, queue requests) {
 	if host, ours := hostOf(lease); ours {
 		r.noteLease(host)

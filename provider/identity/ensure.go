@@ -69,7 +69,8 @@ func Ensure(
 	return nil
 }
 
-// write creates an object without a resource version, and otherwise updates that version of it.
+// write creates an object that has no resource version. If the object has a resource version, write updates exactly
+// that version.
 func write(ctx context.Context, writer client.Writer, want *unstructured.Unstructured) error {
 	if want.GetResourceVersion() == "" {
 		return writer.Create(ctx, want, FieldOwner)

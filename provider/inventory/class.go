@@ -40,9 +40,9 @@ func (c *classes) get(ctx context.Context, key client.ObjectKey) (*clusterv1.Clu
 	return class, nil
 }
 
-// wants returns how many hosts the topology of a Cluster asks for, counted as the capacity gate does. hosts is 0
-// without a topology or while the ClusterClass does not exist. zones counts the workers of MachineDeployments by
-// failure domain, with "" for those without one. ours is false for a Cluster of another provider.
+// wants returns how many hosts the topology of a Cluster asks for, counted as the capacity gate does. The result hosts
+// is 0 without a topology or while the ClusterClass does not exist. zones counts the workers of MachineDeployments by
+// failure domain, with "" for those without one. The result ours is false for a Cluster of another provider.
 func (c *classes) wants(ctx context.Context, cluster *clusterv1.Cluster) (
 	hosts int, zones map[string]int, ours bool, err error,
 ) {
@@ -90,7 +90,7 @@ func isOurs(ref clusterv1.ClusterClassTemplateReference) bool {
 	return strings.HasPrefix(ref.APIVersion, infrav1.GroupVersion.Group+"/")
 }
 
-// replicas returns the initial number of machines: the written one, else the autoscaler's minimum, else 1.
+// replicas returns the initial number of machines: the number that is set, else the autoscaler's minimum, else 1.
 func replicas(written *int32, annotations map[string]string) int {
 	if written != nil {
 		return int(*written)

@@ -27,7 +27,7 @@ type cluster struct {
 	controlPlaneSurge int
 	workerSurges      []int
 	atOnce            int
-	// wantsIn and madeIn are the machines among wants and made that are bound to a zone, by zone.
+	// wantsIn and madeIn count, by zone, the machines of wants and made that are bound to a zone.
 	wantsIn, madeIn map[string]int
 }
 

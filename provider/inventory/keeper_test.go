@@ -283,7 +283,8 @@ func TestEveryCallFailsInTurn(t *testing.T) {
 	}
 }
 
-// TestAHostThatIsClaimedMeanwhileStays covers a host that the Keeper saw free and a machine claims first.
+// TestAHostThatIsClaimedMeanwhileStays covers a host that the Keeper read as free, and that a machine claims before the
+// Keeper acts.
 func TestAHostThatIsClaimedMeanwhileStays(t *testing.T) {
 	w := moves(t)
 	w.before = func(call string) {

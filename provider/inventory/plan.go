@@ -113,7 +113,8 @@ func (d *decider) sort() {
 		}
 		going, claimed := !host.DeletionTimestamp.IsZero(), host.Spec.Claim != nil
 		if owner, known := d.Owners[number]; !known || owner != host.Namespace {
-			// Somebody else created it: no supplier makes it, and it prevents its namespace from getting this number.
+			// Somebody else created this host. No supplier makes it, and its namespace can't get this number while the host
+			// exists.
 			d.strange[place{host.Namespace, host.Name}] = true
 			if !going && !claimed {
 				d.d.Remove = append(d.d.Remove, host)
@@ -264,7 +265,8 @@ func (d *decider) lacks(namespace string) map[string]int {
 	return lacks
 }
 
-// nextZone returns the zone for another host: the one where most machines wait, else the one with the fewest hosts.
+// nextZone returns the zone for another host: the one where the most machines wait or, if none wait, the one with the
+// fewest hosts.
 func (d *decider) nextZone(zones, lacks map[string]int) string {
 	return slices.MinFunc(d.Zones, func(a, b string) int {
 		return cmp.Or(cmp.Compare(max(lacks[b], 0), max(lacks[a], 0)), cmp.Compare(zones[a], zones[b]))

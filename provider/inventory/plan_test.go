@@ -231,7 +231,7 @@ func (w *life) step(partly bool) Decision {
 		if slices.ContainsFunc(w.hosts, func(h infrav1.CapstanHost) bool { return h.Name == name(a.Number) }) {
 			w.t.Fatalf("number %d is registered twice", a.Number)
 		}
-		if w.owners[a.Number] = a.Namespace; does() { // the plane may stop between the record and the host
+		if w.owners[a.Number] = a.Namespace; does() { // the plane may stop after the record and before it creates the host
 			w.hosts = append(w.hosts, at(w.t, a.Namespace+"/"+name(a.Number)+" "+a.Zone))
 		}
 	}

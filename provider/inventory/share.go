@@ -109,8 +109,8 @@ func (s *shares) serveClusters() {
 	}
 }
 
-// serve hands out hosts one at a time to the namespaces that ask, at most most(i) to each. The namespace that has
-// received the fewest in this call is next.
+// serve hands out hosts one at a time to the namespaces that ask. The namespace that has received the fewest in this
+// call is next. The function most returns how many hosts the namespace with this index may get at most.
 func (s *shares) serve(most func(i int) int) {
 	got := make([]int, len(s.demands))
 	for s.left > 0 {

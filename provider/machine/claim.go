@@ -17,7 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// claimTries bounds how many hosts one pass tries to claim. It tries another host if one changed in the meantime.
+// claimTries bounds how many hosts one pass tries to claim. The pass tries another host if the picked one changed in
+// the meantime.
 const claimTries = 5
 
 // claimsPaced is the message of a machine that waits for its turn.

@@ -12,7 +12,7 @@ import (
 )
 
 // deliver puts the bootstrap data where the host's agent may read it. The claim already lets the agent start, and the
-// agent waits for the data. So every pass checks that the data is there until the agent has reported the result.
+// agent waits for the data. So until the agent has reported the result, every pass checks that the data is there.
 func (r *Reconciler) deliver(ctx context.Context, s *scope) (step.Answer, error) {
 	report := claim.Bootstrap(s.host)
 	if s.capstan.Spec.ProviderID != "" || report != nil && report.Phase != infrav1.BootstrapRunning {

@@ -13,7 +13,7 @@ import (
 )
 
 // find finds the hosts that the machine holds. The pool may be behind the API server. If a wrong answer would lose a
-// host, find reads the host that the machine had from the API server.
+// host, find asks the API server for the host that the machine had.
 func (r *Reconciler) find(ctx context.Context, s *scope) (step.Answer, error) {
 	if err := r.Hosts.Read(ctx, s.capstan.Namespace); err != nil {
 		return step.Answer{}, err

@@ -18,7 +18,7 @@ func blind(host *infrav1.CapstanHost) {
 	host.ResourceVersion = "1"
 }
 
-// nothing is an API server without hosts.
+// nothing implements an API server that has no hosts.
 type nothing struct{ client.Reader }
 
 func (nothing) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }

@@ -35,7 +35,7 @@ const ns = "default"
 
 var errInjected = errors.New("injected")
 
-// fixture is a reconciler with an API server in memory. Each of its calls can be made to fail.
+// fixture is a reconciler with an API server in memory. Each of the reconciler's calls can be made to fail.
 type fixture struct {
 	*Reconciler
 	t     *testing.T
@@ -210,9 +210,9 @@ type run = func(*Reconciler, context.Context, *scope) (step.Answer, error)
 type trial struct {
 	// objects returns a new world.
 	objects func() []client.Object
-	// prepare changes the fixture before the step. Optional.
+	// prepare, if set, changes the fixture before the step.
 	prepare func(*fixture)
-	// with changes the scope before the step. Optional.
+	// with, if set, changes the scope before the step.
 	with func(*fixture, *scope)
 	run  run
 	// check checks the world and the scope after the step.

@@ -29,9 +29,10 @@ type Nodes interface {
 }
 
 // removeNode deletes the Node of a machine whose Machine has no nodeRef. A kubelet registers its Node before kubeadm
-// finishes. If the bootstrap fails after that, or the machine is deleted in between, Cluster API has no nodeRef. It
-// then looks once for a Node with the machine's provider id, which is written only after the bootstrap, and gives up if
-// the API server does not answer. Without this step the Node would stay NotReady for as long as the cluster exists.
+// finishes. If the bootstrap fails after that, or the machine is deleted in between, Cluster API has no nodeRef.
+// Cluster API then looks once for a Node with the machine's provider id, and gives up if the API server does not
+// answer. The provider id is written only after the bootstrap. Without this step the Node would stay NotReady for as
+// long as the cluster exists.
 //
 // This step comes after the release, because a running kubelet could register its Node again.
 func (r *Reconciler) removeNode(ctx context.Context, s *scope) (step.Answer, error) {

@@ -63,8 +63,8 @@ func forbidden() error {
 	return apierrors.NewForbidden(secrets, "w1-data", errors.New(`User "capstan" cannot get it`))
 }
 
-// TestARefusedRightIsShown checks what a user sees while the controller lacks a right, and that it goes away when the
-// right is back.
+// TestARefusedRightIsShown checks what a user sees while the controller lacks a right, and that the failure is no
+// longer shown once the right is back.
 func TestARefusedRightIsShown(t *testing.T) {
 	f := newFixture(t, world()...)
 	f.fault = named("get Secret", forbidden())

@@ -14,7 +14,7 @@ import (
 
 // report waits for the result of the bootstrap and then deletes the data that the host can read, whether the bootstrap
 // succeeded or failed. A machine with a provider id is past this step: the id is written only after success. Unlike the
-// report, it survives a move to another management cluster (IM-63).
+// report, the id survives a move to another management cluster (IM-63).
 func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.capstan.Spec.ProviderID != "" {
 		return step.Next(), nil

@@ -26,7 +26,7 @@ func TestReport(t *testing.T) {
 		host  func(*infrav1.CapstanHost)
 		edit  change
 		stops bool
-		left  bool // the data
+		left  bool // whether the data is left
 		event string
 		calls []string
 	}{

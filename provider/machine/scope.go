@@ -49,7 +49,7 @@ type scope struct {
 // leaving reports whether the machine is being deleted.
 func leaving(s *scope) bool { return !s.capstan.DeletionTimestamp.IsZero() }
 
-// hold stores the hosts that the machine holds, the one to keep first.
+// hold stores the hosts that the machine holds. The one to keep comes first.
 func (s *scope) hold(held []*infrav1.CapstanHost) {
 	if len(held) > 0 {
 		s.host, s.extra = held[0], held[1:]

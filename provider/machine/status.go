@@ -22,7 +22,8 @@ import (
 )
 
 // writeStatus writes the whole status in one patch if it differs (IM-56). err is the error of the steps; the status
-// shows it once it has lasted. It returns how soon the next pass must follow; 0 means that none is needed.
+// shows it only after it has persisted for a while. writeStatus returns how soon the next pass must follow; 0 means
+// that none is needed.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time.Duration, error) {
 	if s.gone {
 		r.failures.Forget(client.ObjectKeyFromObject(s.capstan))
@@ -55,7 +56,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time
 }
 
 // setStatus updates the status with what the pass found out. It rebuilds the status from the specs and the host, with
-// two exceptions: provisioned stays true once it is (IM-20), and the addresses and the zone of a lost host stay.
+// two exceptions: once provisioned is true, it stays true (IM-20), and the addresses and the zone of a lost host stay.
 func setStatus(s *scope) {
 	status := &s.capstan.Status
 	if s.running {
@@ -144,8 +145,8 @@ func ready(s *scope, found []metav1.Condition) []metav1.Condition {
 	}
 }
 
-// summary returns Ready: True if all conditions are, and otherwise with the reason of the first that is not (IM-30,
-// IM-31).
+// summary returns Ready. It is True if all conditions are True; if not, it has the reason of the first condition that
+// is not True (IM-30, IM-31).
 func summary(found []metav1.Condition) metav1.Condition {
 	for _, c := range found {
 		if c.Status != metav1.ConditionTrue {
@@ -166,8 +167,8 @@ func bootstrapped(s *scope) metav1.Condition {
 	case report != nil && report.Phase == infrav1.BootstrapFailed:
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrapFailedReason, bootstrapFailure(host, report))
 	default:
-		// This doesn't show the progress: each step would cost a write. The host's phase, conditions and
-		// status.agent.bootstrap show it.
+		// This condition doesn't show the progress, because each step would cost a write. The host's phase, conditions and
+		// status.agent.bootstrap show the progress.
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrappingReason,
 			fmt.Sprintf("host %s is starting and running the bootstrap data; CapstanHost %s shows its progress", host, host))
 	}
@@ -187,9 +188,9 @@ func bootstrapFailure(host string, report *infrav1.BootstrapReport) string {
 		"replaces it", host, where, what)
 }
 
-// online returns the host's condition HostOnline for the machine. Until the bootstrap data has run, it returns one only
-// if the heartbeat stopped: being off, powering on and starting the agent are all normal then. An agent that has
-// reported a successful bootstrap counts as online even before a second heartbeat proves it.
+// online returns the host's condition HostOnline for the machine. Until the bootstrap data has run, it returns a
+// condition only if the heartbeat stopped: being off, powering on and starting the agent are all normal then. An agent
+// that has reported a successful bootstrap counts as online even before a second heartbeat proves it.
 func online(s *scope) *metav1.Condition {
 	c := conditions.Get(s.host, infrav1.HostOnlineCondition)
 	switch {

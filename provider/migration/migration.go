@@ -37,7 +37,7 @@ func Kinds() map[client.Object]crdmigrator.ByObjectConfig {
 // kinds, pass Kinds to that controller instead, because there can be only one controller of this name.
 func Setup(ctx context.Context, mgr ctrl.Manager) error {
 	err := (&crdmigrator.CRDMigrator{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Config: Kinds()}).
-		// the provider's options explain why the queue is off
+		// Options.controller in package provider explains why the queue is off
 		SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1, UsePriorityQueue: ptr.To(false)})
 	if err != nil {
 		return fmt.Errorf("adding the migration of stored objects: %w", err)

@@ -132,9 +132,9 @@ func (p *Pacer) ask(operation Operation, uid types.UID, each bool) time.Duration
 	return 0
 }
 
-// next takes a turn and returns its time, at. It also returns the time after, by which the limit has recovered from all
-// turns taken so far; pass that as used to the next call.
-func (l Limit) next(used, now time.Time) (after, at time.Time) {
+// next takes a turn. It returns the time of the turn (at), and the time by which the limit has recovered from all turns
+// taken so far (recovered). Pass recovered to the next call, as its argument used.
+func (l Limit) next(used, now time.Time) (recovered, at time.Time) {
 	every := time.Duration(float64(time.Second) / l.PerSecond)
 	if used.Before(now) {
 		used = now

@@ -24,8 +24,8 @@ const (
 	Locked Lock = true
 )
 
-// Object writes the differences outside of status. The API server's answer replaces the content of after, including its
-// status.
+// Object writes the differences outside of status. The API server's answer replaces the content of the parameter after,
+// including its status.
 func Object(ctx context.Context, c client.Client, before, after client.Object, lock Lock) error {
 	patch, changed, err := diff(before, after, lock)
 	if err != nil || !changed {
@@ -34,7 +34,7 @@ func Object(ctx context.Context, c client.Client, before, after client.Object, l
 	return c.Patch(ctx, after, patch)
 }
 
-// Status writes the differences in status. The API server's answer replaces the content of after.
+// Status writes the differences in status. The API server's answer replaces the content of the parameter after.
 func Status(ctx context.Context, c client.Client, before, after client.Object, lock Lock) error {
 	patch, changed, err := diff(before, after, lock)
 	if err != nil || !changed {

@@ -24,7 +24,7 @@ func Why(cluster *clusterv1.Cluster, object metav1.Object) string {
 	return strings.Join(why, "; ")
 }
 
-// Condition returns the condition Paused; why is the result of Why.
+// Condition returns the condition Paused. Its argument is the result of Why.
 func Condition(why string) metav1.Condition {
 	if why == "" {
 		return metav1.Condition{

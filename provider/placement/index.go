@@ -42,7 +42,7 @@ func NewIndex() *Index {
 // Len returns the number of hosts.
 func (x *Index) Len() int { return len(x.hosts) }
 
-// Put adds a host or replaces the one with its name. It reports whether results of Place may have changed.
+// Put adds a host or replaces the host of the same name. It reports whether results of Place may have changed.
 func (x *Index) Put(host *infrav1.CapstanHost) (changed bool) {
 	before := x.hosts[host.Name]
 	x.hosts[host.Name] = host

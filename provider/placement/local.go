@@ -16,6 +16,6 @@ var notEnrolled = func() labels.Requirement {
 	return *r
 }()
 
-// Local returns the selector without hosts that have enrolled. Clusters with a balancer of the management plane need
-// it: the balancer does not reach them.
+// Local returns the selector, narrowed to hosts that have not enrolled. Clusters with a balancer of the management
+// plane need this, because the balancer does not reach enrolled hosts.
 func Local(selector labels.Selector) labels.Selector { return selector.Add(notEnrolled) }

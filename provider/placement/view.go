@@ -15,8 +15,8 @@ import (
 const maxViews = 16
 
 // view groups the open hosts of an index into shapes: hosts of one shape fit the same requests. A view considers only
-// labels with certain keys, so that labels unique to each host don't matter. Of the hardware it considers only whether
-// it meets certain requirements.
+// labels with certain keys, so that labels unique to each host don't matter. As for hardware, a view considers only
+// whether a host meets certain requirements.
 type view struct {
 	keys     []string // of labels, sorted
 	hardware infrav1.HostRequirements

@@ -28,7 +28,7 @@ func (p *Pool) Wake(_ context.Context, q workqueue.TypedRateLimitingInterface[re
 	return nil
 }
 
-// wakes returns the queue to wake machines, or nil before Wake.
+// wakes returns the queue through which the pool wakes machines, or nil if Wake was not called yet.
 func (p *Pool) wakes() queue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,8 @@ func (p *Pool) Observe(object client.Object) {
 	s.observe(host)
 }
 
-// Remove removes a host that disappeared from the watch. stale is true if the object is not its last state.
+// Remove removes a host that disappeared from the watch. The parameter stale is true if the object is not the host's
+// last state.
 func (p *Pool) Remove(object client.Object, stale bool) {
 	host, ok := object.(*infrav1.CapstanHost)
 	if !ok {

@@ -65,11 +65,11 @@ func (s *shard) place(machine string, request placement.Request) (*infrav1.Capst
 	return host, why
 }
 
-// Claimed reports that the claim was written. answer is the host that the API server returned.
+// Claimed reports that the claim was written. The argument is the host that the API server returned.
 func (p *Pool) Claimed(pick *Pick, answer *infrav1.CapstanHost) { p.settle(pick, answer.DeepCopy()) }
 
-// Changed reports that the host changed after it was picked. now is the host on the API server, or nil if it no longer
-// exists.
+// Changed reports that the host changed after it was picked. The parameter now is the host as it is on the API server,
+// or nil if the host no longer exists.
 func (p *Pool) Changed(pick *Pick, now *infrav1.CapstanHost) {
 	if now != nil && p.filter.Matches(now) {
 		p.settle(pick, now.DeepCopy())

@@ -65,7 +65,7 @@ type claimant struct{ uid, name string }
 
 // entry is what is known about one host.
 type entry struct {
-	// seen is the host as the watch shows it; nil if it doesn't.
+	// seen is the host as the watch shows it; nil if the watch does not show the host.
 	seen *infrav1.CapstanHost
 	// ahead is a newer state of the host that the API server returned and the watch has not shown yet; nil if the watch is
 	// not behind.
@@ -74,7 +74,7 @@ type entry struct {
 	missing bool
 	// pick is the claim that is being written, or nil.
 	pick *Pick
-	// shown is the host as it is in the index; nil if it isn't.
+	// shown is the host as it is in the index; nil if the host is not in the index.
 	shown *infrav1.CapstanHost
 	// claimed is the state of the host that shard.claims reflects.
 	claimed *infrav1.CapstanHost
@@ -124,7 +124,7 @@ func (s *shard) leave() {
 	s.mu.Unlock()
 }
 
-// Held returns copies of the hosts that a machine holds, the one to keep first.
+// Held returns copies of the hosts that a machine holds. The one to keep comes first.
 func (p *Pool) Held(capstan *infrav1.CapstanMachine) []*infrav1.CapstanHost {
 	s := p.in(capstan.Namespace)
 	defer s.leave()
@@ -169,8 +169,9 @@ func (s *shard) found(pick *Pick) {
 	}
 }
 
-// remove removes a host that disappeared from the watch. stale is true if host is an older state than the one that was
-// deleted. Then the watch was interrupted, and everything known about the host is older than its deletion.
+// remove removes a host that disappeared from the watch. The parameter stale is true if the watch was interrupted and
+// host is an older state than the one that was deleted. Everything known about the host is then older than its
+// deletion.
 func (s *shard) remove(host *infrav1.CapstanHost, stale bool) {
 	s.noteRemoved(host, stale)
 	e := s.hosts[host.Name]
@@ -237,16 +238,16 @@ func (s *shard) show(name string, e *entry) {
 	}
 }
 
-// claim adds the host to s.claims, or removes it if has is false.
-func (s *shard) claim(name string, host *infrav1.CapstanHost, has bool) {
+// claim adds the host to s.claims, or removes it if add is false.
+func (s *shard) claim(name string, host *infrav1.CapstanHost, add bool) {
 	if host == nil || host.Spec.Claim == nil {
 		return
 	}
 	for _, by := range []claimant{{uid: host.Spec.Claim.MachineUID}, {name: host.Spec.Claim.Machine}} {
 		switch {
-		case has && s.claims[by] == nil:
+		case add && s.claims[by] == nil:
 			s.claims[by] = map[string]bool{name: true}
-		case has:
+		case add:
 			s.claims[by][name] = true
 		default:
 			if delete(s.claims[by], name); len(s.claims[by]) == 0 {
@@ -256,8 +257,8 @@ func (s *shard) claim(name string, host *infrav1.CapstanHost, has bool) {
 	}
 }
 
-// newer reports whether a is a later state of a host than b. It returns false if the resource versions can't be
-// compared.
+// newer reports whether the first state of a host is later than the second. It returns false if the resource versions
+// can't be compared.
 func newer(a, b *infrav1.CapstanHost) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order > 0

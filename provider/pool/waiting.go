@@ -48,7 +48,7 @@ type line struct {
 
 type waiter struct {
 	machine string
-	came    uint64 // its position among all
+	came    uint64 // its position among all waiters
 	line    *line
 	place   *list.Element // its element in line.waiters
 	look    *list.Element // its element in looks
@@ -62,8 +62,8 @@ func newWaiting() waiting {
 	return waiting{machines: map[string]*waiter{}, lines: map[string]*line{}, looks: list.New()}
 }
 
-// Begin reports that a pass over a machine begins. The caller must call end when the pass has ended. A waiting machine
-// keeps its place if it still waits then.
+// Begin reports that a pass over a machine begins. The caller must call the returned function when the pass has ended.
+// A waiting machine keeps its place if it still waits then.
 func (p *Pool) Begin(machine types.NamespacedName) (end func()) {
 	s := p.in(machine.Namespace)
 	defer s.leave()

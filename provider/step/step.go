@@ -45,7 +45,7 @@ type Step[S any] struct {
 	Run func(context.Context, S) (Answer, error)
 }
 
-// Run runs the steps that apply in order until one stops or fails. The error names the step.
+// Run runs, in order, the steps that apply, until one of them stops or fails. The error names the step.
 func Run[S any](ctx context.Context, scope S, steps []Step[S]) (reconcile.Result, error) {
 	for _, s := range steps {
 		if s.When != nil && !s.When(scope) {

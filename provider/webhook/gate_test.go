@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestClosedGateRefusesClusterTemplates checks the same behavior that Cluster API's webhooks have for ClusterClasses.
+// TestClosedGateRefusesClusterTemplates checks that our webhook behaves like Cluster API's webhook for ClusterClasses.
 func TestClosedGateRefusesClusterTemplates(t *testing.T) {
 	template := &v1beta2.CapstanClusterTemplate{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 	for name, c := range map[string]struct {

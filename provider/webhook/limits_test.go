@@ -34,8 +34,9 @@ var unlimited = map[string]string{
 	"attributes":  "Cluster API's own type, written by the controller only",
 }
 
-// TestLimits sets every field of every version of every kind to its limits, which must be accepted, and beyond them,
-// which must be refused with the name of the field. The values come from the schema, so no new field is left out.
+// TestLimits sets every field of every version of every kind to values at its limits, which must be accepted, and to
+// values beyond them, which must be refused with the name of the field. The values come from the schema, so no new
+// field is left out.
 func TestLimits(t *testing.T) {
 	tried := 0
 	for _, crd := range live.definitions {

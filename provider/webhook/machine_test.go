@@ -46,8 +46,8 @@ func TestClusterSelectors(t *testing.T) {
 	}
 }
 
-// TestATemplateNeedsARequest checks that a change is refused without the request, which alone says whether it is a dry
-// run.
+// TestATemplateNeedsARequest checks that a change is refused if the context has no admission request, because only the
+// request says whether the change is a dry run.
 func TestATemplateNeedsARequest(t *testing.T) {
 	was, is := &v1beta2.CapstanMachineTemplate{}, &v1beta2.CapstanMachineTemplate{}
 	is.Spec.Template.Spec.ProviderID = "p"

@@ -1,6 +1,6 @@
 // Package webhook implements the webhooks that the API server calls before it stores or returns our objects: conversion
-// between API versions, and checks that CEL rules in the schemas can't do. These depend on who asks, or concern fields
-// without a bound.
+// between API versions, and checks that CEL rules in the schemas can't do. Such checks depend on who asks, or concern
+// fields without a bound.
 //
 // Rules in the types of package api check limits, formats, immutable fields and relations between fields. This package
 // checks that templates don't change, except in dry runs of the topology controller (contract rule IMT-12); that

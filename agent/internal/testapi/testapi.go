@@ -143,7 +143,7 @@ func (s *Server) Wait(t *testing.T, what string, ok func(r *v1beta2.AgentReport)
 // Claim claims the host and provides bootstrap data.
 func (s *Server) Claim(id, data string) { s.ClaimWith(func(*v1beta2.HostClaim) {}, id, data) }
 
-// ClaimWith claims the host with a claim edited by change, and provides bootstrap data.
+// ClaimWith claims the host with a claim that the function change has edited, and provides bootstrap data.
 func (s *Server) ClaimWith(change func(*v1beta2.HostClaim), id, data string) {
 	providerID := "capstan://default/h1/" + id
 	metadata, _ := json.Marshal(v1beta2.InstanceData{
@@ -183,7 +183,7 @@ func (s *Server) WaitLooks(t *testing.T, n int) {
 }
 
 // MakeOffer makes the host an offer from the target: it creates a Secret and an annotation, and returns the id of the
-// offer, which contains name. change edits the Secret first; nil leaves it as it is.
+// offer, which contains name. The function change edits the Secret first; if it is nil, the Secret stays as it is.
 func (s *Server) MakeOffer(target *Server, name string, change func(map[string][]byte)) (id string) {
 	target.Mu.Lock()
 	token := target.Issue(time.Hour)

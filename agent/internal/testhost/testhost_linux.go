@@ -1,6 +1,6 @@
 // Package testhost runs a test in a throw-away host: in its own namespaces for mounts, processes, network and host
 // name, and with a root directory that has the machine's programs but its own /etc, /var, /run and /usr/local. All
-// changes that the test makes there disappear with it.
+// changes that the test makes there disappear with the host.
 package testhost
 
 import (
@@ -214,19 +214,19 @@ func mounts(root, self string) error {
 	return nil
 }
 
-// place creates an empty file or directory at to, so that from can be mounted on it.
-func place(from, to string) error {
-	info, err := os.Stat(from)
+// place creates an empty file or directory at target, so that source can be mounted on it.
+func place(source, target string) error {
+	info, err := os.Stat(source)
 	if err != nil {
 		return err
 	}
 	if info.IsDir() {
-		return os.MkdirAll(to, 0o755)
+		return os.MkdirAll(target, 0o755)
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(to, nil, 0o755)
+	return os.WriteFile(target, nil, 0o755)
 }
 
 func pivot(root string) error {
@@ -284,8 +284,8 @@ func Executable(t *testing.T, path, script string) {
 	}
 }
 
-// Needs skips a test if this computer lacks programs that it needs: not every computer has those that create and
-// examine file systems, and nothing can replace them.
+// Needs skips a test if this computer lacks programs that the test needs. Not every computer has the programs that
+// create and examine file systems, and nothing can replace those programs.
 func Needs(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {
