@@ -11,7 +11,7 @@ type HostSpec struct {
 	// Name is a DNS label of at most 63 bytes. It is also the initial host name.
 	Name string `json:"name"`
 	// Files are written before the host starts, or at once if it runs. Each replaces an existing file as a whole and
-	// belongs to root. A running host does not see files below its mounts, such as /run.
+	// belongs to root. A running host does not see files that are written below its mount points, such as /run.
 	Files []File `json:"files,omitempty"`
 	// Env (NAME=VALUE) is added to the environment of every service of the host, from the next start on.
 	Env []string `json:"env,omitempty"`
@@ -42,13 +42,13 @@ type Host struct {
 	Name    string    `json:"name"`
 	Address string    `json:"address"` // IPv4 in the dock; kept until the host is deleted
 	State   HostState `json:"state"`
-	// PID is the process id of the host's PID 1 on the machine, 0 if it doesn't run.
+	// PID is the process id, on the machine, of the host's PID 1, or 0 if the host doesn't run.
 	PID      int       `json:"pid,omitempty"`
 	Since    time.Time `json:"since"`              // of the state
-	Restarts int       `json:"restarts,omitempty"` // after the host exited by itself, since the dock was started
+	Restarts int       `json:"restarts,omitempty"` // after the host exited by itself; counted from the dock's start
 	Error    string    `json:"error,omitempty"`    // of the last start, or why the host stopped
 	Root     string    `json:"root"`               // its root directory on the machine
-	// IDs is the number of its user and group ids, 0 if it doesn't run.
+	// IDs is the number of the host's user and group ids, 0 if the host doesn't run.
 	IDs int `json:"ids,omitempty"`
 	// Limits names the controllers that limit the host and its pods, such as "cpu.memory.pids". It is empty without
 	// limits.

@@ -95,7 +95,7 @@ func TestHostsHaveTheirIDs(t *testing.T) {
 		mapping, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(h.PID), "uid_map"))
 		fields := strings.Fields(string(mapping))
 		if os.Geteuid() != 0 && h.IDs == 65536 {
-			fields = append(fields[:2], "1") // TestSubordinateIDs checks the others
+			fields = append(fields[:2], "1") // TestSubordinateIDs checks the other ids
 		}
 		if err != nil || len(fields) != 3 || fields[0] != "0" {
 			t.Fatalf("the ids of %s are %q, %v", name, mapping, err)

@@ -47,7 +47,7 @@ func groupsOf(t *testing.T, h dock.Host) map[string]string {
 	return place.Own
 }
 
-// startsPods makes a service of the host start a process in its own group, as the CRI server does.
+// startsPods makes a service of the host start a process in a separate control group, as the CRI server does.
 const startsPods = `cat > /root/pods.sh <<'END'
 for d in /opt/capstan/cgroup/*; do
 	mkdir $d/pods $d/pods/one && sh -c 'echo $$ > '$d/pods/one/cgroup.procs && rmdir $d/pods/one || exit 1
@@ -56,8 +56,8 @@ END
 printf '[Service]\nType=oneshot\nExecStart=/bin/sh /root/pods.sh\n' > /etc/systemd/system/pods.service
 systemctl start pods`
 
-// TestLimitsOfAHost checks that PID 1 is in a group with limits, that the host can create groups below it, and that
-// none is left after the host's end.
+// TestLimitsOfAHost checks that PID 1 is in a group with limits, that the host can create groups below it, and that no
+// group is left after the host has stopped.
 func TestLimitsOfAHost(t *testing.T) {
 	home := t.TempDir()
 	c, h, groups := limited(t, home)
@@ -106,8 +106,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestGroupsOfAKilledDock checks that the next dock removes them, unless systemd already did: it removes a scope, and
-// all below it, with the scope's last process.
+// TestGroupsOfAKilledDock checks that the next dock removes a killed dock's groups, unless systemd has already removed
+// them: when the last process of a scope exits, systemd removes the scope and all groups below it.
 func TestGroupsOfAKilledDock(t *testing.T) {
 	home := t.TempDir()
 	c, _, groups := limited(t, home)
@@ -120,7 +120,7 @@ func TestGroupsOfAKilledDock(t *testing.T) {
 			eventually(t, "systemd to remove "+dir, func() bool { return !exists(dir) })
 			continue
 		}
-		old := filepath.Join(dir, "../..") // given by its path, so it must be removed
+		old := filepath.Join(dir, "../..") // outside a scope, only the next dock removes it
 		if !exists(filepath.Clean(old)) {
 			t.Errorf("%s is gone: this test tests nothing", old)
 		}
@@ -139,7 +139,7 @@ func TestGroupsOfAKilledDock(t *testing.T) {
 	}
 }
 
-// TestAHostCantRaiseItsLimits checks that root of a host can neither change nor leave its limits.
+// TestAHostCantRaiseItsLimits checks that root of a host can neither change nor escape its limits.
 func TestAHostCantRaiseItsLimits(t *testing.T) {
 	_, h, groups := limited(t, t.TempDir())
 	file := "limits.txt"
@@ -159,7 +159,8 @@ func TestAHostCantRaiseItsLimits(t *testing.T) {
 	}
 	refused(file)
 	if unified && owner(t, filepath.Join(dir, "../memory.max")) == owner(t, fmt.Sprintf("/proc/%d", h.PID)) {
-		// With one id, root of the host is the user of the dock, who owns these files. They are below the host's limits.
+		// With one id, root of the host is the dock's user and may write these files. That does no harm, because the group
+		// with the host's limits is above them.
 		for name, script := range scripts(t, "limits-own-group.txt") {
 			if name != "kill all" && name != "freeze all" { // a host may stop itself
 				t.Run(name, func(t *testing.T) { in(t, h, script) })

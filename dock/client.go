@@ -128,9 +128,9 @@ func (c *Client) EnsureRelay(ctx context.Context, name, target string) (string, 
 	return r.Local, err
 }
 
-// Publish makes a server in the dock reachable at an address of the machine, from other computers too. A publication of
-// the same name at another address moves. While the dock can't listen at the address, the relay's Error says why, and
-// the dock keeps trying. DeleteRelay removes a publication.
+// Publish makes a server in the dock reachable at an address of the machine, from other computers too. If the name is
+// already published at another address, the publication moves to the new one. While the dock can't listen at the
+// address, the relay's Error says why, and the dock keeps trying. DeleteRelay removes a publication.
 func (c *Client) Publish(ctx context.Context, name string, p Publication) (Relay, error) {
 	return ask[Relay](ctx, c, "PUT", "publications/"+url.PathEscape(name), p)
 }

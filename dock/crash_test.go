@@ -156,7 +156,7 @@ func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
 	}
 }
 
-// zombie reports whether the process of ns has ended and only waits until the machine's PID 1 reaps it.
+// zombie reports whether the process of ns has ended and is only waiting for the machine's PID 1 to reap it.
 func zombie(ns string) bool {
 	status, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(ns)), "status"))
 	return err != nil || strings.Contains(string(status), "State:\tZ")

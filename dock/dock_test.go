@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// processes lists the processes of capstan-dock binaries of this test.
+// processes lists this test's processes that run capstan-dock.
 func processes() []string {
 	var out []string
 	all, _ := filepath.Glob("/proc/[0-9]*/exe")

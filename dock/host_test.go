@@ -85,7 +85,7 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 	})
 }
 
-// agentFile is the file that a host's agent reads, with different content each time.
+// agentFile returns the file that a host's agent reads, with this text as its content.
 func agentFile(text string) []dock.File {
 	return []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: []byte(text)}}
 }
@@ -104,7 +104,7 @@ func TestFilesReachAHostThatRuns(t *testing.T) {
 		"new 600 0 0\nagent.yaml\n" {
 		t.Errorf("the host sees %q", got)
 	}
-	// This is also true for a host that a dock started without knowing about files.
+	// New files also reach a host that a restarted dock has started by itself, without being given files.
 	if err := c.Shutdown(short(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestManyCallsForOneHostMakeOneHost(t *testing.T) {
 	if err != nil || len(hosts) != 1 || hosts[0].State != dock.HostRunning || hosts[0].Restarts != 0 {
 		t.Errorf("hosts are %+v, %v", hosts, err)
 	}
-	// Whatever the order, the result is one of the two, and complete.
+	// Whatever the order of the calls, the result is either a complete host or none.
 	for i := range 6 {
 		all.Go(func() {
 			if i%2 == 0 {

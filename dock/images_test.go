@@ -125,7 +125,8 @@ func images(t *testing.T, home string) *client.Client {
 	return c
 }
 
-// loadTwoLayers loads the image web:1: one layer with a file and a directory, and another that removes and hides these.
+// loadTwoLayers loads the image web:1: the first layer has a file and a directory; the second removes the file and
+// hides the content of the directory.
 func loadTwoLayers(t *testing.T, c *client.Client) image.Image {
 	t.Helper()
 	dir := t.TempDir()

@@ -18,8 +18,9 @@ import (
 // preflightLimit bounds the whole check.
 const preflightLimit = 20 * time.Second
 
-// Preflight finds out what keeps a dock from working on this machine. It tries what a dock does in temporary namespaces
-// and leaves nothing behind. The error wraps one *Problem for each missing thing, with the command that fixes it.
+// Preflight finds out what keeps a dock from working on this machine. In temporary namespaces, it tries everything that
+// a dock does, and it leaves nothing behind. The error wraps one *Problem for each missing thing, with the command that
+// fixes it.
 func Preflight(ctx context.Context, o Options) error {
 	o, err := o.check()
 	if err != nil {

@@ -122,7 +122,7 @@ func Accept(ctx context.Context, o Options) error {
 	return err
 }
 
-// accept refuses a running dock with other binaries: its hosts would keep those, while the plane uses ours.
+// accept refuses a running dock with other binaries: the dock's hosts would keep using them, while the plane uses ours.
 func (o Options) accept(client *Client, s Status) (*Client, error) {
 	if sameDir(s.BinDir, o.BinDir) {
 		return client, nil
@@ -131,7 +131,8 @@ func (o Options) accept(client *Client, s Status) (*Client, error) {
 	return nil, &BinDirError{Has: s.BinDir, Want: o.BinDir}
 }
 
-// sameDir reports whether two paths name the same directory. A directory that is gone is the same only by name.
+// sameDir reports whether two paths name the same directory. If a directory no longer exists, only equal names count as
+// the same.
 func sameDir(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true
@@ -153,7 +154,7 @@ func startOne(ctx context.Context, o Options, client *Client) (Status, error) {
 	defer log.Close()
 	instance := rand.Text()
 	cmd := exec.Command(o.Binary, "run", "--home", o.Home, "--bin-dir", o.BinDir, "--instance", instance)
-	cmd.Dir, cmd.Env = "/", environ.Network() // PID 1 inside gets environ.Child() of it
+	cmd.Dir, cmd.Env = "/", environ.Network() // PID 1 inside gets environ.Child() of this environment
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -38,7 +38,7 @@ func TestSubordinateIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As with one id, the user itself is root of the host.
+	// Root of the host is the user itself, as it is on a host with only one id.
 	own := strconv.Itoa(os.Geteuid())
 	if f := strings.Fields(string(mapping)); len(f) != 6 || f[1] != own || f[5] != "65535" {
 		t.Errorf("ids of the host: %q", mapping)

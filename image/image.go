@@ -1,5 +1,5 @@
-// Package image defines what the parts of Capstan's image store exchange: the store itself (image/store) in the process
-// capstan-images, its command line, and the hosts of the dock.
+// Package image defines the types that the parts of Capstan's image store exchange. The parts are the store itself
+// (image/store) in the process capstan-images, the `capstan image` commands, and the hosts of the dock.
 //
 // One store in HOME/images serves all hosts of a dock. Only capstan-images writes there, as the dock's user. A host
 // sees the unpacked layers read-only at [LayersPath] and requests images at the socket [SocketPath]. The protocol is
@@ -32,7 +32,7 @@ type Image struct {
 	// Names (NAME:TAG) and Digests (NAME@DIGEST) are the references by which the asker knows the image.
 	Names   []string `json:"names,omitempty"`
 	Digests []string `json:"digests,omitempty"`
-	// Size is the size of the unpacked layers in bytes. A layer that images share counts for each of them.
+	// Size is the size of the unpacked layers in bytes. A layer that several images share counts in full for each of them.
 	Size     int64     `json:"size"`
 	Created  time.Time `json:"created"`
 	Platform string    `json:"platform"` // "linux/amd64"
@@ -43,7 +43,7 @@ type Image struct {
 	IDs string `json:"ids,omitempty"`
 	// Config is the image's configuration (application/vnd.oci.image.config.v1+json); lists omit it.
 	Config json.RawMessage `json:"config,omitempty"`
-	// Pinned reports that the machine's user has a name for the image. A host that frees the disk keeps it.
+	// Pinned reports that the machine's user has a name for the image. A host that frees disk space keeps a pinned image.
 	Pinned bool `json:"pinned,omitempty"`
 	// Hosts is the number of hosts that hold the image; only the machine's user receives it.
 	Hosts int `json:"hosts,omitempty"`
@@ -98,7 +98,7 @@ type Code string
 const (
 	CodeInvalid     Code = "Invalid"     // the question or the image itself is wrong: do not retry
 	CodeNotFound    Code = "NotFound"    // the image does not exist
-	CodeDenied      Code = "Denied"      // the registry wants another credential
+	CodeDenied      Code = "Denied"      // the registry requires another credential
 	CodeUnavailable Code = "Unavailable" // the registry can't be reached or is busy: retry
 	CodeNoSpace     Code = "NoSpace"     // the disk is full
 	CodeBusy        Code = "Busy"        // the host makes too many requests at a time

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
-// getVariable makes the test binary print the content of a URL, dumpVariable the content of its network namespace. Both
-// are used inside a host.
+// getVariable makes the test binary print the content of a URL. dumpVariable makes it print the content of its network
+// namespace. Both are used inside a host.
 const getVariable, dumpVariable = "CAPSTAN_TEST_GET", "CAPSTAN_TEST_DUMP"
 
 func TestMain(m *testing.M) {

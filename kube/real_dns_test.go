@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// nameServer installs CoreDNS as kubeadm does, without a registry, and asks each of its pods for a name. Without
-// kube-proxy, the test must configure CoreDNS with the API server's address.
+// nameServer installs CoreDNS as kubeadm does, without a registry, and asks each of CoreDNS's pods to resolve a name.
+// Without kube-proxy, the test must configure CoreDNS with the API server's address.
 func nameServer(t *testing.T, h *host) {
 	h.kubeadm("init", "phase", "addon", "coredns", "--config", "/root/init.yaml")
 	h.must("kubectl", "-n", "kube-system", "set", "env", "deployment/coredns",

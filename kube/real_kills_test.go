@@ -63,7 +63,7 @@ crashLoopBackOff: {maxContainerRestartPeriod: 2s}
 `
 
 const (
-	// containers is the number of containers in all pods of killed.
+	// containers is the number of containers in all pods of the manifest killed.
 	containers = 4*2 + 1
 	// killLimit bounds how long pods may take to recover.
 	killLimit = 3 * time.Minute
@@ -276,7 +276,7 @@ func census(h *host) (map[string]int, error) {
 	for line := range strings.Lines(lines) {
 		words := strings.Fields(line)
 		switch words[0] {
-		case "link": // names belong to pods; kinds don't
+		case "link": // count by kind, because names differ from pod to pod
 			found["link "+words[len(words)-1]]++
 		case "packet":
 			found[strings.TrimSpace(line)]++

@@ -20,8 +20,8 @@ spec:
   containers: [{name: main, image: "registry.example/pod:1", args: [burn]}]
 `
 
-// top installs the metrics API and checks what "kubectl top" reports about a pod on Node two that burns processor time,
-// an idle pod beside it, and the Nodes.
+// top installs the metrics API and checks what "kubectl top" reports about the burner pod on Node two, about an idle
+// pod beside it, and about the Nodes.
 func top(t *testing.T, h *host, idle string) {
 	t.Helper()
 	h.write("/root/burner.yaml", burner)
@@ -90,7 +90,7 @@ func table(h *host, args ...string) (map[string]figures, error) {
 			memory = fields[3]
 		}
 		var f figures
-		f.cpu, _ = strconv.Atoi(strings.TrimSuffix(fields[1], "m")) // a Node without figures has none
+		f.cpu, _ = strconv.Atoi(strings.TrimSuffix(fields[1], "m")) // stays 0 for a Node without figures
 		f.memory, _ = strconv.Atoi(strings.TrimSuffix(memory, "Mi"))
 		all[fields[0]] = f
 	}

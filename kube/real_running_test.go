@@ -163,7 +163,7 @@ func probes(t *testing.T, h *host) {
 	if err := is(h, "probed", inPod("http", "restartCount"), "0"); err != nil {
 		t.Error(err)
 	}
-	if err := os.Remove(filepath.Join(dir, "live")); err != nil { // its hook creates it again
+	if err := os.Remove(filepath.Join(dir, "live")); err != nil { // the container's hook creates the file again
 		t.Fatal(err)
 	}
 	until("a restart by the http probe", "http", "restartCount", "1")

@@ -12,7 +12,7 @@ import (
 )
 
 // serviceConfig is realConfig with a token for another Node. It replaces kubeadm's range of Services, which contains
-// the addresses of the test's hosts: kube-proxy drops packets to addresses of that range without a Service.
+// the addresses of the test's hosts. kube-proxy drops packets to addresses of that range that belong to no Service.
 const serviceConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -129,7 +129,7 @@ func fetch(h *host, pod, url string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// oneOf returns a check that fails if the answer is none of these.
+// oneOf returns a check that fails unless the answer is one of those wanted.
 func oneOf(want []string) func(got string, err error) error {
 	return func(got string, err error) error {
 		if got = strings.TrimSpace(got); err == nil && !slices.Contains(want, got) {

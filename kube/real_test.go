@@ -174,8 +174,8 @@ func pods(h *host) (podList, error) {
 	return list, json.Unmarshal([]byte(out), &list)
 }
 
-// checkPods waits until each pod matches its annotations: log (or one, on a host with one id), status, and phase, which
-// defaults to Succeeded for a pod with a log.
+// checkPods waits until each pod matches its annotations: log, status and phase. ids is the name of an annotation that
+// takes precedence over log. phase defaults to Succeeded for a pod with a log.
 func checkPods(t *testing.T, h *host, ids string) {
 	list, err := pods(h)
 	if err != nil {
@@ -222,7 +222,7 @@ func checkPods(t *testing.T, h *host, ids string) {
 	}
 }
 
-// is returns an error until a pod's field has a value.
+// is returns an error until the field at path of a pod has the value want.
 func is(h *host, name, path, want string) error {
 	got, err := h.try("kubectl", "get", "pod", name, "-o", "jsonpath="+path)
 	if err == nil && strings.TrimSpace(got) != want {

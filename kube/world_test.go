@@ -86,7 +86,7 @@ func newWorld(t *testing.T, bundles string) *world {
 	return w
 }
 
-// startChild starts a process that dies with the test and with the test's process.
+// startChild starts a process that is killed when the test ends or the test's process dies.
 func (w *world) startChild(cmd *exec.Cmd) int {
 	w.t.Helper()
 	var out bytes.Buffer
@@ -281,7 +281,8 @@ func waitFor(t *testing.T, limit time.Duration, what string, check func() error)
 	}
 }
 
-// bundle builds the bundle under test and returns the directory of bundles. CAPSTAN_BUNDLES names an existing one.
+// bundle builds the bundle under test and returns the directory of bundles. If CAPSTAN_BUNDLES names an existing
+// directory of bundles, bundle returns that directory.
 func bundle(t *testing.T) (dir, version string) {
 	t.Helper()
 	data, err := os.ReadFile("DEFAULT_VERSION")

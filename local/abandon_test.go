@@ -46,7 +46,8 @@ func TestAbandonable(t *testing.T) {
 	}
 }
 
-// TestAbandon: a host is given up for the machine that waits for it, and only if it is unchanged since it was read.
+// TestAbandon: a host is given up for the machine that waits for it, and only if the host has not changed since it was
+// read.
 func TestAbandon(t *testing.T) {
 	dead := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}}
 	dead.Spec.Claim = &infrav1.HostClaim{Machine: "m", Released: true, ProviderID: "capstan://default/old"}

@@ -95,7 +95,7 @@ func TestRemains(t *testing.T) {
 	}
 }
 
-// TestAccept: a host is accepted for the claim that was read, and only if it is unchanged since.
+// TestAccept: a host is accepted for the claim that was read, and only if the host has not changed since then.
 func TestAccept(t *testing.T) {
 	left := after(&infrav1.HostClaim{Machine: "m", ProviderID: "capstan://default/rack1/1", Released: true},
 		&infrav1.CleaningReport{Done: true, Leftovers: []string{"user evil"}})

@@ -13,7 +13,7 @@ import (
 // Bundles says how owned hosts get the programs of a node. The zero value is what hosts do by default: they use their
 // own programs if they have them, else the plane's bundles, as fast as they can.
 type Bundles struct {
-	// Policy says where they come from, unless spec.bundles of a host says otherwise.
+	// Policy says where the programs come from, unless spec.bundles of a host says otherwise.
 	Policy infrav1.BundlePolicy `json:"policy,omitzero"`
 	// Bandwidth limits what the plane sends to all hosts together, in bytes per second. Zero means no limit.
 	Bandwidth int64 `json:"bandwidth,omitempty"`
@@ -47,7 +47,7 @@ type BundleOptions struct {
 	Bandwidth *string
 }
 
-// applied returns kept, changed by the options.
+// applied returns the settings in kept, changed by the options.
 func (o BundleOptions) applied(kept Bundles) (Bundles, error) {
 	wanted := kept
 	if o.Bandwidth != nil {

@@ -48,8 +48,9 @@ func readChoices(dir home.Dir) (kept choices, err error) {
 	return kept, nil
 }
 
-// choose completes wanted with the choices of the last start, and with the number of hosts that the machine can hold if
-// none was ever chosen; it takes Listen, Metrics and Bundles as wanted. It saves the result in the home directory.
+// choose completes the number of hosts and the feature gates in wanted with those of the last start. If no number of
+// hosts was ever chosen, it uses the number that the machine can hold. It does not change Listen, Metrics and Bundles.
+// It saves the result in the home directory.
 func choose(dir home.Dir, wanted choices) (choices, error) {
 	kept, err := readChoices(dir)
 	if err != nil {

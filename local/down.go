@@ -74,8 +74,8 @@ func stopDock(ctx context.Context, dir home.Dir) error {
 	return err
 }
 
-// ours lists the names in a home directory; oursHalf lists the prefixes of temporary files that a killed process
-// leaves.
+// ours lists the names that Capstan uses in a home directory; oursHalf lists the prefixes of temporary files that a
+// killed process leaves there.
 var (
 	ours = []string{
 		"kubeconfig", "lock", "dock", "plane", "clusters", "backups", "bundles", "images", "registries.yaml", choicesFile,

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// FuzzThroughRelay: of the destinations in a tenant's kubeconfig only the relay remains, nothing in it runs or reads
-// anything, and a second pass changes nothing.
+// FuzzThroughRelay: the relay is the only destination that remains in a tenant's kubeconfig, nothing in the result runs
+// a program or reads a file, and a second pass changes nothing.
 func FuzzThroughRelay(f *testing.F) {
 	const relay, host = "127.0.0.1:41000", "10.231.16.1"
 	f.Add([]byte(tenantsKubeconfig))

@@ -41,8 +41,8 @@ func TestBootstrapLog(t *testing.T) {
 	}
 }
 
-// TestBootstrapLogStaysBelowTheHost: whatever a host puts in the place of its log, opening it reads nothing of the
-// machine and blocks on nobody.
+// TestBootstrapLogStaysBelowTheHost: whatever a host puts in the place of its log, opening the log reads no file of the
+// machine and never blocks.
 func TestBootstrapLogStaysBelowTheHost(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "shadow")
 	if err := os.WriteFile(secret, []byte("root:secret"), 0o600); err != nil {

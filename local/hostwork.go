@@ -100,14 +100,15 @@ func RemoveHost(ctx context.Context, c client.Client, key client.ObjectKey) (*in
 	return h, nil
 }
 
-// WaitDrained waits until no machine claims the host. It calls waiting with what it waits for.
+// WaitDrained waits until no machine claims the host. It calls the function waiting with a description of what it waits
+// for.
 func WaitDrained(ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string)) error {
 	return waitForHost(ctx, c, key, waiting, func(h *infrav1.CapstanHost) bool {
 		return meta.IsStatusConditionTrue(h.Status.Conditions, infrav1.DrainedCondition)
 	})
 }
 
-// WaitRemoved waits until a host is gone. It calls waiting with what it waits for.
+// WaitRemoved waits until a host is gone. It calls the function waiting with a description of what it waits for.
 func WaitRemoved(ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string)) error {
 	err := waitForHost(ctx, c, key, waiting, func(*infrav1.CapstanHost) bool { return false })
 	if errors.Is(err, errHostGone) {

@@ -88,8 +88,8 @@ func hostOf(h *infrav1.CapstanHost) Host {
 	return host
 }
 
-// waitForHosts waits until the inventory is complete and the state of each host is known: a cluster created earlier
-// would be refused or delayed.
+// waitForHosts waits until the inventory is complete and the state of each host is known. Before that, the creation of
+// a cluster would be refused or delayed.
 func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting func(string)) error {
 	c, err := Connect(string(s.home))
 	if err != nil {

@@ -131,8 +131,8 @@ func (o UpOptions) wantedListen(kept Listen) (Listen, error) {
 	return l, err
 }
 
-// here fails if this machine does not have the address. The machine might get it later, but right after the user chose
-// it a typo is more likely.
+// here fails if this machine does not have the address. The machine might get the address later. But when the user has
+// just chosen the address, a typo is more likely.
 func (l Listen) here() error {
 	at, err := netip.ParseAddrPort(l.Address)
 	if err != nil || at.Addr().IsUnspecified() {
@@ -157,8 +157,8 @@ func (l Listen) here() error {
 		at.Addr())
 }
 
-// publish makes the plane reachable where l says, and nowhere else. If fresh, an address that does not work is an
-// error; an address from an earlier start is retried, because the machine may be in another network now.
+// publish makes the plane reachable where l says, and nowhere else. If fresh is set, an address that does not work is
+// an error. An address from an earlier start is retried instead, because the machine may be in another network now.
 func publish(ctx context.Context, docked *dock.Client, l Listen, fresh bool, p Progress) error {
 	if !l.Everybody() {
 		for _, name := range []string{publishedServer, publishedEnrolment} {

@@ -29,9 +29,10 @@ func lockHome(ctx context.Context, dir home.Dir, progress Progress) (unlock func
 	return LockFile(ctx, dir.Lock(), "capstan up or down", progress)
 }
 
-// LockFile waits until nobody else holds the file at path, creating the file if it is missing. others says who may hold
-// it, for the Note that LockFile sends before it waits. If ctx cuts the wait short, the error wraps [ErrBusy].
-func LockFile(ctx context.Context, path, others string, progress Progress) (unlock func(), err error) {
+// LockFile waits until nobody else holds the file at path, creating the file if it is missing. holder is the command
+// that may hold the file, such as "capstan up or down"; before it waits, LockFile sends a Note that names this command.
+// If ctx cuts the wait short, the error wraps [ErrBusy].
+func LockFile(ctx context.Context, path, holder string, progress Progress) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
@@ -41,7 +42,7 @@ func LockFile(ctx context.Context, path, others string, progress Progress) (unlo
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			if !said {
-				progress.note("Another " + others + " is at work here; waiting for it.")
+				progress.note("Another " + holder + " is at work here; waiting for it.")
 				said = true
 			}
 			return false, nil
@@ -53,7 +54,7 @@ func LockFile(ctx context.Context, path, others string, progress Progress) (unlo
 	}
 	file.Close()
 	if ctx.Err() != nil {
-		return nil, hint.Errorf("try again when it has finished", "another %s %w in %s", others, ErrBusy, filepath.Dir(path))
+		return nil, hint.Errorf("try again when it has finished", "another %s %w in %s", holder, ErrBusy, filepath.Dir(path))
 	}
 	return nil, fmt.Errorf("locking %s: %w", path, err)
 }

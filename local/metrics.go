@@ -33,8 +33,8 @@ func wantedMetrics(chosen *string, kept string) (string, error) {
 	return at.String(), nil
 }
 
-// publishMetrics serves the plane's metrics at the address and nowhere else; empty: nowhere. If fresh, an address that
-// does not work is an error; an address from an earlier start is retried.
+// publishMetrics serves the plane's metrics at the address and nowhere else; empty: nowhere. If fresh is set, an
+// address that does not work is an error; an address from an earlier start is retried instead.
 func publishMetrics(ctx context.Context, docked *dock.Client, address string, fresh bool, p Progress) error {
 	if address == "" {
 		return explainDock(docked.DeleteRelay(ctx, publishedMetrics))

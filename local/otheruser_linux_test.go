@@ -19,7 +19,7 @@ import (
 // other is an unrelated user of this machine, who does not run the plane.
 const other = 5678
 
-// asUser runs work on a thread that acts as another user, and returns its result.
+// asUser calls the function work on a thread that acts as another user, and returns the function's result.
 func asUser(id int, work func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -47,7 +47,7 @@ func TestAnotherUserReachesNothing(t *testing.T) {
 	}
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)
-	if err := os.Chmod(filepath.Dir(w.Home), 0o755); err != nil { // otherwise this directory alone would stop them
+	if err := os.Chmod(filepath.Dir(w.Home), 0o755); err != nil { // otherwise this directory alone would keep others out
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(w.Home, 0o755); err != nil { // somebody was careless

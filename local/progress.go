@@ -32,8 +32,8 @@ func (p Progress) note(text string) {
 	}
 }
 
-// step runs one step: it sends the start, calls do, and sends the outcome. do may report what it waits for; consecutive
-// duplicates are sent once. step returns do's error unchanged.
+// step runs one step: it sends the start, calls the function do, and sends the outcome. The function may report what it
+// waits for; consecutive duplicates are sent once. step returns the function's error unchanged.
 func (p Progress) step(name string, do func(waiting func(string)) error) error {
 	if p == nil {
 		p = func(Event) {}

@@ -16,8 +16,9 @@ import (
 const binariesTimeout = 10 * time.Minute
 
 // AllowBinaries lets the plane of a home directory run programs as processes in place of providers' Pods. binaries maps
-// provider names to absolute paths. AllowBinaries sends a Note for each about the rights that it gets. Until done is
-// called, nobody else can allow binaries: providers installed at the same time would choose the same ports.
+// provider names to absolute paths. For each program, AllowBinaries sends a Note about the rights that the program
+// gets. Until the returned function is called, nobody else can allow binaries: providers installed at the same time
+// would choose the same ports.
 func AllowBinaries(
 	ctx context.Context, homePath string, binaries map[string]string, progress Progress,
 ) (done func(), err error) {

@@ -113,8 +113,8 @@ func (s *PlaneStatus) report(dir home.Dir) {
 	}
 }
 
-// describe adds the state of the dock. ready is when a ready plane wrote its state file, or zero if the file is
-// missing.
+// describe adds the state of the dock. ready is the time at which a ready plane wrote its state file, or zero if the
+// file is missing.
 func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
 	s.Dock, s.Rootless = PhaseRunning, d.Rootless
 	for _, h := range d.Hosts {

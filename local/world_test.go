@@ -90,8 +90,8 @@ type world struct {
 	listen func(Event)
 }
 
-// steady is a plane that becomes ready and stays so. Like a real one, it needs a moment: what it writes before the dock
-// has recorded its start counts as an earlier plane's.
+// steady is a plane that becomes ready and stays so. Like a real plane, it takes a moment to become ready: a file
+// written before the dock has recorded the plane's start counts as an earlier plane's.
 const steady = `sleep 0.5; cp "$0.kubeconfig" "$3/kubeconfig" && echo {} > "$3/plane/ready.json" && exec sleep 600`
 
 // newWorld creates a place whose plane runs a script; $3 is the home directory. When the test ends, nothing may remain.

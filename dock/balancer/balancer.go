@@ -28,7 +28,7 @@ const (
 
 // Options configure a listener that other computers can reach. The zero value suits all other listeners.
 type Options struct {
-	// PerSource bounds the concurrent connections of one source address; 0 means no bound but MaxConns.
+	// PerSource bounds the concurrent connections of one source address; 0 means that only MaxConns bounds them.
 	PerSource int
 	// Announce starts each connection to a backend with a PROXY protocol version 1 header.
 	Announce bool
@@ -59,7 +59,7 @@ type backend struct {
 	down   atomic.Bool
 }
 
-// Serve accepts connections on l, which it takes over, for backends ("address:port"). SetBackends replaces them.
+// Serve takes over l and forwards its connections to backends ("address:port"). SetBackends replaces the backends.
 func Serve(l net.Listener, backends ...string) *Balancer { return ServeWith(Options{}, l, backends...) }
 
 // ServeWith is Serve with options.
@@ -72,7 +72,8 @@ func ServeWith(o Options, l net.Listener, backends ...string) *Balancer {
 		ctx:      ctx,
 		cancel:   cancel,
 		slots:    make(chan struct{}, MaxConns),
-		// A host that disappears sends no FIN. Notice within 12 s; otherwise watches through it would hang.
+		// A host that disappears sends no FIN. Notice its absence within 12 s; otherwise watches through the balancer would
+		// hang.
 		dialer: net.Dialer{Timeout: DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: 6 * time.Second, Interval: 2 * time.Second, Count: 3,
 		}},
@@ -113,7 +114,7 @@ func (b *Balancer) SetBackends(addrs ...string) {
 	b.backends = kept
 }
 
-// Backends returns all backends and those that are considered down.
+// Backends returns all backends, and a separate list of those that are considered down.
 func (b *Balancer) Backends() (all, down []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

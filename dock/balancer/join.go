@@ -5,8 +5,9 @@ import (
 	"net"
 )
 
-// join copies in both directions until both have ended. It passes the end of one on as a half close, so that a peer
-// that has finished sending can still receive. Between two TCP connections, io.Copy stays inside the kernel (splice).
+// join copies in both directions until both have ended. It passes on the end of one direction as a half close, so that
+// a peer that has finished sending can still receive. Between two TCP connections, io.Copy stays inside the kernel
+// (splice).
 func join(a, b net.Conn) {
 	ended := make(chan struct{})
 	go func() {

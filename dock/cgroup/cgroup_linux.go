@@ -24,7 +24,7 @@ const (
 	initGroup  = "init"
 )
 
-// Main is the group of a dock's own processes in a delegated group of version 2.
+// Main is the name of the group for a dock's own processes. It is below a delegated group of version 2.
 const Main = "capstan-main"
 
 // Limits of a host. The same memory limit applies to all hosts of the dock together.
@@ -139,7 +139,7 @@ func (d *Dock) Names() string { return strings.Join(controllers, ".") }
 // Host holds the control groups of a host.
 type Host struct{ groups map[string]string }
 
-// Host creates new groups of a host for each start. owner is the id that root of the host has here.
+// Host creates the groups for one start of a host. owner is the id that root of the host has here.
 func (d *Dock) Host(name string, owner int) (*Host, error) {
 	h := &Host{groups: map[string]string{}}
 	start := fmt.Sprintf("%s.%d", name, d.starts.Add(1))
@@ -252,8 +252,8 @@ func (h *Host) Remove() error { return removeAll(h.groups) }
 // Close removes the groups of the dock. All hosts must have stopped.
 func (d *Dock) Close() error { return removeAll(d.groups) }
 
-// unifiedParent returns where to create a group of version 2: at the top, if root may, or else in this process's own
-// group, if it was delegated and [MakeRoom] was called.
+// unifiedParent returns where to create a group of version 2: at the top of the tree if this process may do that, as
+// root usually may. Otherwise the place is this process's own group, if it was delegated and [MakeRoom] was called.
 func unifiedParent(place Place, name string) (string, error) {
 	own := place.Own[Unified]
 	if filepath.Base(own) == Main {
@@ -288,13 +288,13 @@ func MakeRoom() error {
 	return write(main, "cgroup.procs", "0") // 0 means the writer
 }
 
-// IsUnified reports whether limits are those of version 2 here.
+// IsUnified reports whether limits on this machine use version 2.
 func IsUnified() bool {
 	place, err := here()
 	return err == nil && place.Top != ""
 }
 
-// here returns where this process is.
+// here returns the place of this process.
 func here() (Place, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

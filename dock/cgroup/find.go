@@ -22,7 +22,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// Unified names version 2's single tree where version 1 has a controller's name.
+// Unified is the name of version 2's single tree. It is used in place of a controller's name.
 const Unified = "unified"
 
 // controllers are the controllers that limit hosts and pods.

@@ -150,7 +150,7 @@ type received struct {
 	fds []int
 }
 
-// close closes what came with an answer that nobody waits for.
+// close closes the files of an answer for which nobody waits any more.
 func (r received) close() {
 	for _, fd := range r.fds {
 		unix.Close(fd)

@@ -146,7 +146,7 @@ func TestAnAnswerThatComesTooLateIsDropped(t *testing.T) {
 	}
 	before := openFiles(t)
 	served := make(chan error, 1)
-	go func() { served <- Serve(outer) }() // answers those three first
+	go func() { served <- Serve(outer) }() // first answers the three requests from above
 	c.wait = 10 * time.Second
 	other, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package idrange reserves ranges of user and group ids for the user namespaces of local hosts, so that no two hosts of
-// a machine, nor a host and an account, ever share an id.
+// Package idrange reserves ranges of user and group ids for the user namespaces of local hosts, so that two hosts of a
+// machine, or a host and an account, never share an id.
 package idrange
 
 import (
@@ -92,8 +92,8 @@ func (r *Range) Release() { r.once.Do(func() { r.lock.Close() }) }
 type Pool struct {
 	// Dir is the directory of the reservations; default [Directory]. All pools of a machine must share it.
 	Dir string
-	// Accounts lists the files that assign ids to users: in the form NAME:FIRST:COUNT, or that of /etc/passwd and
-	// /etc/group. Default: subuid, subgid, passwd and group in /etc. Missing files are skipped.
+	// Accounts lists the files that assign ids to users. Their lines have the form NAME:FIRST:COUNT, or the form of
+	// /etc/passwd and /etc/group. Default: subuid, subgid, passwd and group in /etc. Missing files are skipped.
 	Accounts []string
 }
 

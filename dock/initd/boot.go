@@ -61,7 +61,7 @@ func Run() int {
 	logger := log.New(os.Stderr, "init: ", log.LstdFlags|log.Lmsgprefix)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	// Catch and drop it: every service would inherit an ignored signal.
+	// Catch and drop SIGHUP. If it were ignored, every service would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 
 	channel := os.NewFile(SpecFD, "spec")
@@ -151,7 +151,7 @@ func (h *host) connect() error {
 	return network.Apply(kernel, network.PlanHost(h.spec.Address))
 }
 
-// prepare sets what each boot sets: host name, name resolution, an empty /tmp.
+// prepare does what every boot needs: it sets the host name, prepares name resolution and empties /tmp.
 func (h *host) prepare() error {
 	name := h.spec.Name
 	if data, err := os.ReadFile("/etc/hostname"); err == nil && strings.TrimSpace(string(data)) != "" {
@@ -262,7 +262,7 @@ func (h *host) powerOff(reboot bool) {
 	}
 }
 
-// rest is how long processes outside of services have after SIGTERM at power-off.
+// rest is how long processes outside of services have to exit after SIGTERM at power-off.
 const rest = 3 * time.Second
 
 func (h *host) shutdown(reboot bool) int {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNothingOfTheMachineIsKept checks that hosts lose the capabilities that reach beyond a host wherever the kernel
-// checks them outside user namespaces. No component of a node needs them.
+// TestNothingOfTheMachineIsKept checks that hosts do not keep the capabilities that would reach beyond a host if the
+// kernel checked them outside user namespaces. No component of a node needs them.
 func TestNothingOfTheMachineIsKept(t *testing.T) {
 	for name, c := range map[string]uintptr{
 		"modules": unix.CAP_SYS_MODULE, "ports of the machine": unix.CAP_SYS_RAWIO, "clock": unix.CAP_SYS_TIME,

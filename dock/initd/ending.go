@@ -11,7 +11,7 @@ import (
 
 // ending describes how one attempt ended.
 type ending struct {
-	err    error // it failed before it ran
+	err    error // why the attempt failed before the command ran
 	ran    bool
 	status syscall.WaitStatus
 }

@@ -29,7 +29,7 @@ type Manager struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	gate    sync.Mutex // guards closed, and keeps running from growing after that; taken last
+	gate    sync.Mutex // guards closed; once that is true, running doesn't grow; locked last
 	closed  bool
 	running sync.WaitGroup
 
@@ -121,7 +121,7 @@ type Status struct {
 	Since    time.Time
 }
 
-// Status returns the status of a service. If the service was ever started, its unit file may be gone.
+// Status returns the status of a service. For a service that was started before, the unit file may be missing.
 func (m *Manager) Status(name string) (Status, error) {
 	s, err := m.service(name)
 	if err != nil {
@@ -172,7 +172,8 @@ func (m *Manager) StartEnabled(ctx context.Context) {
 	}
 }
 
-// order sorts units so that each follows those it names in After. Units in a cycle come last, in the given order.
+// order sorts units so that each follows the units that it names in After. Units in a cycle come last, in the given
+// order.
 func order(units []*unit.Unit) []string {
 	waiting := map[string]bool{}
 	for _, u := range units {

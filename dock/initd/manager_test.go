@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/unit"
 )
 
-var reaper *reap.Reaper // one in a process
+var reaper *reap.Reaper // one per process
 
 func TestMain(m *testing.M) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

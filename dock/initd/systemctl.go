@@ -143,7 +143,7 @@ func (c *systemctl) run(power func(bool)) {
 	}
 }
 
-// later starts the job without waiting for its end. It reports only units that don't exist.
+// later starts the job without waiting for it to finish. It reports only units that don't exist.
 func (c *systemctl) later(name string) {
 	if _, err := c.m.service(name); err != nil {
 		c.noUnit(name, err)

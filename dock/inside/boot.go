@@ -90,8 +90,8 @@ func (e *engine) boot(h *host) (child *reap.Child, err error) {
 	return child, nil
 }
 
-// deliver writes the files that arrived for a host while it ran or started. There may be no other means of reaching its
-// agent: a new file replaces an expired token without stopping the host.
+// deliver writes the files that arrived for a host while it ran or started. There may be no other way to reach the
+// host's agent. For example, a new file can replace an expired token without stopping the host.
 func (e *engine) deliver(h *host) error {
 	files := h.takeFiles()
 	if len(files) == 0 {

@@ -84,7 +84,8 @@ func newEngine(c Config, p engineParts) (*engine, error) {
 		e.units[name] = e.startUnit(name, u)
 	}
 	for name, h := range e.want.Hosts {
-		// If the dock died before this host had its files, the host would start without them. It waits for another request.
+		// If the dock died before this host had its files, the host would start without them. So such a host waits for
+		// another request.
 		h.Run = h.Run && made(e.Home, name)
 		e.hosts[name] = e.startHost(name, h, nil)
 	}
@@ -93,8 +94,8 @@ func newEngine(c Config, p engineParts) (*engine, error) {
 
 func (e *engine) statePath() string { return filepath.Join(e.dir, "state.json") }
 
-// change lets f change a copy of the wanted state, saves the copy and makes it the wanted state. On an error nothing
-// changes. The caller holds e.mu.
+// change calls f to change a copy of the wanted state, saves the copy and makes it the wanted state. If it returns an
+// error, nothing has changed. The caller holds e.mu.
 func (e *engine) change(f func(*state.State) error) error {
 	if e.closing {
 		return errClosing
@@ -114,7 +115,7 @@ var errClosing = &dock.Error{
 	Code: dock.CodeShuttingDown, Message: "the dock is shutting down: start it again with `capstan up`",
 }
 
-// shutdown stops everything cleanly and at the same time; each part has its own limits.
+// shutdown stops everything cleanly and at the same time; each part has its own time limits.
 func (e *engine) shutdown() {
 	e.mu.Lock()
 	e.closing = true
@@ -143,7 +144,8 @@ func (e *engine) askShutdown() { e.askOnce.Do(func() { close(e.shutdownAsked) })
 
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// checkName rejects names that would lead out of the paths of which they become part.
+// checkName rejects a name that is not a DNS label. Names become parts of paths, and other names could lead out of a
+// directory.
 func checkName(kind, name string) error {
 	if !label.MatchString(name) {
 		return invalid("%q is not a name for a %s: it must consist of at most 63 lower case letters, digits and dashes, and "+

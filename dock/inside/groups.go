@@ -58,7 +58,7 @@ func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Chi
 		if opened != nil {
 			defer opened.Close()
 			// A new control group namespace begins at the group of the starting thread, which version 2 does not move. So the
-			// new process creates its own namespace, and moves below the top of it.
+			// new process creates its own namespace, and then moves to a group below the top of that namespace.
 			attr.Sys.Cloneflags &^= unix.CLONE_NEWCGROUP
 			command = EnterCommand
 		}
@@ -93,8 +93,8 @@ func EnterGroups() error {
 	return fmt.Errorf("becoming PID 1 of the host: %w", err)
 }
 
-// enter enters the host's group. The host's root is still only the working directory, and the root is the machine's:
-// links that the host has created must not lead out.
+// enter enters the host's group. At this point the host's root is only the working directory, and this process's root
+// is still the machine's. Links that the host has created must not lead out of the host's root.
 func enter() error {
 	root, err := os.OpenRoot(".")
 	if err != nil {

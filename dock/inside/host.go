@@ -30,8 +30,8 @@ const (
 	wantClosed  // the dock is stopping
 )
 
-// host is driven by the goroutine of loop, which moves it towards the goal. After setting a goal, a caller can wait
-// until loop has tried.
+// host is a local host with its goal. Its loop, which drive runs in a goroutine, moves the host towards the goal. After
+// setting a goal, a caller can wait until the loop has tried.
 type host struct {
 	name    string
 	address string
@@ -39,11 +39,11 @@ type host struct {
 
 	mu       sync.Mutex
 	goal     goal
-	files    []rootfs.File // to be written by loop: before the next start, or at once if the host runs
+	files    []rootfs.File // to be written by the loop: before the next start, or at once if the host runs
 	asked    int           // counts calls of ask
-	tried    int           // the last call that loop has handled
+	tried    int           // the last call that the loop has handled
 	err      error         // of that call
-	changed  chan struct{} // closed and replaced whenever tried or one of the following fields changes
+	changed  chan struct{} // closed and replaced when a call is handled or a field below changes
 	state    dock.HostState
 	since    time.Time
 	pid      int
@@ -52,10 +52,10 @@ type host struct {
 	ids      int    // as of the last start
 	limits   string // as of the last start
 
-	images net.Listener // for requests about images; belongs to loop
+	images net.Listener // for requests about images; belongs to the loop
 
 	wake  chan struct{} // has room for one
-	ended chan struct{} // closed when loop has returned
+	ended chan struct{} // closed when the loop has ended
 }
 
 // startHost starts the loop of a host from the state file.
@@ -89,7 +89,7 @@ func (h *host) ask(g goal) int {
 	return h.asked
 }
 
-// await waits until loop has handled call number n of ask, and returns the outcome.
+// await waits until the loop has handled call number n of ask, and returns the outcome.
 func (h *host) await(ctx context.Context, n int) error {
 	for {
 		h.mu.Lock()

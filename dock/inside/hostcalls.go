@@ -181,7 +181,7 @@ func (e *engine) describeHost(h *host) dock.Host {
 	defer h.mu.Unlock()
 	state, pid := h.state, e.outerPID(h.pid)
 	if state == dock.HostRunning && pid == 0 {
-		state = dock.HostStopping // it just stopped, and loop is about to notice
+		state = dock.HostStopping // it just stopped, and its loop is about to notice
 	}
 	ids, limits := h.ids, h.limits
 	if pid == 0 {

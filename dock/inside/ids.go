@@ -21,13 +21,13 @@ const HoldCommand = "hold"
 type ids struct {
 	size    int
 	reserve *idrange.Range // nil for an ordinary user
-	// The dock's own ids, for an ordinary user with subordinate ids; each maps ids to the same ids.
+	// The dock's own ids, for an ordinary user with subordinate ids; each id maps to itself.
 	users, groups []syscall.SysProcIDMap
 	// namespace is a user namespace with these ids, for mounting the host's root; nil if the ids are the same outside.
 	namespace *os.File
 }
 
-// newIDs reserves the ids of a host. If the dock has all ids of the machine, like root outside of containers, a host
+// newIDs reserves the ids of a host. If the dock has all ids of the machine, as root has outside of containers, a host
 // gets 65,536 ids of its own. Otherwise all hosts share the dock's ids: the 65,536 of an ordinary user with subordinate
 // ids, or one.
 func (e *engine) newIDs() (*ids, error) {
@@ -72,7 +72,8 @@ func (e *engine) dockIDs() (*ids, error) {
 	return i, nil
 }
 
-// hasAllIDs reports whether this process can map the reserved ranges into a user namespace: they must exist in its own.
+// hasAllIDs reports whether this process can map the reserved ranges into a new user namespace. For that, the ranges
+// must exist in the process's own namespace.
 func hasAllIDs() (bool, error) {
 	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		mapping, err := os.ReadFile(path)
@@ -118,7 +119,7 @@ func (i *ids) keep(host *reap.Child) {
 	}()
 }
 
-// close releases what a start needed. Ids that no host keeps are free again.
+// close releases what a start needed. Ids that no host keeps become free again.
 func (i *ids) close() {
 	if i.namespace != nil {
 		i.namespace.Close()

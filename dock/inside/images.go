@@ -46,7 +46,8 @@ func (e *engine) planImages(hostDir string) []rootfs.Mount {
 }
 
 // openImages listens for a host's requests to the image store; it is called once in the life of the host. The dock
-// itself tells the store which host it is, by its name and an id that no other host of that name has.
+// itself tells the store which host is asking: it sends the host's name, and an id that distinguishes the host from
+// earlier hosts of that name.
 func (e *engine) openImages(h *host) error {
 	store, is := e.imageStore()
 	if !is || h.images != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outerPID translates a process id of the dock to the machine's: the machine's /proc shows the outer id of a pidfd that
-// this process holds. 0 means that the process is gone.
+// outerPID returns the machine's id of a process, given its id in the dock: the machine's /proc shows the outer id of a
+// pidfd that this process holds. It returns 0 if the process is gone.
 func (e *engine) outerPID(pid int) int {
 	if pid == 0 {
 		return 0

@@ -40,7 +40,7 @@ func Run(c Config) error {
 	debug.SetMemoryLimit(48 << 20)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	// Catch and drop it: every unit would inherit an ignored signal.
+	// Catch and drop SIGHUP. If it were ignored, every unit would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	if os.Getpid() != 1 {
 		return errors.New("this command is PID 1 of a dock; only `capstan-dock run` starts it")

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
-// defaultGrace is how long a unit may take to end after SIGTERM.
+// defaultGrace is how long a unit may take to stop after SIGTERM.
 const defaultGrace = 20 * time.Second
 
 // unit keeps one process running.
@@ -47,9 +47,10 @@ func (e *engine) startUnit(name string, want state.Unit) *unit {
 	return u
 }
 
-// keep runs the unit until ctx ends; it calls first after the first attempt.
-func (e *engine) keep(ctx context.Context, u *unit, first func()) {
-	defer first()
+// keep runs the unit until ctx ends. It calls attempted when the first attempt has started or failed, and may call it
+// again later.
+func (e *engine) keep(ctx context.Context, u *unit, attempted func()) {
+	defer attempted()
 	path := u.want.LogFile
 	if path == "" {
 		path = dock.UnitLog(e.Home, u.name)
@@ -57,14 +58,14 @@ func (e *engine) keep(ctx context.Context, u *unit, first func()) {
 	pauses := backoff.Backoff{First: 200 * time.Millisecond, Max: 10 * time.Second, Free: 2}
 	for {
 		began := time.Now()
-		exit := e.runUnit(ctx, u, path, first)
+		exit := e.runUnit(ctx, u, path, attempted)
 		if ctx.Err() != nil {
 			return
 		}
 		delay := pauses.After(time.Since(began))
 		e.Log.Printf("unit %s %s; it restarts in %v; its log is %s", u.name, exit, delay, path)
 		u.set(0, exit)
-		first()
+		attempted()
 		if backoff.Sleep(ctx, delay) != nil {
 			return
 		}
@@ -74,7 +75,7 @@ func (e *engine) keep(ctx context.Context, u *unit, first func()) {
 	}
 }
 
-func (e *engine) runUnit(ctx context.Context, u *unit, path string, first func()) (exit string) {
+func (e *engine) runUnit(ctx context.Context, u *unit, path string, attempted func()) (exit string) {
 	log, err := logfile.Open(path, 0)
 	if err != nil {
 		return "could not be started: " + err.Error()
@@ -92,7 +93,7 @@ func (e *engine) runUnit(ctx context.Context, u *unit, path string, first func()
 		return "could not be started: " + err.Error()
 	}
 	u.set(p.Pid, "")
-	first()
+	attempted()
 	select {
 	case <-p.Done():
 	case <-ctx.Done():

@@ -17,7 +17,7 @@ var (
 	Balancers = Range{netip.MustParseAddr("10.231.16.1"), netip.MustParseAddr("10.231.254.254")}
 )
 
-// Bridge is the name of the bridge in the dock, and HostLink the name of a host's interface inside of it.
+// Bridge is the name of the bridge in the dock, and HostLink the name of the interface inside each host.
 const (
 	Bridge   = "capstan0"
 	HostLink = "eth0"
@@ -29,13 +29,13 @@ type Range struct{ First, Last netip.Addr }
 // ErrExhausted is returned by Next if all addresses are in use.
 var ErrExhausted = errors.New("all addresses of the range are in use")
 
-// Next returns the first unused address after last, and wraps around at the end of the range. If last is invalid, Next
-// starts at First. Starting after last avoids reusing the address of something just deleted, which its peers may still
-// try to reach.
-func (r Range) Next(last netip.Addr, used map[netip.Addr]bool) (netip.Addr, error) {
+// Next returns the first unused address after the previous one, and wraps around at the end of the range. If previous
+// is invalid, Next starts at First. Starting after the previous address avoids reusing the address of something just
+// deleted, which its peers may still try to reach.
+func (r Range) Next(previous netip.Addr, used map[netip.Addr]bool) (netip.Addr, error) {
 	a := r.First
-	if r.Contains(last) && last != r.Last {
-		a = last.Next()
+	if r.Contains(previous) && previous != r.Last {
+		a = previous.Next()
 	}
 	for start := a; ; {
 		if b := a.As4(); !used[a] && b[3] != 0 && b[3] != 255 {

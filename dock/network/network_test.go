@@ -115,7 +115,7 @@ func TestEveryPlanStopsAtAFailureAndCanBeRepeated(t *testing.T) {
 	}
 }
 
-// failing is a Kernel whose call with number at fails.
+// failing is a Kernel that fails one call; at is the number of that call.
 type failing struct{ at, done int }
 
 var errFail = errors.New("the kernel says no")
@@ -207,7 +207,8 @@ func TestKernel(t *testing.T) {
 func TestAHostsSideOfTheCable(t *testing.T) {
 	k := open(t)
 	apply(t, k, PlanDock())
-	// This test process can't enter the namespace of its child. So the child is this test binary with another task.
+	// This test process can't enter the namespace of its child. So the child runs this test binary, too, with another
+	// task.
 	host := addrOf("10.231.1.9")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsHost$", "-test.v")
 	in, err := cmd.StdinPipe()
@@ -246,7 +247,8 @@ func TestAsHost(t *testing.T) {
 	fmt.Printf("<<<\n%sip_forward %s>>>\n", dump(t, k), forward)
 }
 
-// TestACableIsReplaced checks that a new cable does not wait for a dead namespace, which frees its end late.
+// TestACableIsReplaced checks that a new cable does not wait for a dead namespace, which frees its end of the old cable
+// late.
 func TestACableIsReplaced(t *testing.T) {
 	k := open(t)
 	apply(t, k, PlanDock())

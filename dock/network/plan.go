@@ -17,8 +17,9 @@ type Op interface {
 type Kernel interface {
 	// EnsureBridge creates a bridge with this MAC.
 	EnsureBridge(name string, mac net.HardwareAddr) error
-	// MakeVeth creates a veth pair: name in this namespace and up, and peer, with this MAC, in the network namespace of
-	// process pid. It first deletes an existing link called name, which is a leftover.
+	// MakeVeth creates a veth pair. The link called name is in this namespace and up. The link called peer has this MAC
+	// and is in the network namespace of process pid. MakeVeth first deletes an existing link called name, which is a
+	// leftover.
 	MakeVeth(name, peer string, mac net.HardwareAddr, pid int) error
 	// EnsureAddress adds an address to a link.
 	EnsureAddress(link string, prefix netip.Prefix) error
@@ -26,9 +27,9 @@ type Kernel interface {
 	DeleteAddress(link string, prefix netip.Prefix) error
 	// SetUp brings a link up.
 	SetUp(link string) error
-	// EnsureRoute adds a route through a link for the range to, with source as the source address. The next hop is via, at
+	// EnsureRoute adds a route to the range dst through a link, with source as the source address. The next hop is via, at
 	// the other end of the link; if via is the zero Addr, the destinations are on the link itself.
-	EnsureRoute(link string, to netip.Prefix, via, source netip.Addr) error
+	EnsureRoute(link string, dst netip.Prefix, via, source netip.Addr) error
 	// EnsureDefaultRoute routes everything else through gateway, at the other end of the link.
 	EnsureDefaultRoute(link string, gateway netip.Addr) error
 	// DeleteLink deletes a link; it may be missing.
@@ -57,8 +58,8 @@ func Text(plan []Op) string {
 }
 
 // PlanDock plans the dock's own namespace. Each host has its own cable to the dock, which routes between hosts. So a
-// host neither sees another's traffic nor can answer in its place. The bridge has no ports; it only holds the dock's
-// addresses.
+// host can neither see another host's traffic nor answer in another host's place. The bridge has no ports; it only
+// holds the dock's addresses.
 func PlanDock() []Op {
 	plan := common()
 	for _, link := range []string{"all", "default"} { // links created later inherit the default
@@ -76,8 +77,8 @@ func PlanDock() []Op {
 	)
 }
 
-// PlanLink plans the cable, in the dock's namespace, to the host with address a whose first process is pid. Only the
-// host's own address is routed to it, so the host can't send from any other.
+// PlanLink plans, in the dock's namespace, the cable to the host with address a. pid is the host's first process. Only
+// the host's own address is routed to it, so the host can't send from any other address.
 func PlanLink(a netip.Addr, pid int) []Op {
 	return []Op{
 		veth{LinkName(a), HostLink, MAC(a), pid},
@@ -85,12 +86,12 @@ func PlanLink(a netip.Addr, pid int) []Op {
 	}
 }
 
-// PlanRange plans a route, in the dock's namespace, for a further range to the host with address a: the range of its
-// pods, or one address that it holds for others.
+// PlanRange plans, in the dock's namespace, a further route to the host with address a. r is the range of the host's
+// pods, or a single address that the host holds for others.
 func PlanRange(a netip.Addr, r netip.Prefix) []Op { return []Op{path{LinkName(a), r, a, Gateway}} }
 
-// PlanUnlink plans the removal of that cable. Apply it only after all processes of the host have ended: a namespace in
-// use keeps its end of the cable.
+// PlanUnlink plans the removal of the cable that PlanLink planned. Apply it only after all processes of the host have
+// ended: a namespace in use keeps its end of the cable.
 func PlanUnlink(a netip.Addr) []Op { return []Op{deleteLink{LinkName(a)}} }
 
 // PlanHost plans the namespace of the host with address a. Apply it inside that namespace, after PlanLink.
@@ -103,15 +104,15 @@ func PlanHost(a netip.Addr) []Op {
 	)
 }
 
-// PlanBalancer plans a further address on the bridge.
+// PlanBalancer plans a further address on the bridge, for a balancer.
 func PlanBalancer(a netip.Addr) []Op { return []Op{address{Bridge, netip.PrefixFrom(a, 32)}} }
 
-// PlanNoBalancer plans the removal of that address.
+// PlanNoBalancer plans the removal of a balancer's address.
 func PlanNoBalancer(a netip.Addr) []Op { return []Op{noAddress{Bridge, netip.PrefixFrom(a, 32)}} }
 
-// common returns the first steps in every namespace. kubeadm requires ip_forward. IPv6 is off on new links: hosts have
-// none between them, and without router solicitations and duplicate address detection an idle cable stays silent.
-// Loopback keeps its IPv6 address.
+// common returns the first steps in every namespace. kubeadm requires ip_forward. IPv6 is off on new links: hosts do
+// not use it among themselves, and without router solicitations and duplicate address detection an idle cable stays
+// silent. Loopback keeps its IPv6 address.
 func common() []Op {
 	return []Op{
 		sysctl{"ipv4/ip_forward", "1", false},

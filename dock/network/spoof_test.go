@@ -249,7 +249,7 @@ func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 	if all := strings.Join(byAttacker(), ";"); strings.Contains(all, "still") {
 		t.Errorf("the attacker got what was for others: %s", all)
 	}
-	// What is routed to a host works, even an address from which another host reached nobody.
+	// An address that is routed to a host works, even one from which another host reached nobody.
 	third := startPeer(t, k, addrOf("10.231.1.23"))
 	apply(t, k, PlanRange(addrOf("10.231.1.23"), netip.MustParsePrefix("10.244.7.0/24")))
 	third.do("take", pod)

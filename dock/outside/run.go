@@ -109,8 +109,8 @@ func Run(ctx context.Context, c Config) error {
 	return err
 }
 
-// enterScope moves this process into a control group that an ordinary user may divide. Root needs none, and version 1
-// has none.
+// enterScope moves this process into a control group that an ordinary user may divide. Root needs no such group, and
+// with version 1 there is none.
 func enterScope(ctx context.Context, dir string) error {
 	if os.Geteuid() == 0 || !cgroup.IsUnified() {
 		return nil

@@ -68,8 +68,8 @@ func findSubordinate() (subordinateIDs, error) {
 	return ids, nil
 }
 
-// firstRange reads lines NAME:FIRST:COUNT and returns the first id of the first large enough range of one of these
-// names, or 0.
+// firstRange reads lines NAME:FIRST:COUNT. It finds the first range that is large enough and belongs to one of these
+// names, and returns the first id of that range. If there is no such range, it returns 0.
 func firstRange(from io.Reader, names []string) int {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
@@ -91,9 +91,10 @@ func firstRange(from io.Reader, names []string) int {
 	return 0
 }
 
-// startWithIDs starts a command in a user namespace with subordinate ids, and in the other namespaces that it asks for.
-// In there the user is 0, and the subordinate ids follow. cmd runs this program, which then becomes the one at path
-// with the same arguments. It has at most two extra files.
+// startWithIDs starts cmd in a user namespace with subordinate ids, and in the other namespaces that cmd asks for. In
+// the user namespace, the user has id 0, and the subordinate ids follow. The process first runs this program. Once the
+// ids are mapped, this program executes the program at path with the arguments of cmd. cmd may have at most two extra
+// files.
 func startWithIDs(cmd *exec.Cmd, path string, ids subordinateIDs) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -157,7 +158,7 @@ func allCapabilities() []uintptr {
 	return all
 }
 
-// AwaitIDs implements AwaitCommand. args holds the program, then the command line to become. It returns only on
+// AwaitIDs implements AwaitCommand. args holds the program, followed by the command line to execute. It returns only on
 // failure.
 func AwaitIDs(args []string) error {
 	runtime.LockOSThread() // exec keeps the attributes of the calling thread

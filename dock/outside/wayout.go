@@ -146,7 +146,7 @@ func (w *wayOut) dial(host, port string) (far net.Conn, code int, err error) {
 	return nil, http.StatusBadGateway, failed
 }
 
-// resolve returns the addresses of a host, which may be an address itself. If it can't, it returns the status code to
+// resolve returns the addresses of a computer, given its name or address. If it can't, it returns the status code to
 // answer with.
 func (w *wayOut) resolve(ctx context.Context, host string) ([]netip.Addr, int, error) {
 	if address, err := netip.ParseAddr(host); err == nil {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package probe finds out whether a dock can work on this machine. It tries what a dock does in temporary namespaces,
-// and explains failures by the machine's settings.
+// Package probe finds out whether a dock can work on this machine. In temporary namespaces, it tries everything that a
+// dock does, and it explains failures by the machine's settings.
 package probe
 
 import (
@@ -112,7 +112,7 @@ func try(ctx context.Context, inside []string) *failure {
 	return &failure{Stage: "clone", Errno: errno, Text: fmt.Sprint(err)}
 }
 
-// Inside tries, in new namespaces, what a dock does and prints the failure.
+// Inside tries everything that a dock does, in new namespaces, and prints the failure.
 func Inside() error {
 	f := failure{}
 	for _, step := range []struct {
@@ -143,11 +143,12 @@ func tryBridge() error {
 		return err
 	}
 	defer k.Close()
-	// These are the sysctls of the new network namespace; this process never saw another /proc/sys.
+	// This process has not used /proc/sys before, so the plan sets the sysctls of the new network namespace.
 	return network.Apply(k, network.PlanDock())
 }
 
-// tryVeth creates a veth pair with its peer in this same namespace, which is as good a test as a host's.
+// tryVeth creates a veth pair with its peer in this same namespace, which tests as much as a peer in a host's namespace
+// would.
 func tryVeth() error {
 	k, err := network.Open()
 	if err != nil {

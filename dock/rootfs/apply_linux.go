@@ -23,8 +23,8 @@ func Isolate() error {
 
 // Share makes root a mount point, mounts plan below it, and makes it this thread's working directory. The thread must
 // be in its own mount namespace, after Isolate, and in the dock's user namespace, not the host's. If ids, an open user
-// namespace, is given, owners of files below root are mapped to that namespace: what belongs to root on disk belongs to
-// the namespace's root. The same applies to its other ids.
+// namespace, is given, owners of files in that directory are mapped to that namespace: what belongs to user 0 on disk
+// belongs to user 0 of the namespace, and so on for its other ids.
 func Share(root string, ids *os.File, plan []Mount) error {
 	// Do this before mounting root with other ids: afterwards, nobody outside the host can create files there.
 	for _, m := range plan {

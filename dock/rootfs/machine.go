@@ -27,7 +27,7 @@ var sharedEtc = []string{
 	"/etc/localtime", "/etc/pki", "/etc/protocols", "/etc/services", "/etc/ssl",
 }
 
-// Inspect examines the machine whose root is at root ("/", except in tests).
+// Inspect examines the machine whose root directory is root ("/", except in tests).
 func Inspect(root string) (Machine, error) {
 	top, err := os.ReadDir(root)
 	if err != nil {

@@ -96,7 +96,7 @@ func PlanImages(layers, socket string) []Mount {
 	}
 }
 
-// GroupDir returns where a host sees the control group of a name.
+// GroupDir returns the path at which a host sees the control group with this name.
 func GroupDir(name string) string { return "/opt/capstan/cgroup/" + name }
 
 // PlanGroups lists the control groups in which a host creates those of its pods. groups maps names to directories of

@@ -1,7 +1,7 @@
 package rootfs
 
 // unitFiles are the services of every local host, by path below /etc/systemd/system. kubelet.service and its drop-in
-// are kubeadm's own, except for RestartSec (kubeadm's 10 s is too slow where a cluster is ready in 20) and the memory
+// are kubeadm's own, except for RestartSec (kubeadm's 10 s is too slow where a cluster is ready in 20 s) and the memory
 // settings.
 var unitFiles = map[string]string{
 	"containerd.service": `[Unit]

@@ -57,7 +57,8 @@ func lingers(dir string) error {
 	return nil
 }
 
-// socket returns where the user's systemd listens. It is there without a message bus, too.
+// socket returns the path of the socket at which the user's systemd listens. This socket exists even without a message
+// bus.
 func socket() string {
 	dir := os.Getenv("XDG_RUNTIME_DIR")
 	if dir == "" {

@@ -60,7 +60,7 @@ type Unit struct {
 	Grace   time.Duration `json:"grace,omitempty"`
 }
 
-// Equal reports whether a process of one unit would also serve as the other.
+// Equal reports whether a running process of one unit could also serve as the process of the other.
 func (u Unit) Equal(v Unit) bool {
 	return slices.Equal(u.Argv, v.Argv) && slices.Equal(u.Env, v.Env) && u.Dir == v.Dir && u.LogFile == v.LogFile &&
 		u.Grace == v.Grace

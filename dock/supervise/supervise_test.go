@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var reaper *reap.Reaper // one in a process
+var reaper *reap.Reaper // one per process
 
 func start(t *testing.T, script string) *Process {
 	t.Helper()

@@ -55,7 +55,7 @@ type loader struct {
 }
 
 // Load adds the images of an archive, optionally compressed with gzip or zstd, to the store. If name is not empty, it
-// becomes the name of the archive's only image. Load reports its progress to say.
+// becomes the name of the archive's only image. Load calls the function say with its progress.
 func Load(ctx context.Context, s *store.Store, from io.Reader, name string, say func(string)) ([]image.Image, error) {
 	done := s.Use()
 	defer s.Collect()
@@ -309,14 +309,14 @@ func Choose(index []byte) (v1.Descriptor, error) {
 		cmp.Or(strings.Join(have, ", "), "no platform"), want.String())
 }
 
-// dockerImage is an image in manifest.json of what `docker save` writes.
+// dockerImage is one image in the manifest.json that `docker save` writes.
 type dockerImage struct {
 	Config   string   `json:"Config"`
 	RepoTags []string `json:"RepoTags"`
 	Layers   []string `json:"Layers"`
 }
 
-// docker creates the manifest that an image of `docker save` lacks.
+// docker creates a manifest for an image from `docker save`, which has none.
 func (l *loader) docker(ctx context.Context, d dockerImage) (loaded, error) {
 	config, is := l.find(d.Config)
 	if !is {

@@ -1,5 +1,6 @@
-// Package build creates an image from a static program or from a directory, without an engine. The same input produces
-// the same digest on every machine: all files belong to root, have mode 0755 or 0644, and carry the time of the epoch.
+// Package build creates an image from a static program or from a directory, without a container engine. The same input
+// produces the same digest on every machine: all files belong to root, have mode 0755 or 0644, and carry the time of
+// the epoch.
 package build
 
 import (

@@ -137,7 +137,7 @@ func (c *Client) Remove(ctx context.Context, ref string) error {
 	return c.ask(ctx, "DELETE", "images?"+url.Values{"ref": {ref}}.Encode(), nil, &struct{}{})
 }
 
-// Load adds the images of an archive and reports its progress to say, which may be nil.
+// Load adds the images of an archive. It calls the function say, which may be nil, with its progress.
 func (c *Client) Load(ctx context.Context, from io.Reader, name string, say func(string)) ([]image.Image, error) {
 	return c.long(ctx, "load?"+url.Values{"name": {name}}.Encode(), from, say)
 }

@@ -70,7 +70,7 @@ func (u *unpacker) extended(to int, h *tar.Header) ([]byte, error) {
 	return capabilities, nil
 }
 
-// own sets the owner of a name, or records the owner.
+// own sets the owner of a file or, without all ids, records the owner.
 func (u *unpacker) own(fd int, base, at string, h *tar.Header) error {
 	uid, gid := idsOf(h)
 	if u.options.AllIDs {
@@ -82,7 +82,7 @@ func (u *unpacker) own(fd int, base, at string, h *tar.Header) error {
 	return nil
 }
 
-// idsOf returns the owner of an entry within the ids that hosts have.
+// idsOf returns the owner of an entry. It replaces an id that hosts don't have with [Nobody].
 func idsOf(h *tar.Header) (uid, gid int) {
 	known := func(id int) int {
 		if id < 0 || id > MaxID {

@@ -191,7 +191,7 @@ func (u *unpacker) hides(root, name string) bool {
 	return false
 }
 
-// lookIn looks up a name in one layer; ends reports that this layer hides the layers below at that name.
+// lookIn looks up a name in one layer. The result ends is true if this layer hides the layers below at that name.
 func lookIn(layer, name string) (st unix.Stat_t, is, ends bool) {
 	parts := split(name)
 	at := layer

@@ -84,7 +84,7 @@ func (u *unpacker) all(ctx context.Context, stream io.Reader) error {
 		if err := u.entry(header, archive); err != nil {
 			return err
 		}
-		if err := u.wrote(4 << 10); err != nil { // counts an inode, or a block
+		if err := u.wrote(4 << 10); err != nil { // an entry needs an inode, or a block
 			return err
 		}
 	}
@@ -167,7 +167,8 @@ func (u *unpacker) directory(fd int, base, at string, h *tar.Header) error {
 	return u.own(fd, base, at, h)
 }
 
-// makeDir creates a directory unless it exists; hides reports that it replaces a removed one.
+// makeDir creates a directory unless it exists. The result hides is true if the layer had removed that name before: the
+// directory must then hide its content in lower layers.
 func (u *unpacker) makeDir(fd int, base, at string) (hides bool, err error) {
 	err = unix.Mkdirat(fd, base, 0o700)
 	if !errors.Is(err, unix.EEXIST) {

@@ -42,7 +42,7 @@ func with(h *tar.Header, change func(*tar.Header)) *tar.Header {
 	return h
 }
 
-// pack writes a layer. The content of a file is what file stored in Linkname.
+// pack writes a layer. The content of a file is in Linkname, where the function file has stored it.
 func pack(t testing.TB, entries ...*tar.Header) []byte {
 	t.Helper()
 	var out bytes.Buffer

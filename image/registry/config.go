@@ -21,7 +21,7 @@ type Config struct {
 	// Mirrors are asked before a registry, for pulls without a credential. A registry's credential is never sent to a
 	// mirror.
 	Mirrors map[string][]string `json:"mirrors,omitempty"`
-	// PlainHTTP lists registries and mirrors that are asked without TLS.
+	// PlainHTTP lists registries and mirrors that are contacted without TLS.
 	PlainHTTP []string `json:"plainHTTP,omitempty"`
 	// HostsMayReach lists registries (HOST or HOST:PORT) that hosts may pull from even if they have local addresses.
 	// Local addresses are this machine's own, loopback and link-local ones. The store does not let hosts pull from any
@@ -69,7 +69,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// plain reports whether a registry is asked without TLS.
+// plain reports whether a registry is contacted without TLS.
 func (c Config) plain(registry string) bool { return slices.Contains(c.PlainHTTP, registry) }
 
 // local reports whether the configuration lets hosts reach an address. The address is "HOST:PORT" with HOST as written,

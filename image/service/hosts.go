@@ -171,7 +171,7 @@ type bouncer struct {
 
 type load struct{ questions, pulls int }
 
-// enter counts a request; the caller must call leave when it is done.
+// enter counts a request; the caller must call leave when the request is done.
 func (b *bouncer) enter(h store.Host, count func(*load) *int, most int, what string) (leave func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

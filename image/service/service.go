@@ -56,13 +56,13 @@ type Server struct {
 	work chan struct{}
 }
 
-// Worked returns a channel that receives after each task that used much memory.
+// Worked returns a channel that receives a value after each task that used a lot of memory.
 func (s *Server) Worked() <-chan struct{} {
 	s.once.Do(func() { s.work = make(chan struct{}, 1) })
 	return s.work
 }
 
-// worked reports such a task.
+// worked reports on the channel of Worked that a task used a lot of memory.
 func (s *Server) worked() {
 	s.Worked()
 	select {
@@ -139,7 +139,8 @@ func (s *Server) pullForOwner(ctx context.Context, q image.Question, say func(st
 	return []image.Image{img}, err
 }
 
-// save writes an archive. An error breaks the connection, so that a truncated archive looks damaged.
+// save writes an archive. On an error it breaks the connection, so that the client notices that the archive is
+// truncated.
 func (s *Server) save(w http.ResponseWriter, r *http.Request) {
 	var refs []string
 	for _, text := range r.URL.Query()["ref"] {

@@ -69,7 +69,8 @@ func serve(t *testing.T, p service.Puller) (dir string) {
 	return dir
 }
 
-// host makes requests as the dock does for a host; preamble is the first line of each connection.
+// host returns a client that makes requests like the dock on behalf of a host; preamble is the first line of each
+// connection.
 func host(t *testing.T, dir, preamble string) *http.Client {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -84,7 +85,7 @@ func host(t *testing.T, dir, preamble string) *http.Client {
 	return c
 }
 
-// ask returns status and answer, or 0 if there is none.
+// ask returns the status and the answer. Without an answer, the status is 0.
 func ask(t *testing.T, ctx context.Context, c *http.Client, method, path, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "http://images/v1/"+path, strings.NewReader(body))
@@ -173,7 +174,7 @@ func TestPullsOfAHostAreBounded(t *testing.T) {
 		<-codes
 	}
 	<-other
-	// The places of abandoned calls become free as soon as the store notices.
+	// An abandoned call no longer counts as soon as the store notices that its caller is gone.
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan int, 1)

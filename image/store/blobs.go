@@ -199,8 +199,8 @@ func (s *Store) Partial(h v1.Hash) (*Partial, error) {
 	return &Partial{store: s, hash: h, file: f, Size: info.Size()}, nil
 }
 
-// Append adds the next bytes. The blob may grow to most bytes in total. Append keeps bytes written before an error.
-func (p *Partial) Append(ctx context.Context, from io.Reader, most int64) error {
+// Append adds the next bytes. The blob may grow to limit bytes in total. Append keeps bytes written before an error.
+func (p *Partial) Append(ctx context.Context, from io.Reader, limit int64) error {
 	if _, err := p.file.Seek(p.Size, io.SeekStart); err != nil {
 		return err
 	}
@@ -208,10 +208,10 @@ func (p *Partial) Append(ctx context.Context, from io.Reader, most int64) error 
 		return err
 	}
 	from = &metered{ctx: ctx, from: from, room: p.store.room}
-	n, err := io.Copy(onlyWriter{p.file}, io.LimitReader(from, most-p.Size+1))
+	n, err := io.Copy(onlyWriter{p.file}, io.LimitReader(from, limit-p.Size+1))
 	p.Size += n
-	if err == nil && p.Size > most {
-		return layer.Refuse("blob %s is larger than the %d bytes that its manifest says", p.hash, most)
+	if err == nil && p.Size > limit {
+		return layer.Refuse("blob %s is larger than the %d bytes that its manifest says", p.hash, limit)
 	}
 	return full(err, p.store.options.Dir)
 }

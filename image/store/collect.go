@@ -94,8 +94,8 @@ func (s *Store) readLayers() error {
 	return nil
 }
 
-// Collect removes what no name and no host holds. While something is being added, Collect does nothing; the next call
-// or start catches up.
+// Collect removes everything that neither a name nor a host holds. While something is being added, Collect does
+// nothing; the next call or start catches up.
 func (s *Store) Collect() {
 	if !s.busy.TryLock() {
 		return
@@ -165,7 +165,7 @@ func (s *Store) sweepLayers(used map[string]bool) error {
 		if used[name] {
 			continue
 		}
-		// First remove the file that makes it a layer: an incomplete layer must never look complete.
+		// First remove the file that marks the layer as complete: an incomplete layer must never look complete.
 		if err := os.Remove(s.path("meta", name+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			all = append(all, err)
 			continue

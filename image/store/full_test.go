@@ -73,8 +73,8 @@ func TestADiskThatFillsUpWhileUnpacking(t *testing.T) {
 	load(t, s, makeImage(t, gz, nil, tarOf("b", noise(4<<20))).layout(t, "small:1"))
 }
 
-// TestAMillionFiles loads an image of a million files (make test-million-files): it is refused at its limit, without
-// much memory, and nothing is left of it.
+// TestAMillionFiles loads an image of a million files (make test-million-files): the store refuses the image at the
+// limit, uses little memory, and keeps nothing of the image.
 func TestAMillionFiles(t *testing.T) {
 	if os.Getenv("CAPSTAN_TEST_FILES") == "" {
 		t.Skip("takes long: make test-million-files runs it")

@@ -88,7 +88,7 @@ func (s *Store) HostFind(ctx context.Context, h Host, ref string) (image.Image, 
 	return img, nil
 }
 
-// forHost replaces an image's names by those that a host knows. The caller holds s.mu.
+// forHost replaces an image's names with those that a host knows. The caller holds s.mu.
 func (s *Store) forHost(h Host, img *image.Image) {
 	held := s.state.Hosts[h.key()]
 	img.Hosts = 0
@@ -140,7 +140,8 @@ func (s *Store) hold(h Host, name, digest string) error {
 	return s.save()
 }
 
-// Unhide shows a host an image of the machine's user again after the host removed it, and reports whether there is one.
+// Unhide makes an image of the machine's user visible again to a host that removed it, and reports whether there is
+// such an image.
 func (s *Store) Unhide(h Host, name string) (string, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,7 +76,8 @@ func ParseConfig(data []byte, m *v1.Manifest) (*v1.ConfigFile, error) {
 }
 
 // Add creates an image from blobs that are in the store (its manifest, configuration and layers) and unpacks its
-// layers. The caller holds [Store.Use] until the image has a name or a host. Add reports its progress to say.
+// layers. The caller holds [Store.Use] until the image has a name or a host. Add calls the function say with its
+// progress.
 func (s *Store) Add(ctx context.Context, manifest v1.Hash, say func(string)) error {
 	data, err := s.ReadBlob(manifest, MaxManifest)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// tarOf packs files, NAME to content, as a layer.
+// tarOf packs files as a layer. Its arguments are alternately a file's name and its content.
 func tarOf(files ...string) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

@@ -166,7 +166,7 @@ func (s *Store) publish(dir string, ids []string, r layer.Result) (string, error
 	}
 	name := layerName(m.IDs, m.Key)
 	failpoint.Hit("layer unpacked")
-	if err := removeAll(s.path("layers", name)); err != nil { // without a file in meta, a killed process left it
+	if err := removeAll(s.path("layers", name)); err != nil { // no file in meta: a killed process left this directory
 		return "", err
 	}
 	if err := os.Rename(dir, s.path("layers", name)); err != nil {
@@ -210,7 +210,8 @@ func (s *Store) writeMeta(name string, m meta) error {
 	return nil
 }
 
-// settle syncs added layers to the disk and records that. Until then a power failure costs the layers, not the image.
+// settle syncs added layers to the disk and records that. Until then, a power failure can lose the layers, but not the
+// image.
 func (s *Store) settle() {
 	s.syncing.Go(func() {
 		s.mu.Lock()

@@ -134,7 +134,7 @@ func (s *Store) path(parts ...string) string {
 }
 
 // hasAllIDs reports whether this process can give files to every user that a layer names, and whether the dock maps
-// those users into its hosts. It decides as the dock does (dock/inside, newIDs).
+// those users into its hosts. It decides like the dock (dock/inside, newIDs).
 func hasAllIDs() bool {
 	if os.Geteuid() != 0 {
 		return false
@@ -168,8 +168,8 @@ func covers(mapping string, first, last int) bool {
 	return false
 }
 
-// mayChown reports whether this process has the capability to change owners, and those that a dock without its own user
-// namespace needs. Root in a container may lack them.
+// mayChown reports whether this process has the capability to change owners, and the capabilities that a dock without
+// its own user namespace needs. Root in a container may lack them.
 func mayChown() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -223,12 +223,12 @@ type host struct {
 
 // blob is a packed layer.
 type blob struct {
-	DiffID string `json:"diffID,omitempty"` // what it has been seen to unpack to
+	DiffID string `json:"diffID,omitempty"` // the diff id that unpacking this blob has produced
 	// Origins are the registries that served it.
 	Origins []string `json:"origins,omitempty"`
 }
 
-// Version of the format of state.json.
+// stateVersion is the version of the format of state.json.
 const stateVersion = 1
 
 // load reads state.json.

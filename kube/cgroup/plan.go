@@ -38,7 +38,7 @@ const (
 	usualPeriod          = 100000
 )
 
-// setting is a value to write to a file of a group. An optional one may fail.
+// setting is a value to write to a file of a group. Writing an optional one may fail.
 type setting struct {
 	file, value string
 	optional    bool
@@ -73,7 +73,8 @@ func planCPU(l Limits) []setting {
 	return all
 }
 
-// planMemory limits memory, and sets memory plus swap to the same limit, which must never be lower.
+// planMemory limits memory, and sets the limit of memory plus swap to the same value. The kernel requires that the
+// limit of memory plus swap is never lower than the limit of memory.
 func planMemory(l Limits) []setting {
 	if l.Memory == 0 {
 		return nil

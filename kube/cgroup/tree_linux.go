@@ -87,14 +87,15 @@ func (t *Tree) MakeContainer(pod, container string, l Limits) ([]string, error) 
 	return dirs, nil
 }
 
-// Shown is a container's group as its programs expect to see it. Names are the names, in /sys/fs/cgroup, of its mount
-// and of links to it. Version 2 has one group without a name, for /sys/fs/cgroup itself.
+// Shown is one control group of a container, as the container's programs expect to see it. Names are the names, in
+// /sys/fs/cgroup, of the group's mount and of links to that mount. Version 2 has one group without a name, for
+// /sys/fs/cgroup itself.
 type Shown struct {
 	Dir   string
 	Names []string
 }
 
-// Shown returns the groups of a container that exist, for its programs.
+// Shown returns the groups of a container as its programs expect to see them.
 func (t *Tree) Shown(pod, container string) []Shown {
 	if t == nil {
 		return nil

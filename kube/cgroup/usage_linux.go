@@ -9,8 +9,8 @@ import (
 )
 
 // CPU returns the processor time that all processes of a container have used, including ended ones. It returns false if
-// the container's groups don't count it. In version 1 they do if the machine mounts the controllers cpu and cpuacct
-// together.
+// the container's groups don't count it. In version 1, the groups count it if the machine mounts the controllers cpu
+// and cpuacct together.
 func (t *Tree) CPU(pod, container string) (time.Duration, bool) {
 	if text, ok := t.read("cpu", pod, container, "cpuacct.usage"); ok {
 		return time.Duration(parse(text)), true

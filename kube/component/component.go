@@ -2,7 +2,7 @@
 //
 // On a local host these containers run for real, as processes of a bundle. On a hollow host, all other images are
 // hollow: their containers are reported as running without a process. The kubelet (which probes to keep) and the CRI
-// server (what to start) must agree on that, so both ask this package.
+// server (what to start) must agree on which containers run for real, so both ask this package.
 package component
 
 import (
@@ -46,9 +46,9 @@ func split(ref string) (base, tag string) {
 	return base, tag
 }
 
-// Runs reports whether a container of image ref in a pod with these annotations runs for real: it is a component, and
-// the host's own files asked for it. An etcd deployed through the API is hollow like any other pod, because it would
-// compete for the host's ports.
+// Runs reports whether a container of image ref in a pod with these annotations runs for real. It does if ref is the
+// image of a component and the pod comes from the host's own files. An etcd deployed through the API is hollow like any
+// other pod, because it would compete for the host's ports.
 func Runs(ref string, annotations map[string]string) (Image, bool) {
 	if annotations[SourceAnnotation] != "file" {
 		return Image{}, false
@@ -64,8 +64,8 @@ const (
 	Pause      = "pause"
 )
 
-// AddOn reports whether ref is the image of an add-on, from any registry and path. A reference by digest never is,
-// because it asks for exactly those bytes.
+// AddOn reports whether ref is the image of an add-on, from any registry and path. A reference by digest does not count
+// as one, because it asks for exactly the bytes with that digest.
 func AddOn(ref string) (Image, bool) {
 	base, tag := split(ref)
 	known := []string{CoreDNS, KubeProxy, MetricsAPI, Pause}
@@ -78,7 +78,7 @@ func AddOn(ref string) (Image, bool) {
 // others are images that kubeadm pulls besides those of components.
 var others = []string{Pause, KubeProxy, CoreDNS}
 
-// Bundled reports whether an image is one that kubeadm pulls before it starts anything. These need no registry:
+// Bundled reports whether an image is one that kubeadm pulls before it starts anything. Such images need no registry:
 // components come from the bundle, and the replacements of the other images are looked up when pods use them.
 func Bundled(ref string) bool {
 	base, _ := split(ref)

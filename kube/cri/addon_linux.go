@@ -111,7 +111,8 @@ func askContents(binary string) (Contents, error) {
 	return c, nil
 }
 
-// addOnProgram returns the program of an image that a bundle has, or false if the image comes from elsewhere.
+// addOnProgram returns the program of an add-on's image if a bundle has that program. Otherwise ok is false, and the
+// image comes from elsewhere.
 func (s *Server) addOnProgram(ref string) (program string, a addOn, ok bool) {
 	img, is := component.AddOn(ref)
 	if !is {
@@ -158,7 +159,7 @@ func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []
 }
 
 // there omits mounts whose source the host lacks. kube-proxy's pod mounts /lib/modules, which can't be created if it is
-// missing: a host's /lib is the machine's. That is harmless: the bundle's kube-proxy loads no modules.
+// missing: a host's /lib is the machine's. Omitting that mount is harmless: the bundle's kube-proxy loads no modules.
 func there(mounts []run.Mount) []run.Mount {
 	return slices.DeleteFunc(mounts, func(m run.Mount) bool {
 		_, err := os.Stat(m.Source)

@@ -40,7 +40,8 @@ func (b Bundles) Find(image component.Image) (string, error) {
 	return binary, nil
 }
 
-// commandLine returns the command line of a component, as the container requests it. It must run the component itself.
+// commandLine returns the command line of a component, as the container requests it. commandLine refuses a command that
+// would run another program.
 func commandLine(image component.Image, config *runtimeapi.ContainerConfig) ([]string, error) {
 	args := slices.Concat(config.Command, config.Args)
 	if len(config.Command) == 0 {

@@ -18,7 +18,7 @@ const maxMessage = 16 << 20
 // later requests use.
 type Endpoint struct {
 	Listener net.Listener
-	// Hollow reports that all images exist here and that pods have no processes, except components.
+	// Hollow reports that all images exist here and that pods, except those of components, have no processes.
 	Hollow bool
 }
 
@@ -62,7 +62,7 @@ func (s *Server) grpcServer(e Endpoint) *grpc.Server {
 	return server
 }
 
-// at returns the context for requests at an endpoint, or the reason why it can't serve any.
+// at returns the context for requests at an endpoint, or the reason why the endpoint can't serve requests.
 func (s *Server) at(ctx context.Context, e Endpoint) (context.Context, error) {
 	if e.Hollow || s.opts.Images == nil {
 		return context.WithValue(ctx, hollowKey{}, true), nil

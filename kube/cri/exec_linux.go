@@ -31,8 +31,8 @@ const (
 	maxExecOutput      = 16 << 20 // bytes of each stream of ExecSync, cut as in other runtimes
 	killDelay          = 2 * time.Second
 	// drainDelay bounds the wait for the rest of the output after a command has exited. Usually it takes no time. But a
-	// process that the command left behind may hold the output, and so does, on a busy machine, each process that this
-	// server forks until it executes its program.
+	// process that the command left behind may hold the output. On a busy machine, so may a process that this server has
+	// forked and that has not executed its program yet.
 	drainDelay = 10 * time.Second
 )
 

@@ -29,8 +29,8 @@ func limitsOf(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
 	}
 }
 
-// podLimits returns the limits of all containers of a pod together. It uses only the weight: the kubelet's other sums
-// omit containers without a limit.
+// podLimits returns the limits of all containers of a pod together. Of the kubelet's sums for the pod it uses only the
+// processor weight: the other sums omit containers without a limit.
 func podLimits(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
 	return cgroup.Limits{Shares: r.GetCpuShares()}
 }

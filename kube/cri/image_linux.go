@@ -18,7 +18,8 @@ import (
 // maxImages bounds the list of requested images.
 const maxImages = 1000
 
-// hollowUser is the user that hollow images claim to run as, so that pods that must not run as root are accepted.
+// hollowUser is the user that hollow images claim to run as. It makes the kubelet accept pods that must not run as
+// root.
 const hollowUser = 65532
 
 // imageID returns the id of a hollow image, a hash of its reference.
@@ -30,7 +31,7 @@ func imageID(ref string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// askedImage returns the image that a request names. An id may lack the name of its hash.
+// askedImage returns the image that a request names. An id may lack its prefix, "sha256:".
 func askedImage(spec *runtimeapi.ImageSpec) string {
 	ref := spec.GetImage()
 	if _, err := hex.DecodeString(ref); err == nil && len(ref) == 2*sha256.Size {
@@ -93,7 +94,8 @@ func (s *Server) ListImages(
 	return resp, nil
 }
 
-// ImageStatus returns the status of an image. Images of components always exist, and all do for hollow containers.
+// ImageStatus returns the status of an image. Images of components always exist. For hollow containers, all images
+// exist.
 func (s *Server) ImageStatus(
 	ctx context.Context, req *runtimeapi.ImageStatusRequest,
 ) (*runtimeapi.ImageStatusResponse, error) {
@@ -115,7 +117,7 @@ func (s *Server) ImageStatus(
 	return &runtimeapi.ImageStatusResponse{Image: image(ref)}, nil
 }
 
-// PullImage pulls an image. Images of components, and all for hollow containers, exist already.
+// PullImage pulls an image. Images of components exist already. For hollow containers, all images do.
 func (s *Server) PullImage(
 	ctx context.Context, req *runtimeapi.PullImageRequest,
 ) (*runtimeapi.PullImageResponse, error) {

@@ -37,7 +37,7 @@ func (s *Server) input(c *container, terminal *os.File) (*input, error) {
 	return &input{pipe, func() {
 		pipe.Close()
 		if c.config.StdinOnce && p != nil {
-			// its supervisor closes its end
+			// the container's supervisor closes its own end of the pipe
 			if err := p.Signal(unix.SIGUSR1); err != nil && !errors.Is(err, process.ErrGone) {
 				s.log.Warn("closing the standard input of a container", "container", c.name(), "error", err)
 			}

@@ -113,7 +113,8 @@ func runServer(args []string, contents Contents, stderr io.Writer) error {
 	return errors.Join(server.Serve(ctx, endpoints...), server.Close())
 }
 
-// findRunner returns the path of capstan-run: the requested one, or the one beside the binary own.
+// findRunner returns the path of capstan-run: the requested path (asked) if there is one, or else the path beside the
+// binary at own.
 func findRunner(asked, own string) (string, error) {
 	path := asked
 	if path == "" {

@@ -11,10 +11,10 @@ import (
 // outputNames are the named pipes of a container's output.
 var outputNames = [2]string{"stdout", "stderr"}
 
-// pipes are those of a container's output; its process gets the writers.
+// pipes are the pipes of a container's output; the container's process gets the writers.
 type pipes struct{ readers, writers [2]*os.File }
 
-// stream is an output to log.
+// stream is an output that is copied to the log.
 type stream struct {
 	name logfile.Stream
 	from *os.File

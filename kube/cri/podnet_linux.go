@@ -49,7 +49,7 @@ func (s *Server) disconnectPod(sb *sandbox) error {
 	was := sb.Wired
 	sb.Wired = false
 	if !was || s.sandboxes[sb.ID] != sb {
-		return nil // or the pod was not recorded yet
+		return nil // it had no network, or the pod was not recorded yet
 	}
 	return s.store.saveSandbox(sb)
 }

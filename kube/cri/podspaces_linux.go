@@ -15,8 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podSpaces is the directory of a pod with real containers. It holds what they share: namespaces, as mounts that need
-// no process, /dev/shm, /dev/mqueue, and the files that every container gets.
+// podSpaces is the directory of a pod with real containers. It holds what they share: namespaces (as mounts, which need
+// no process), /dev/shm, /dev/mqueue, and the files that every container gets.
 type podSpaces struct{ dir string }
 
 func (p podSpaces) path(name string) string { return filepath.Join(p.dir, name) }
@@ -171,7 +171,8 @@ func (p podSpaces) complete(options *runtimeapi.NamespaceOption) bool {
 	return true
 }
 
-// namespace returns the path of the pod's namespace for its containers to join, or the host's.
+// namespace returns the path of the pod's namespace for its containers to join. If the pod has none of its own, it
+// returns host.
 func (p podSpaces) namespace(name string, host string) string {
 	if _, err := os.Stat(p.path(name)); errors.Is(err, fs.ErrNotExist) {
 		return host

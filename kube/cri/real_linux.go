@@ -43,11 +43,12 @@ const (
 	startErrorCode = 128
 )
 
-// runnerEnv is the environment of supervisors. They do little, so it saves memory.
+// runnerEnv is the environment of supervisors. Supervisors do little, so these settings save memory at the cost of
+// speed.
 var runnerEnv = []string{"GOMAXPROCS=1", "GOGC=50"}
 
-// startReal starts a container from its image. The supervisor of its output closes the log; if nothing was started,
-// startReal closes it.
+// startReal starts a container from its image. The goroutine that supervises the container closes the log; if nothing
+// was started, startReal closes it.
 func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err error) {
 	dir := s.store.containerDir(c.ID)
 	defer func() {
@@ -125,7 +126,7 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 	return nil
 }
 
-// notStarted records that a container's program could not be started, and the cause.
+// notStarted records that a container's program could not be started, and why.
 func (s *Server) notStarted(c *container, cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +226,7 @@ func containerStreams(c *container, p *process.Process, report *run.Report, out 
 }
 
 // takeTerminal takes over the terminal of a program that capstan-run has started, given the reported descriptor in
-// capstan-run's process. It confirms with SIGUSR2.
+// capstan-run's process. It confirms the takeover with SIGUSR2.
 func takeTerminal(pid, number int) (*os.File, error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -298,7 +299,8 @@ func (s *Server) realExit(c *container, exit process.Exit) process.Exit {
 	return exit
 }
 
-// realMessage returns what to do about a real container that failed by itself, if its host lacks something.
+// realMessage returns advice about a real container that failed by itself: what its host lacks for the image's users.
+// It returns "" if the host lacks nothing.
 func (s *Server) realMessage(c *container, code int32) string {
 	const firstSignal = 128
 	if code == 0 || code >= firstSignal {

@@ -69,8 +69,8 @@ func existing(dir string) string {
 }
 
 // realMounts returns the kubelet's mounts, and the pod's own files where the kubelet mounts none. Outer directories
-// come first. As with other runtimes, a path that the host lacks becomes a directory: manifests rely on it for hostPath
-// volumes without a type.
+// come first. As with other runtimes, a path that the host lacks becomes a directory: manifests rely on that for
+// hostPath volumes without a type.
 func realMounts(spaces podSpaces, asked []*runtimeapi.Mount, volumes volumeImages) ([]run.Mount, error) {
 	var mounts []run.Mount
 	taken := map[string]bool{}
@@ -132,8 +132,8 @@ func realProcess(config *runtimeapi.ContainerConfig, img *images.Image, hostname
 	return p, err
 }
 
-// realArgs returns the command line. The container's arguments alone follow the image's entry point; the container's
-// command replaces both of the image's.
+// realArgs returns the command line. If the container specifies a command, that command and the container's arguments
+// replace the image's entry point and arguments. If it specifies only arguments, they follow the image's entry point.
 func realArgs(config *runtimeapi.ContainerConfig, img *images.Image) []string {
 	of := img.Config.Config
 	switch {
@@ -184,7 +184,7 @@ func realUser(security *runtimeapi.LinuxContainerSecurityContext, image string) 
 	return u
 }
 
-// realCapabilities returns the usual capabilities with the container's changes, or all of them.
+// realCapabilities returns the usual capabilities with the container's changes. A privileged container gets all.
 func realCapabilities(security *runtimeapi.LinuxContainerSecurityContext) run.Capabilities {
 	if security.GetPrivileged() {
 		return run.Capabilities{Bounding: run.AllCapabilities()}

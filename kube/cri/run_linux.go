@@ -87,8 +87,8 @@ func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error 
 	return nil
 }
 
-// startComponent starts the process of a component. The process's supervisor closes the log; without a process,
-// startComponent closes it.
+// startComponent starts the process of a component. The goroutine that supervises the process closes the log; without a
+// process, startComponent closes it.
 func (s *Server) startComponent(c *container, image component.Image, log *logfile.Log) error {
 	started := false
 	defer func() {

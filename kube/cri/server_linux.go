@@ -48,7 +48,7 @@ type Options struct {
 	// Groups are the control groups that limit real containers; nil means no limits.
 	Groups *cgroup.Tree
 	// Unable is the reason why this host can't run containers from images, or nil. Every request at an endpoint that is
-	// not hollow fails with it.
+	// not hollow fails with this reason.
 	Unable error
 	// Log receives the server's messages; nil means slog.Default.
 	Log *slog.Logger
@@ -159,8 +159,8 @@ func (s *Server) Close() error {
 	return s.lock.Close()
 }
 
-// restore reads the state directory and adopts processes that still run. Containers without a process have exited;
-// after a reboot of the host, all containers have.
+// restore reads the state directory and adopts processes that still run. Containers without a process have exited.
+// After a reboot of the host, all containers have exited.
 func (s *Server) restore() error {
 	var err error
 	if s.instance, err = s.store.instance(); err != nil {

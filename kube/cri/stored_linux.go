@@ -15,8 +15,9 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// stored reports whether an image comes from the image store: all do except those of components, of add-ons, and those
-// that kubeadm pulled itself. annotations are those of the pod if the kubelet asks for one; kubeadm sends none.
+// stored reports whether an image comes from the image store. All images do, except those of components and add-ons,
+// and those that kubeadm pulled itself. annotations are those of the pod for which the kubelet asks; kubeadm sends
+// none.
 func (s *Server) stored(ctx context.Context, ref string, annotations map[string]string) bool {
 	if s.source(ctx) == nil || ref == "" {
 		return false
@@ -32,7 +33,7 @@ func (s *Server) stored(ctx context.Context, ref string, annotations map[string]
 	return s.reference(ref) == ""
 }
 
-// forKubeadm reports whether a pull is kubeadm's own, before there are pods, of an image that the bundle replaces.
+// forKubeadm reports whether kubeadm itself requests a pull, before there are pods, and the bundle replaces the image.
 func forKubeadm(req *runtimeapi.PullImageRequest) bool {
 	_, known := req.GetImage().GetAnnotations()[component.SourceAnnotation]
 	return !known && req.SandboxConfig == nil && component.Bundled(req.GetImage().GetImage())
@@ -132,7 +133,8 @@ func (s *Server) storedImages(ctx context.Context, want string) ([]*runtimeapi.I
 	return list, nil
 }
 
-// storedImage describes an image. Its user decides whether a pod that must not run as root may use it.
+// storedImage describes an image. The image's user determines whether a pod that must not run as root may use the
+// image.
 func storedImage(img *images.Image) *runtimeapi.Image {
 	out := &runtimeapi.Image{
 		Id: img.ID, RepoTags: img.Names, RepoDigests: img.Digests, Size: uint64(max(img.Size, 1)), // the size must not be 0
@@ -159,8 +161,8 @@ var storeCodes = map[string]codes.Code{
 	"Unavailable": codes.Unavailable, "NoSpace": codes.ResourceExhausted,
 }
 
-// storeError adds a gRPC code to an error of the image store. An error without an answer from the store can be retried,
-// unless the caller has given up.
+// storeError adds a gRPC code to an error of the image store. A request that got no answer from the store can be
+// retried, unless the caller has given up.
 func storeError(err error) error {
 	code := codes.Unavailable
 	var refusal *images.Error

@@ -26,7 +26,7 @@ type together struct {
 	alone, shared uint64
 }
 
-// add adds one process. The time of its reaped children counts, too, or the sum would fall when one ends.
+// add adds one process. The time of its reaped children counts, too, or the sum would fall when a child ends.
 func (t together) add(cpu time.Duration, alone, shared uint64) together {
 	return together{cpu: t.cpu + cpu, alone: t.alone + alone, shared: max(t.shared, shared)}
 }
@@ -78,7 +78,8 @@ func readUses() map[string]together {
 }
 
 // parseMemory reads the memory that a process has alone, and the shared memory that it uses, from /proc/PID/status.
-// Pages of files count for no process, as with Nodes: all hosts of a machine share the pages of the same programs.
+// Pages of files count for no process, as in the figures of Nodes, because all hosts of a machine share the pages of
+// the same programs.
 func parseMemory(status string) (alone, shared uint64) {
 	for line := range strings.Lines(status) {
 		name, rest, _ := strings.Cut(line, ":")

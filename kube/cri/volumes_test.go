@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// TestMountsImage checks by which names an image is in use while a container mounts it.
+// TestMountsImage checks which references to an image count as in use while a container mounts the image.
 func TestMountsImage(t *testing.T) {
 	img := &images.Image{ID: "sha256:1", Names: []string{"a:1"}, Digests: []string{"a@sha256:2"}}
 	for ref, want := range map[string]bool{"sha256:1": true, "a:1": true, "a@sha256:2": true, "a:2": false, "": false} {

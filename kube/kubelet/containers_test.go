@@ -7,8 +7,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-// TestPodGroups checks that a resize finds the numbers that the kubelet reads without a check, and that no pod's status
-// shows them.
+// TestPodGroups checks that the kubelet, which reads some numbers unchecked during a resize, finds these numbers, and
+// that no pod's status shows them.
 func TestPodGroups(t *testing.T) {
 	pods := (&containers{ContainerManager: cm.NewStubContainerManager()}).NewPodContainerManager()
 	for _, resource := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {

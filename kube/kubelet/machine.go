@@ -159,7 +159,7 @@ func osName() string {
 	return "Linux"
 }
 
-// readLine returns the first line of a file, or "" without one.
+// readLine returns the first line of a file, or "" if the file can't be read.
 func readLine(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -23,7 +23,8 @@ const (
 //
 // The kubelet of a control plane starts before its API server. Its informers and its registration would back off for
 // many seconds, and the whole start-up would wait for them. Quick retries cost only refused connections on the same
-// host. Other requests still fail at once, because loops that static pods need wait for these requests.
+// host. Other requests still fail at once: some of the kubelet's loops wait for their answers, and static pods need
+// those loops.
 type patient struct {
 	next  http.RoundTripper
 	limit time.Duration
@@ -65,7 +66,7 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// worthWaiting reports whether the request is one of an informer or the registration of the Node.
+// worthWaiting reports whether the request comes from an informer or registers the Node.
 func worthWaiting(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodGet:

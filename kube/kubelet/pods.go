@@ -111,7 +111,7 @@ func hollowContainer(c *v1.Container) {
 	c.TerminationMessagePath = ""
 }
 
-// hollowSpec does the same for the pod as a whole.
+// hollowSpec does for the pod as a whole what hollowContainer does for a container.
 func hollowSpec(spec *v1.PodSpec) {
 	if sc := spec.SecurityContext; sc != nil {
 		sc.AppArmorProfile = nil

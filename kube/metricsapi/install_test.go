@@ -15,7 +15,7 @@ import (
 	clientrest "k8s.io/client-go/rest"
 )
 
-// cluster is an API server that can fail requests.
+// cluster is an API server that can make requests fail.
 type cluster struct {
 	nodes   int               // number of Nodes that run real pods
 	objects map[string]string // by path
@@ -54,7 +54,7 @@ const (
 	serverPath = "/apis/apps/v1/namespaces/kube-system/deployments/metrics-api"
 )
 
-// deployment is the object of the metrics API's server of a release.
+// deployment returns the Deployment of a release's metrics API server.
 func deployment(version string) string {
 	return fmt.Sprintf(`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"metrics-api"},"spec":{"template":
 		{"spec":{"containers":[{"name":"metrics-api","image":"capstan.dev/metrics-api:%s"}]}}}}`, version)
@@ -110,7 +110,7 @@ func TestInstallAndRefresh(t *testing.T) {
 	}
 }
 
-// TestInstallTriesAgain fails each request in turn, and then all.
+// TestInstallTriesAgain makes each request fail in turn, and then all requests.
 func TestInstallTriesAgain(t *testing.T) {
 	objects, err := objectsOf(Manifest("v1.36.3"))
 	if err != nil {

@@ -57,7 +57,7 @@ func newKubelets(api kubernetes.Interface, log *slog.Logger) *kubelets {
 	}}
 }
 
-// read asks all kubelets. A Node whose kubelet doesn't answer is missing in the result.
+// read asks all kubelets. A Node whose kubelet doesn't answer is missing from the result.
 func (k *kubelets) read(ctx context.Context) (map[string]map[container]point, error) {
 	token, err := k.currentToken(ctx)
 	if err != nil {

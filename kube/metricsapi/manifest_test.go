@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestTheKubeletsTokenReadsNothingElse checks the rights of the account whose token anybody at a Node's address
-// receives.
+// TestTheKubeletsTokenReadsNothingElse checks the rights of the account whose token is sent to whoever answers at a
+// Node's address.
 func TestTheKubeletsTokenReadsNothingElse(t *testing.T) {
 	text := Manifest("v1.2.3")
 	if strings.Contains(text, "@") || !strings.Contains(text, "image: capstan.dev/metrics-api:v1.2.3\n") {

@@ -46,8 +46,8 @@ func TestKubeletsAreReadWhenSomebodyAsks(t *testing.T) {
 		{0, []int{0, 2}},                // two readings for a rate
 		{5 * time.Second, nil},          // these are fresh
 		{5 * time.Second, []int{12}},    // one more
-		{time.Minute, []int{72}},        // the last one is a base
-		{time.Hour, []int{3672, 3674}},  // and no longer is
+		{time.Minute, []int{72}},        // the last reading is recent enough as a base
+		{time.Hour, []int{3672, 3674}},  // now it is too old
 		{11 * time.Second, []int{3685}}, //
 	} {
 		f.asked, f.at = nil, f.at.Add(c.pause)

@@ -174,7 +174,8 @@ func podMetrics(of metav1.ObjectMeta, u usages) (metrics.PodMetrics, bool) {
 	return pod, len(containers) > 0
 }
 
-// about returns the metadata for an object's figures: its name and labels, created now.
+// about returns the metadata for an object's figures: the object's name and labels, and the current time as the
+// creation time.
 func about(of metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: of.Name, Namespace: of.Namespace, Labels: of.Labels, CreationTimestamp: metav1.Now(),

@@ -51,8 +51,9 @@ func (m Mode) Info() map[string]string {
 	}
 }
 
-// Parse returns the mode in a CRI status; runtime is the runtime's name. A server of ours without the information is an
-// older one, with hollow containers. Containers of other runtimes are not hollow, and what they can have is unknown.
+// Parse returns the mode in a CRI status; runtime is the runtime's name. A server of ours that does not report a mode
+// is an older one, whose containers are hollow. Containers of other runtimes are not hollow, and their ids and limits
+// are unknown.
 func Parse(runtime string, info map[string]string) Mode {
 	said, ok := info[infoHollow]
 	if !ok {

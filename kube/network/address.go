@@ -1,9 +1,10 @@
 // Package network is the network of the pods of one host: their addresses, links, and packet rules. Plans are pure;
 // Apply applies them to a Kernel.
 //
-// Each pod has its own cable to its host, which routes between pods. So no pod sees another's traffic or can answer in
-// its place. All traffic of pods passes the host's packet rules, even traffic between pods of the host, and on kernels
-// that do not filter bridged packets. Package routes connects the pods of other hosts.
+// Each pod has its own cable to its host, which routes between pods. So no pod can see another pod's traffic or answer
+// in another pod's place. All traffic of pods passes the host's packet rules, even traffic between pods of the same
+// host, and even on kernels that do not filter bridged packets. Package routes connects these pods to the pods of other
+// hosts.
 package network
 
 import (

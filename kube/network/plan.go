@@ -15,22 +15,23 @@ type Op interface {
 
 // Kernel is the kernel's side of one network namespace, which a plan changes. All calls are idempotent.
 type Kernel interface {
-	// MakeVeth creates a veth pair: name in this namespace, and peer in the network namespace at a path. It first deletes
-	// an existing link called name, which is a leftover.
+	// MakeVeth creates a veth pair. The link called name is in this namespace, and the link called peer is in the network
+	// namespace at the path space. MakeVeth first deletes an existing link called name, which is a leftover.
 	MakeVeth(name string, mac net.HardwareAddr, peer string, peerMAC net.HardwareAddr, mtu int, space string) error
 	// EnsureAddress adds an address to a link, and DeleteAddress removes it.
 	EnsureAddress(link string, address netip.Addr) error
 	DeleteAddress(link string, address netip.Addr) error
 	// EnsureNeighbor sets the permanent MAC of an address at a link.
 	EnsureNeighbor(link string, address netip.Addr, mac net.HardwareAddr) error
-	// EnsureRoute adds a route through a link for the range to. If source is valid, it becomes the source address. The
+	// EnsureRoute adds a route to the range dst through a link. If source is valid, it becomes the source address. The
 	// next hop is via; if via is the zero Addr, the destinations are on the link itself.
-	EnsureRoute(link string, to netip.Prefix, via, source netip.Addr) error
+	EnsureRoute(link string, dst netip.Prefix, via, source netip.Addr) error
 	// SetUp brings a link up.
 	SetUp(link string) error
 	// AwaitRunning waits until a link carries packets: after both ends came up, the kernel still drops them for a while.
 	AwaitRunning(link string) error
-	// AwaitLocal waits until the kernel accepts packets for an address. For IPv6 that is a while after adding the address.
+	// AwaitLocal waits until the kernel accepts packets for an address. For IPv6, that takes a while after the address was
+	// added.
 	AwaitLocal(address netip.Addr) error
 	// DeleteLink deletes a link; it may be missing.
 	DeleteLink(name string) error
@@ -87,8 +88,8 @@ func defaultRoute(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// Source returns the address from which the host sends to pods of the range r. It is node, the host's own IPv4 address,
-// so that a server that listens on all addresses answers from the address that the pod called. If the host has no
+// Source returns the address from which the host sends to pods of the range r. For IPv4 that is the host's own address,
+// node: a server that listens on all addresses then answers from the address that the pod called. If the host has no
 // address of the family, as for IPv6 in a dock, Source returns the gateway's address.
 func Source(r netip.Prefix, node netip.Addr) netip.Addr {
 	if r.Addr().Is4() && node.IsValid() {
@@ -182,7 +183,7 @@ func PlanPod(p Pod) []Op {
 // PlanRunning plans the last step, in the host's namespace: waiting until the cable carries packets.
 func PlanRunning(id string) []Op { return []Op{running{LinkName(id)}} }
 
-// PlanNoCable plans the removal of the cable to a pod, and with it of all routes and neighbors on it.
+// PlanNoCable plans the removal of the cable to a pod. All routes and neighbors on the cable disappear with it.
 func PlanNoCable(id string) []Op { return []Op{deleteLink{LinkName(id)}} }
 
 func hasIPv6(p Pod) bool {

@@ -148,7 +148,7 @@ func TestEveryPlanStopsAtAFailure(t *testing.T) {
 	}
 }
 
-// failing is a Kernel whose call with number at fails.
+// failing is a Kernel that fails one call; at is the number of that call.
 type failing struct{ at, done int }
 
 var errFail = errors.New("the kernel says no")

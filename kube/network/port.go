@@ -31,7 +31,7 @@ func (p HostPort) any() bool { return !p.Host.IsValid() || p.Host.IsUnspecified(
 // leadsTo reports whether the port can lead to a pod's address: 0.0.0.0 means IPv4, :: means IPv6.
 func (p HostPort) leadsTo(a netip.Addr) bool { return !p.Host.IsValid() || p.Host.Is4() == a.Is4() }
 
-// meets reports whether one packet could match both.
+// meets reports whether one packet could match both host ports.
 func (p HostPort) meets(other HostPort) bool {
 	if p.Port != other.Port || p.Protocol != other.Protocol {
 		return false
@@ -107,7 +107,8 @@ func rules(ranges []netip.Prefix, pods []Pod) table.Table {
 	return table.Table{Name: TableName, Chains: []table.Chain{own, arriving, local, away, from}}
 }
 
-// portRules returns the rules that lead to a pod, and those that lead its answers back to the host and to itself.
+// portRules returns the rules that lead packets to a pod, and the rules by which the pod's answers find the way back if
+// the host or the pod itself has sent the packets.
 func portRules(p Pod) (to, back []table.Rule) {
 	ports := slices.Clone(p.Ports)
 	slices.SortFunc(ports, func(a, b HostPort) int {

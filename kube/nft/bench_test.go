@@ -40,8 +40,8 @@ func places(b *testing.B) (client *pod, all []place) {
 	return client, all
 }
 
-// compare calls way with a pod's own address and with that of its Service, in turn. It reports the median amount per
-// second through the Service, and the ratio of that to the direct amount.
+// compare calls the function way in turn with a pod's own address and with the address of the pod's Service. It reports
+// the median amount per second through the Service, and the ratio of that amount to the direct one.
 func (p place) compare(b *testing.B, unit string, amount float64, way func(netip.Addr) error) {
 	b.Run(p.name+hosttest.Suffix(), func(b *testing.B) {
 		took := map[netip.Addr][]time.Duration{}

@@ -70,7 +70,7 @@ func (c *conn) transact(messages []sent, check bool) (at int, err error) {
 	if err := unix.Sendto(c.fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return -1, fmt.Errorf("sending %d commands: %w", len(messages), err)
 	}
-	// The kernel has answered before Sendto returns, and only with errors.
+	// When Sendto returns, the kernel has already answered. It answers only if there are errors.
 	buffer := make([]byte, replyBytes)
 	for {
 		n, _, err := unix.Recvfrom(c.fd, buffer, unix.MSG_DONTWAIT)
@@ -95,7 +95,8 @@ type reply struct {
 	body        []byte
 }
 
-// failure returns the error in the reply, or nil. Such a reply also ends a list and an answer.
+// failure returns the error in the reply, or nil. A reply without an error can have the same kind: it ends a list or an
+// answer.
 func (r reply) failure() error {
 	if r.kind != unix.NLMSG_ERROR && r.kind != unix.NLMSG_DONE || len(r.body) < 4 {
 		return nil
@@ -106,7 +107,7 @@ func (r reply) failure() error {
 	return nil
 }
 
-// attributes returns those of a message about packet rules.
+// attributes returns the attributes of a message about packet rules.
 func (r reply) attributes() []byte { return r.body[min(4, len(r.body)):] }
 
 func replies(data []byte) (all []reply) {

@@ -62,8 +62,8 @@ func (r *rule) field() (field, error) {
 	return 0, r.unexpected(r.ip() + " saddr, " + r.ip() + " daddr, meta l4proto or th dport")
 }
 
-// match parses a condition on fields: whether one or several are in a set, a map to a verdict, or a comparison of one
-// field with a value.
+// match parses a condition on fields: a lookup of one or several fields in a set, a lookup in a map that yields a
+// verdict, or a comparison of one field with a value.
 func (r *rule) match() error {
 	var fields []field
 	for {
@@ -242,7 +242,7 @@ func last(p netip.Prefix) netip.Addr {
 // maxChoices bounds a list of backends. A Service has fewer endpoints.
 const maxChoices = 1 << 20
 
-// random parses a random choice: "2 vmap { 0 : goto A , 1 : goto B }", or one among addresses with ports.
+// random parses a random choice: "2 vmap { 0 : goto A , 1 : goto B }", or a choice among addresses with ports.
 func (r *rule) random(word string) error {
 	choices, err := r.number(32)
 	if err != nil {

@@ -95,7 +95,7 @@ func (n *node) proxy() {
 	})
 }
 
-// each calls f with each proxier, in its Node's namespace, and then lets the proxier change the kernel.
+// each calls f with each proxier, in its Node's namespace, and then makes the proxier change the kernel.
 func (c *cluster) each(f func(p *nftables.Proxier)) {
 	c.t.Helper()
 	for _, n := range c.nodes {

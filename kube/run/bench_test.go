@@ -19,8 +19,8 @@ import (
 // hello is what the programs of started containers write.
 const hello = "hello"
 
-// BenchmarkContainerStart starts containers, from the call until the program has written something. It alternates with
-// crun, which gets the same features. It reports medians, and how many times crun's time ours is.
+// BenchmarkContainerStart measures the start of a container, from the call until the program has written something. It
+// alternates with crun, which gets the same features. It reports medians, and our time as a multiple of crun's.
 func BenchmarkContainerStart(b *testing.B) {
 	w := newWorld(b)
 	theirs, reason := newCrun(w)

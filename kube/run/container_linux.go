@@ -51,7 +51,8 @@ func supervise(dir string, report *os.File) (int, error) {
 		taken()
 		done := make(chan error, 1)
 		go func() { done <- conclude(dir, code, mounts) }()
-		// Nobody is left who could be told that the exit can't be written. This process's exit code reports the end, too.
+		// An error in writing the exit is ignored, because nobody is left to report it to. This process's exit code reports
+		// the end, too.
 		<-done
 		return code, nil
 	})
@@ -72,8 +73,8 @@ func openInput(dir string, spec *Spec) (in, keeper *os.File, err error) {
 		return in, nil, err
 	}
 	path := filepath.Join(dir, StdinFile)
-	// Open it for reading and writing, or the open would wait for a writer. The program's end is opened separately, or it
-	// would never see the end of the input.
+	// Open it for reading and writing, or the open would wait for a writer. The program's end is opened separately;
+	// otherwise the program would never see the end of the input.
 	if keeper, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return nil, nil, fmt.Errorf("opening standard input: %w", err)
 	}
@@ -105,7 +106,7 @@ func forward(child *atomic.Int64, keeper *os.File) {
 }
 
 // startContainer creates the namespaces and the root, and starts the program. mounts identifies the container's mount
-// namespace if that is needed to find what it leaves behind.
+// namespace if that is needed to find processes that the program leaves behind.
 func startContainer(s *starter, dir string, spec *Spec, in *os.File) (report Report, mounts string, err error) {
 	for _, ns := range []struct {
 		path string
@@ -193,7 +194,7 @@ func (s *starter) spawnIn(t tree, process *Process, ownGroups bool, stdio [3]*os
 // announce writes and sends the report of a running container.
 func announce(dir string, started *Report, report *os.File) error {
 	var err error
-	// Even a program that has already ended still has its entry, because nobody has waited for it.
+	// Even a program that has already ended still has its entry in /proc, because nobody has waited for it.
 	if started.Started, err = startTime(started.PID); err != nil {
 		return fmt.Errorf("looking at the container's process (is /proc that of this host?): %w", err)
 	}

@@ -65,8 +65,8 @@ func (c *crun) start(spec *Spec, filtered bool) time.Duration {
 	return took
 }
 
-// untilItSpeaks starts a command and returns how long that took until its container wrote something. It waits for the
-// end of the command.
+// untilItSpeaks starts a command and returns how long it took until the command's container wrote something. Then it
+// waits for the command to exit.
 func (w *world) untilItSpeaks(cmd *exec.Cmd, start func()) time.Duration {
 	w.t.Helper()
 	out, write, err := os.Pipe()

@@ -56,7 +56,7 @@ func execute(report *os.File) (int, error) {
 const takenLimit = 10 * time.Second
 
 // terminalTaken waits for SIGUSR2, which confirms that the terminal was taken over, and then calls f. It returns a
-// function that waits for that. Without a terminal there is nothing to wait for.
+// function that waits until that has happened. Without a terminal there is nothing to wait for.
 func terminalTaken(terminal int, f func()) (wait func()) {
 	if terminal == 0 {
 		return func() {}

@@ -66,7 +66,7 @@ func (i ids) place(id Identity) (placed Identity, nested bool, notes []string) {
 	for _, gid := range id.Groups {
 		switch {
 		case gid == id.GID && (nested || !i.setGroups):
-			// The process has this one anyway.
+			// The process has this group anyway.
 		case nested || !i.setGroups || !i.groups.has(gid):
 			without = append(without, strconv.FormatInt(gid, 10))
 		default:
@@ -88,8 +88,9 @@ const (
 	lastAccount  = 65533
 )
 
-// advice returns what to do if a program that starts as root fails, given its image's root: an image with its own
-// accounts often switches to one of them, or gives it files. It is empty if the host has these ids.
+// advice returns what to do if a program that starts as root fails. It looks for the image's own accounts in t, the
+// image's root directory: such a program often switches to one of them, or gives files to it. The advice is empty if
+// the host has the ids of all these accounts.
 func (i ids) advice(t tree, id Identity) (string, error) {
 	if id.UID != 0 {
 		return "", nil

@@ -18,7 +18,7 @@ import (
 
 // becomeProgram is the second part of a start: it already runs as the container's process and becomes the ordered
 // program. It returns only on failure. This thread is the process's main thread and becomes the program; exec ends the
-// others.
+// other threads.
 func becomeProgram() int {
 	for _, fd := range []int{orderFD, resultFD, beginFD} {
 		unix.CloseOnExec(fd)

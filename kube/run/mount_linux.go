@@ -43,7 +43,7 @@ func attachAt(mount, at int, target string) error {
 	return nil
 }
 
-// bind mounts a path of the host at one in the tree.
+// bind mounts a path of the host at a path in the tree.
 func (t tree) bind(source, target string) error {
 	mount, err := clone(source)
 	if err != nil {
@@ -135,7 +135,7 @@ func makeSource(source string) error {
 	return unix.Close(dir)
 }
 
-// isShared reports whether the mount that a path is on is in a peer group.
+// isShared reports whether a path is on a mount that belongs to a peer group.
 func isShared(source string) (bool, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, source, 0, unix.STATX_MNT_ID, &st); err != nil {

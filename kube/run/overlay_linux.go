@@ -27,11 +27,11 @@ func mountOverlay(dir, root string, layers []string) error {
 	return overlay{layers, filepath.Join(dir, upperDir), filepath.Join(dir, workDir)}.mount(root)
 }
 
-// mountImage mounts an image, or a path in it, read-only in the tree. It first mounts the image at the directory at.
-// That mount is in the host's root and disappears with this mount namespace.
-func (t tree) mountImage(at string, m Mount) error {
-	empty := filepath.Join(at, emptyDir)
-	root := filepath.Join(at, rootDir)
+// mountImage mounts an image, or a path in it, read-only in the tree. It first mounts the image below the directory
+// temp. That mount is in the host's root and disappears with this mount namespace.
+func (t tree) mountImage(temp string, m Mount) error {
+	empty := filepath.Join(temp, emptyDir)
+	root := filepath.Join(temp, rootDir)
 	for _, dir := range []string{empty, root} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("making the directories of an image: %w", err)
@@ -69,7 +69,8 @@ type overlay struct {
 	upper, work string
 }
 
-// mount mounts it. Paths are passed as descriptors, which are short and free of characters that separate options.
+// mount mounts the overlay at root. Paths are passed as descriptors, which are short and free of characters that
+// separate options.
 func (o overlay) mount(root string) error {
 	if len(o.layers) > maxLayers {
 		return fmt.Errorf("the image has %d layers: at most %d can be mounted", len(o.layers), maxLayers)

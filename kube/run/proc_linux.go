@@ -74,7 +74,8 @@ func mountProcByName(at int) error {
 }
 
 // mountProcInside mounts /proc in a short-lived process in the namespace, because /proc shows the namespace of the
-// process that mounts it. This must not be the namespace's first process, because it exits.
+// process that mounts it. The short-lived process must not be the first of the namespace, because the namespace would
+// end with it.
 func (s *starter) mountProcInside(at int) error {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -61,7 +61,7 @@ type Spec struct {
 	Hostname string
 	// Mounts are mounted in this order, after the standard ones (/proc, /sys, and /dev with its content).
 	Mounts []Mount
-	// Devices are bind-mounted from the host; AllDevices adds all of the host's.
+	// Devices are bind-mounted from the host; AllDevices adds all devices of the host.
 	Devices    []Device
 	AllDevices bool
 	// Shm and Mqueue are the pod's mounts for /dev/shm and /dev/mqueue. If they are empty, new ones are created.
@@ -78,7 +78,7 @@ type Spec struct {
 	Process Process
 	// Groups are the directories of the control groups in which the program starts.
 	Groups []string `json:",omitempty"`
-	// OwnGroups makes Groups the top of the tree that the program sees, with a cgroup namespace.
+	// OwnGroups makes Groups the top of the tree that the program sees, by means of a cgroup namespace.
 	OwnGroups bool `json:",omitempty"`
 	// GroupMounts are mounted at /sys/fs/cgroup: a group without names directly there, other groups below. They are
 	// read-only unless WritableSys is set.
@@ -128,13 +128,13 @@ type User struct {
 	Strict bool
 }
 
-// Mount is a bind mount, or one of an image.
+// Mount is a bind mount, or the mount of an image.
 type Mount struct {
 	// Source is a path on the host. If Layers are given, it is a path in the image and can't lead out of it.
 	Source, Target string
 	// Layers are the directories of an image to mount read-only, as in Spec.
 	Layers []string `json:",omitempty"`
-	// Create creates a directory at Source on the host if nothing is there, and its parents. A link in the path is
+	// Create creates a directory at Source on the host, with its parents, if nothing is there. A link in the path is
 	// followed only to an existing target.
 	Create   bool `json:",omitempty"`
 	ReadOnly bool
@@ -188,7 +188,7 @@ type Report struct {
 	User Identity
 	// Notes lists what was impossible and therefore left out.
 	Notes []string `json:",omitempty"`
-	// Advice says what to do if the program fails, because the image has users whose ids the host lacks.
+	// Advice says what to do if the program fails for lack of ids: the image has users whose ids the host lacks.
 	Advice string `json:",omitempty"`
 }
 

@@ -87,12 +87,12 @@ type digests struct {
 	known map[string]string
 }
 
-// of returns the digest of a bundle in hex. It reads each bundle once, and one at a time. which is a name for the
-// bundle that changes with the bundle's content.
-func (d *digests) of(which string, bundle io.Reader) (string, error) {
+// of returns the digest of a bundle in hex. It reads each bundle only once, and only one bundle at a time. The key
+// names the bundle, and changes when the bundle's content changes.
+func (d *digests) of(key string, bundle io.Reader) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if digest, known := d.known[which]; known {
+	if digest, known := d.known[key]; known {
 		return digest, nil
 	}
 	sum := sha256.New()
@@ -103,6 +103,6 @@ func (d *digests) of(which string, bundle io.Reader) (string, error) {
 		d.known = map[string]string{}
 	}
 	digest := hex.EncodeToString(sum.Sum(nil))
-	d.known[which] = digest
+	d.known[key] = digest
 	return digest, nil
 }

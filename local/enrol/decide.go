@@ -12,7 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/local/credential"
 )
 
-// Annotations of a CapstanHost that enrolled with a credential. They move with it to another management cluster.
+// Annotations of a CapstanHost that enrolled with a credential. The annotations move with the host to another
+// management cluster.
 const (
 	// KeyAnnotation holds the hash of the host's own key, which identifies the host.
 	KeyAnnotation = "infrastructure.capstan.dev/enrolment-key"
@@ -63,10 +64,10 @@ func nameOf(c *credential.Credential, r enrolment.Request) (string, *enrolment.R
 	return got, nil
 }
 
-// decide decides about a claimant that has proved to hold the credential. there is the host with the claimant's name,
-// or nil; same is the name of the host in the namespace that already has the claimant's key, if any. Pure.
+// decide decides about a claimant that has proved to hold the credential. existing is the host with the claimant's
+// name, or nil. keyOwner is the name of the host in the namespace that already has the claimant's key, or "". Pure.
 func decide(
-	c *credential.Credential, who claimant, there *infrav1.CapstanHost, same string, now time.Time,
+	c *credential.Credential, who claimant, existing *infrav1.CapstanHost, keyOwner string, now time.Time,
 ) (verdict, *enrolment.Refusal) {
 	known := c.UsedBy(who.host, who.key)
 	switch state := c.StateAt(now); {
@@ -78,13 +79,13 @@ func decide(
 	case state == credential.UsedUp && !known:
 		return 0, refuse(enrolment.ReasonUsedUp,
 			"the credential is used up: create another one with capstan host token create, with --uses for several hosts")
-	case same != "" && same != who.host:
+	case keyOwner != "" && keyOwner != who.host:
 		return 0, refuse(enrolment.ReasonTaken,
-			"this computer already is host %s: delete that CapstanHost first, or enroll with --name %s", same, same)
-	case there == nil:
+			"this computer already is host %s: delete that CapstanHost first, or enroll with --name %s", keyOwner, keyOwner)
+	case existing == nil:
 		return register, nil
 	}
-	return onto(c, who, there)
+	return onto(c, who, existing)
 }
 
 // onto decides about a claimant whose host exists.

@@ -105,7 +105,7 @@ func (h *Hosts) once(ctx context.Context, r enrolment.Request, key string, made 
 		Token: token, Again: what == again || what == replace}, nil
 }
 
-// look returns the host with the claimant's name, and the name of a host that has its key.
+// look returns the host with the claimant's name, and the name of the host that has the claimant's key.
 func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infrav1.CapstanHost, string, error) {
 	same := ""
 	all := &infrav1.CapstanHostList{}
@@ -193,7 +193,7 @@ func (h *Hosts) settle(
 	return there, nil
 }
 
-// token creates what the agent of a host needs, as the controller does, and returns a token for the agent.
+// token creates what the agent of a host needs, like the controller, and returns a token for the agent.
 func (h *Hosts) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
 	if err := identity.Ensure(ctx, h.Reader, h.Client, host, identity.Objects(host)); err != nil {
 		return "", fmt.Errorf("creating the account of host %s: %w", host.Name, err)

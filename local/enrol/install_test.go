@@ -214,7 +214,7 @@ func TestInviteRefusesStrangers(t *testing.T) {
 	}
 }
 
-// TestForms: a file is a ticket, and user data for cloud-init runs the same as the line.
+// TestForms: a file is a ticket, and user data for cloud-init runs the same command as the line.
 func TestForms(t *testing.T) {
 	i := Invitation{
 		Server:     "https://192.0.2.1:7444",

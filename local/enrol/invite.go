@@ -75,8 +75,8 @@ func Invite(ctx context.Context, server string, ca []byte) (Invitation, error) {
 }
 
 // Command returns the shell command that makes a computer a host. It must run as root with the credential on standard
-// input. It checks the hash of what it downloads before it runs it. args go to "capstan-agent enroll". The command
-// contains no single quotes. Pure.
+// input. It checks the hash of the downloaded script before it runs the script. args go to "capstan-agent enroll". The
+// command contains no single quotes. Pure.
 func (i Invitation) Command(args ...string) string {
 	get := i.Server + enrolment.InstallPath
 	return strings.Join([]string{

@@ -40,7 +40,7 @@ type front struct {
 	reply func(enrolment.Request) (*enrolment.Answer, error)
 }
 
-// newFront starts a server with the clock now; nil means the real one.
+// newFront starts a server that gets the time from the function now. Nil means the real time.
 func newFront(t *testing.T, now func() time.Time) *front {
 	t.Helper()
 	return newFrontWith(t, now, func(*Options) {})
@@ -91,11 +91,11 @@ func newFrontWith(t *testing.T, now func() time.Time, change func(*Options)) *fr
 	return f
 }
 
-// client returns a client; if with is true, it presents its own certificate.
-func (f *front) client(t *testing.T, with bool) *http.Client {
+// client returns a client. If certified is true, the client presents its own certificate.
+func (f *front) client(t *testing.T, certified bool) *http.Client {
 	t.Helper()
 	config := enrolment.ClientConfig("127.0.0.1", enrolment.Pin(f.authority))
-	if with {
+	if certified {
 		own := testcert.Sign(t, testcert.Pair{}, &x509.Certificate{Subject: pkix.Name{CommonName: "host"}})
 		config.Certificates = []tls.Certificate{own.TLS()}
 	}

@@ -39,8 +39,8 @@ func newRegistration(mgr ctrl.Manager, register *inventory.Register, hosts suppl
 	return registration{keeper}, err
 }
 
-// setup registers the controller with the manager. Any change to what exists or is asked for starts a step. There is
-// one inventory, so all changes enqueue the same request.
+// setup registers the controller with the manager. Any change to the existing hosts, or to the demand for hosts, starts
+// a step. There is one inventory, so all changes enqueue the same request.
 func (r registration) setup(mgr ctrl.Manager) error {
 	event := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}

@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// NetProgram is the program that connects the pods of hosts; NetImage is its image in each bundle. The tag is a number
-// that increases whenever the image changes.
+// NetProgram is the name of the program that connects the pods of hosts. NetImage is the name of its image in each
+// bundle; the tag is a number that increases whenever the image changes.
 const (
 	NetProgram = "capstan-net"
 	NetImage   = "capstan.dev/capstan-net:1"
@@ -26,12 +26,13 @@ const (
 // textLimit bounds the small files of a build, in bytes.
 const textLimit = 64 << 10
 
-// rooted is an image to build: its name, its root directory below images/ or a program, and its entrypoint.
+// rooted is an image to build. Its path is the directory that becomes the image's root, or the program that the image
+// consists of.
 type rooted struct{ name, path, entrypoint string }
 
-// Build makes a bundle from what kube/stock has built in dir, with the program net in an image of its own. It writes
-// the file out either completely or not at all, and returns its manifest. All programs must be for the architecture
-// that kube/stock was asked for.
+// Build makes a bundle from what kube/stock has built in the directory dir. The program at the path net gets an image
+// of its own in the bundle. Build writes the bundle to the path out, either completely or not at all, and returns the
+// manifest. All programs must be for the architecture that kube/stock was asked for.
 func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error) {
 	m, images, err := plan(dir)
 	if err != nil {
@@ -82,7 +83,7 @@ func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error)
 	return m, nil
 }
 
-// build writes the image to a file in scratch and lists it in the manifest.
+// build writes the image to a file in the directory scratch, and lists that file in the manifest.
 func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
 	repository, _, _ := strings.Cut(i.name, ":")
 	name := filepath.Base(repository) + ".tar"

@@ -13,12 +13,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// machines are the names of architectures in programs.
+// machines maps the machine in the header of a program to Go's name of the architecture, for the architectures that
+// bundles exist for.
 var machines = map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}
 
-// checkPrograms returns an error if a program or library at path, a file or directory, is not for architecture arch.
-// Otherwise a bundle for another architecture could contain a program of this computer and fail only on the host.
-// checkPrograms ignores files that are not programs.
+// checkPrograms checks all programs and libraries at a path, which may be a file or a directory. It returns an error if
+// one of them is for an architecture other than arch, because a bundle with it would fail only on the host. It ignores
+// other files.
 func checkPrograms(path, arch string) error {
 	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -36,8 +37,8 @@ func checkPrograms(path, arch string) error {
 	})
 }
 
-// machineOf returns the architecture of a program, by Go's name if bundles exist for it, or "" if the file is not a
-// program.
+// machineOf returns the architecture of a program: Go's name if bundles exist for the architecture, else a description.
+// It returns "" if the file is not a program.
 func machineOf(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {

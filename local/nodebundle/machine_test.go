@@ -79,7 +79,8 @@ func TestAMixedBundleIsRefused(t *testing.T) {
 	}
 }
 
-// TestMachineOf: a file that is not a program has no architecture, however short it is.
+// TestMachineOf: machineOf finds no architecture in a file that is not a program, even if the file is shorter than a
+// header.
 func TestMachineOf(t *testing.T) {
 	if got, err := machineOf(self(t)); err != nil || got != runtime.GOARCH {
 		t.Errorf("this test is for %q, %v", got, err)

@@ -38,7 +38,7 @@ func stock(t *testing.T) string {
 	return dir
 }
 
-// self returns the path of a static program: the test itself, unless the race detector needs cgo.
+// self returns the path of the running test program. The program is static, except when the race detector needs cgo.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -48,8 +48,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// built builds a bundle. It passes a directory in place of the program, so that the test need not be a static program
-// itself.
+// built builds a bundle. In place of capstan-net, it passes a directory with the beginning of a program, so the test
+// works even if its own program is not static.
 func built(t *testing.T) string {
 	t.Helper()
 	net := t.TempDir()

@@ -33,7 +33,7 @@ type Options struct {
 	Path string
 	// Tool verifies snapshots and creates data directories from them.
 	Tool backup.Tool
-	// Version is the version of Capstan, KubernetesVersion that of the plane.
+	// Version is the version of Capstan, KubernetesVersion the Kubernetes version of the plane.
 	Version, KubernetesVersion string
 	// Step runs a step and shows it; Note shows a sentence.
 	Step func(name string, do func(detail func(string)) error) error

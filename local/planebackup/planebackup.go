@@ -29,7 +29,7 @@ type Manifest struct {
 	Format int `json:"format"`
 	// Time is when the backup was made.
 	Time time.Time `json:"time"`
-	// Capstan is the version that made the backup, KubernetesVersion that of the plane.
+	// Capstan is the version of Capstan that made the backup, KubernetesVersion the Kubernetes version of the plane.
 	Capstan           string `json:"capstan"`
 	KubernetesVersion string `json:"kubernetesVersion"`
 	// Listen is where other computers reached the plane; empty if they did not.

@@ -94,8 +94,8 @@ func subcommand(cmd *cobra.Command, path [2]string) *cobra.Command {
 	return cmd
 }
 
-// installMetricsAPI executes a step with the administrator's configuration. Machines without a control plane lack that
-// file, and do nothing.
+// installMetricsAPI executes a step with the configuration file of the cluster's administrator. It does nothing on
+// machines without a control plane, which lack that file.
 func installMetricsAPI(ctx context.Context, adminConfig string, step installStep) error {
 	if _, err := os.Stat(adminConfig); os.IsNotExist(err) {
 		return nil

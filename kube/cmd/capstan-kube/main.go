@@ -1,9 +1,10 @@
 // Command capstan-kube is one bundle: the programs of one Kubernetes release in one static binary.
 //
-// The name by which the binary is called selects the program (the applet), so a link named kubelet is a kubelet.
-// Otherwise the first argument does: "capstan-kube kubelet --help". The programs are upstream's, with some exceptions.
-// The kubelet applet runs without cgroups; kubeadm and kube-proxy are adapted (see runKubeadm and package proxy). The
-// cri applet, a small CRI server, is our own, and so are the metrics API and the tools of package tool.
+// The name by which the binary is called selects the program (the applet), so a link named kubelet is a kubelet. If
+// that is not the name of an applet, the first argument selects the program: "capstan-kube kubelet --help". The
+// programs are upstream's, with some exceptions. The kubelet applet runs without cgroups; kubeadm and kube-proxy are
+// adapted (see runKubeadm and package proxy). The cri applet, a small CRI server, is our own, and so are the metrics
+// API and the tools of package tool.
 package main
 
 import (
@@ -21,7 +22,7 @@ const binaryName = "capstan-kube"
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
 // run selects the applet for args and returns its exit code, or 2 if there is none. Applets read os.Args themselves, as
-// the original programs do, so run makes os.Args look as if each was called by its own name.
+// the original programs do, so run makes os.Args look as if the applet was called by its own name.
 func run(args []string, stdout, stderr io.Writer) int {
 	name, rest := pick(args)
 	a, ok := applets[name]

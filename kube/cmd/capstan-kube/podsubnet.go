@@ -14,9 +14,9 @@ const (
 	defaultPods6 = "fd00:10:244::/56"
 )
 
-// withPodSubnet adds pod ranges to kubeadm's configuration of a cluster that sets none. Upstream's kubeadm leaves the
-// Nodes of such a cluster without ranges, because a network plugin may have its own. On a local host, pods get
-// addresses only from the range of their Node.
+// withPodSubnet adds pod ranges to a cluster's kubeadm configuration if the configuration sets none. Upstream's kubeadm
+// leaves the Nodes of such a cluster without ranges, because a network plugin may have its own. On a local host, pods
+// get addresses only from the range of their Node.
 func withPodSubnet(scheme *runtime.Scheme) {
 	scheme.AddTypeDefaultingFunc(&kubeadmapi.ClusterConfiguration{}, func(object any) {
 		cluster := object.(*kubeadmapi.ClusterConfiguration)

@@ -1,8 +1,8 @@
 // Package images requests images at the socket of the dock's image store, or of anything else with the same protocol:
 // HTTP with JSON. POST /v1/status and /v1/pull with {"image": ..., "auth": {...}} return an image. POST /v1/remove
 // removes one, GET /v1/images lists them, and GET /v1/fs returns the store's disk usage. An answer other than 200 is
-// {"code", "message", "advice"}. The layers of an image are names of directories below Store.Layers, lowest first,
-// read-only for clients.
+// {"code", "message", "advice"}. In answers, the layers of an image are the names of directories, lowest first. These
+// directories are below the directory of layers that [New] gets, and clients can't write to them.
 package images
 
 import (
@@ -39,13 +39,14 @@ type Image struct {
 	// ID is the digest of its configuration, Digest is the digest of its manifest.
 	ID     string `json:"id"`
 	Digest string `json:"digest"`
-	// Names are NAME:TAG, Digests NAME@DIGEST.
+	// Names have the form NAME:TAG, and Digests have the form NAME@DIGEST.
 	Names   []string `json:"names"`
 	Digests []string `json:"digests"`
 	Size    int64    `json:"size"`
 	// Pinned reports that the image stays even if no container uses it and the disk is full.
 	Pinned bool `json:"pinned"`
-	// Layers are the paths of the layers' directories, lowest first. Answers contain their names instead.
+	// Layers are the paths of the layers' directories, lowest first. The store's answers contain only the directories'
+	// names, from which Store makes the paths.
 	Layers []string `json:"layers"`
 	Config Config   `json:"config"`
 }
@@ -111,7 +112,7 @@ func New(socket, layers string) *Store {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
-		// An idle server holds no connection.
+		// This client closes idle connections soon, so an idle CRI server keeps none open.
 		IdleConnTimeout: dialLimit, MaxIdleConns: 2,
 	}}}
 }

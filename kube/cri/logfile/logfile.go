@@ -101,7 +101,7 @@ func (l *Log) Close() error {
 }
 
 // Follow returns a channel of what is written from now on. Calling stop or closing the log closes the channel. A slow
-// reader loses chunks, because a container must never wait for one.
+// reader loses chunks, because a container must never wait for a reader.
 func (l *Log) Follow() (chunks <-chan Chunk, stop func()) {
 	f := make(chan Chunk, followBuffer)
 	l.mu.Lock()

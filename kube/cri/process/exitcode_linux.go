@@ -27,11 +27,12 @@ const (
 )
 
 // exitCode returns how the adopted process behind a pidfd ended. It reads /proc until PID 1 has reaped the process.
-// After that it asks the pidfd, which needs Linux 6.15. Otherwise it returns CodeUnknown.
+// After that it asks the pidfd, which needs Linux 6.15. If the pidfd can't answer, it returns CodeUnknown.
 func exitCode(pid, pidfd int) int32 {
 	if OwnProc() {
 		status, ok := zombieStatus(readAtMost("/proc/"+strconv.Itoa(pid)+"/stat", environmentLimit))
-		// If the process has still not been reaped after the read, the file belonged to this process.
+		// If the process has still not been reaped after the read, no other process could have its number yet, so the file
+		// was that of this process.
 		if ok && !reaped(pidfd, 0) {
 			return code(status)
 		}

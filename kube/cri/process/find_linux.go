@@ -22,7 +22,7 @@ func Find() (map[string]int, error) {
 	}
 	found := map[string]int{}
 	for _, entry := range entries {
-		// Skip processes that have just ended and those that we can't read: neither are ours.
+		// Skip processes that have just ended and those that we can't read: they are not ours.
 		token := tokenOf(readAtMost("/proc/"+entry+"/environ", environmentLimit))
 		if token == "" {
 			continue

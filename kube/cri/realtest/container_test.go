@@ -299,7 +299,7 @@ func TestAPodOfTheHost(t *testing.T) {
 			t.Errorf("%s namespace %s, want the host's, %s", ns, f.Namespaces[ns], own)
 		}
 	}
-	// Processes that it started end with it, even though the PID namespace is the host's.
+	// Processes that the container's program started end with it, even though the PID namespace is the host's.
 	_, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container})
 	h.must(err)
 }

@@ -24,7 +24,7 @@ func newLimited(t *testing.T) *host {
 	return newHost(t)
 }
 
-// limits returns a modification of a container that limits its memory, in MiB.
+// limits returns a function that sets a container's limits, with this memory limit in MiB.
 func limits(memory int64) func(*runtimeapi.ContainerConfig) {
 	return func(c *runtimeapi.ContainerConfig) {
 		c.Linux.Resources = &runtimeapi.LinuxContainerResources{
@@ -42,7 +42,7 @@ func (h *host) unified() bool {
 	return err == nil
 }
 
-// either returns the setting of the host's version of control groups.
+// either returns first if the host has control groups of version 1, and second if it has version 2.
 func (h *host) either(first, second setting) setting {
 	if h.unified() {
 		return second
@@ -237,8 +237,8 @@ func TestTooMuchMemoryWhileNoServerRuns(t *testing.T) {
 	}
 }
 
-// starve kills the server, and lets the kernel kill a process of a container for its memory use. It waits until the
-// container has ended, and returns its exit code.
+// starve kills the server, and makes the kernel kill a process of a container for using too much memory. It returns the
+// exit code that the container must have.
 func (h *host) starve(pod, container string) int32 {
 	h.t.Helper()
 	if h.unified() { // The kernel kills all of its processes at once.

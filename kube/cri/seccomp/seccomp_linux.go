@@ -1,7 +1,7 @@
 // Package seccomp builds the system call filters of containers.
 //
-// The RuntimeDefault profile is the one that Moby publishes (module github.com/moby/profiles/seccomp) and containerd
-// and others ship too; elastic/go-seccomp-bpf assembles it. The filter is a BPF program for this machine's own
+// The RuntimeDefault profile is the one that Moby publishes (module github.com/moby/profiles/seccomp); containerd and
+// others ship the same profile. elastic/go-seccomp-bpf assembles it. The filter is a BPF program for this machine's own
 // architecture. System calls of another architecture get the profile's default, EPERM.
 package seccomp
 
@@ -114,8 +114,8 @@ func assembleGroup(group bpf.SyscallGroup) ([]rawbpf.Instruction, error) {
 	return part, nil
 }
 
-// rules translates one rule: into one group for all system calls without conditions, and one group for each with
-// conditions. Like other runtimes, it skips system calls that this architecture lacks.
+// rules translates one rule into groups: without conditions, one group for all its system calls; with conditions, one
+// group for each of them. Like other runtimes, it skips system calls that this architecture lacks.
 func rules(info *arch.Info, call specs.LinuxSyscall) (groups []bpf.SyscallGroup, err error) {
 	answer, err := action(call.Action, call.ErrnoRet)
 	if err != nil {

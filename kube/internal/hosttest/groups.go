@@ -45,7 +45,7 @@ type groups struct {
 }
 
 // makeGroups creates control groups below those of this process, or at the top of the version 2 tree, and gives them to
-// a host whose root is owner.
+// a host whose root has the id owner.
 func makeGroups(temp string, owner int) *groups {
 	g := &groups{dir: filepath.Join(temp, "cgroup")}
 	err := os.Mkdir(g.dir, 0o755)
@@ -81,7 +81,8 @@ func (g *groups) makeSeparate(owner int) error {
 	return nil
 }
 
-// makeUnified creates the group of version 2. The host moves processes only from groups below its own.
+// makeUnified creates the group of version 2. The host's processes start in a group below it, because the host can move
+// processes only between groups below its own.
 func (g *groups) makeUnified(owner int) error {
 	if err := g.make("/sys/fs/cgroup", Unified, owner, ".", "cgroup.procs", "cgroup.threads",
 		"cgroup.subtree_control"); err != nil {

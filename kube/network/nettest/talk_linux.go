@@ -62,8 +62,8 @@ func (s *Space) Serve(port int, name string) {
 	})
 }
 
-// Ask sends a question to a port from the namespace and returns the answer. protocol is "tcp" or "udp". from may be the
-// zero Addr.
+// Ask sends a question to a port from the namespace and returns the answer. protocol is "tcp" or "udp". The address
+// from may be the zero Addr.
 func (s *Space) Ask(protocol string, from netip.Addr, to netip.AddrPort, limit time.Duration) (string, error) {
 	answer := ""
 	err := network.Within(s.Path(), func() error {
@@ -134,7 +134,7 @@ func (e *Ear) Heard(text string) bool {
 	return slices.Contains(e.heard, text)
 }
 
-// Say sends a text by UDP. from may be the zero Addr.
+// Say sends a text by UDP. The address from may be the zero Addr.
 func (s *Space) Say(from netip.Addr, to netip.AddrPort, text []byte) error {
 	return network.Within(s.Path(), func() error {
 		dialer := net.Dialer{}
@@ -183,7 +183,7 @@ func (s *Space) HearsFrom(from, to netip.AddrPort, want string) {
 	})
 }
 
-// Stream sends bytes over one TCP connection to an address in the namespace to, and returns how many arrived.
+// Stream sends bytes between two namespaces, over one TCP connection at this address, and returns how many arrived.
 func Stream(from, to *Space, address netip.AddrPort, size int64) (int64, error) {
 	var listener net.Listener
 	to.Do(func() (err error) {

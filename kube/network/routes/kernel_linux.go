@@ -20,8 +20,8 @@ import (
 // vni is the id of the tunnel's VXLAN network. A host has only one.
 const vni = 1
 
-// forget is the time in seconds after which the kernel forgets MACs that it learned. It does not need them: learning is
-// on only so that no sender can use a peer's MAC.
+// forget is the time in seconds after which the kernel forgets MACs that it learned. The tunnel does not need learned
+// MACs: learning is on only so that no sender can use a peer's MAC.
 const forget = 10
 
 // dumpTries bounds how often a list that changed during reading is read again.
@@ -262,7 +262,7 @@ func (k *kernel) entry(e Entry, remove bool) error {
 	return ignore(remove, func() error { return k.handle.NeighSet(n) }, func() error { return k.handle.NeighDel(n) })
 }
 
-// ignore calls add or del. It ignores errors that something already exists, or is already gone.
+// ignore calls add or del. It ignores an error which says that something already exists or is already gone.
 func ignore(remove bool, add, del func() error) error {
 	if !remove {
 		if err := add(); !errors.Is(err, unix.EEXIST) {

@@ -63,8 +63,8 @@ type Refusal struct{ Node, Reason string }
 func (r Refusal) String() string { return "Node " + r.Node + ": " + r.Reason }
 
 // Plan decides what the Node self needs to reach the pods of all nodes. ok is false while self has no address yet. Plan
-// refuses a Node's address or range if an older Node has it. It also refuses a range outside pods (any range is allowed
-// if pods is empty).
+// refuses a Node's address or range if an older Node has it. It also refuses a range that is outside the ranges in
+// pods. If pods is empty, any range is allowed.
 func Plan(self string, pods []netip.Prefix, nodes []Node) (want Wanted, refused []Refusal, ok bool) {
 	at := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == self })
 	if at < 0 || !nodes[at].Address.Is4() {
@@ -188,8 +188,8 @@ const (
 	TableName = "capstan-routes"
 	// Protocol is the protocol number that marks its routes.
 	Protocol = 202
-	// nodesTable is the routing table for packets from pods to Nodes; other packets to Nodes take the direct route. It is
-	// also the priority of its rules.
+	// nodesTable is the routing table for packets from pods to Nodes; other packets to Nodes take the direct route. The
+	// same number is the priority of the rules that select this table.
 	nodesTable = 1610
 
 	peersSet, senders4, senders6 = "peers", "senders4", "senders6"

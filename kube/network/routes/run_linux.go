@@ -90,7 +90,7 @@ func Run(ctx context.Context, client kubernetes.Interface, nodeName string, opts
 	return nil
 }
 
-// controller applies what the Nodes require to the kernel.
+// controller brings the kernel into the state that the Nodes require.
 type controller struct {
 	kernel  *kernel
 	self    string

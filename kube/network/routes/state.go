@@ -19,7 +19,7 @@ type Link struct {
 // Entry is one object in the kernel that this package owns, other than the link.
 type Entry interface {
 	fmt.Stringer
-	rank() int // entries of a lower rank exist first
+	rank() int // entries of a lower rank are added earlier and removed later
 }
 
 // Neighbor is the MAC of a next hop in the tunnel.
@@ -149,12 +149,11 @@ func Diff(have, want State) []Change {
 	return changes
 }
 
-// ordered returns the entries that are in all and not in but, by ascending rank; if reverse is true, by descending
-// rank.
-func ordered(all, but map[Entry]bool, reverse bool) []Entry {
+// ordered returns the candidates that are not omitted, by ascending rank, or by descending rank if reverse is true.
+func ordered(candidates, omitted map[Entry]bool, reverse bool) []Entry {
 	var entries []Entry
-	for e := range all {
-		if !but[e] {
+	for e := range candidates {
+		if !omitted[e] {
 			entries = append(entries, e)
 		}
 	}

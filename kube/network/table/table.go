@@ -48,7 +48,7 @@ type Chain struct {
 	Rules    []Rule
 }
 
-// Rule is a list of conditions, and last the action if they all hold.
+// Rule is a list of conditions, followed by the action to take if all of them hold.
 type Rule []Part
 
 // Set holds IPv4 addresses, or senders of one family.
