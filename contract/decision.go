@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Decision is the reading of the contracts to follow where the sources contradict each other or are outdated.
+// Decision says how to read the contracts where their sources contradict each other or are outdated.
 type Decision struct {
 	// ID is D and a number, for example D-38.
 	ID string `json:"id"`

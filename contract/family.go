@@ -14,7 +14,7 @@ type Family struct {
 	Title string `json:"title"`
 	// Versions are the versions its rules distinguish, older first.
 	Versions []Version `json:"versions"`
-	// Elsewhere says why Capstan's own tests do not cover each of its rules. It is empty if they do.
+	// Elsewhere says why Capstan's own tests leave some rules of the family out. It is empty if they cover all rules.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/capstan-dev/capstan/contract/checks"
 )
 
-// Live returns the provider rules that files cannot show, or not completely. Checking them needs a running provider, or
-// somebody who reads its documents. Each rule comes with its live checks and the sequences that a live check plays.
+// Live returns the provider rules that files cannot show, or cannot show completely. Checking them needs a running
+// provider, or somebody who reads its documents. Each rule comes with its live checks and the sequences that a live
+// check plays.
 func Live() []check.Live {
 	var all []check.Live
 	for _, r := range Rules() {

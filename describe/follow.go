@@ -31,8 +31,9 @@ type GoesOn struct {
 	Ended record.Call `json:"endedBy"`
 }
 
-// Follow shows the calls that read returns and what they block, then each new call and each block as it begins and
-// ends. It returns nil when ctx is done. An earlier block is shown only if counts returns true for its call.
+// Follow calls the function read again and again. It shows the calls that the first read returns and what they block,
+// then each new call and each block as it begins and ends. It returns nil when ctx is done. A block that began before
+// the first read is shown only if the function counts returns true for its call.
 func Follow(
 	ctx context.Context, read func() ([]record.Call, error), counts func(record.Call) bool, show func(Entry) error,
 ) error {
@@ -95,7 +96,7 @@ func showCall(c record.Call, tracker *record.Tracker, show func(Entry) error) er
 	return nil
 }
 
-// callKey identifies a call: a caller calls a handler about one object only once at a time.
+// callKey identifies a call. A caller never makes two calls of one handler for the same object at the same time.
 func callKey(c record.Call) string {
 	return fmt.Sprint(c.Time.UnixNano(), c.Hook, c.Extension, c.Handler, c.Object)
 }
@@ -111,7 +112,8 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(e.Call)
 }
 
-// Text returns the entry as one or two lines of text, with local times. now is the time of display.
+// Text returns the entry as one or two lines of text, with local times. The text of a block that began also shows the
+// time now.
 func (e Entry) Text(now time.Time) string {
 	switch {
 	case e.Blocked != nil:

@@ -33,12 +33,14 @@ type Blocked struct {
 	Unblock string `json:"unblock"`
 }
 
-// TimelineOf returns the timeline of calls. It counts a block only if counts returns true for its call.
+// TimelineOf returns the timeline of calls. It includes a block only if the function counts returns true for the call
+// that blocks.
 func TimelineOf(calls []record.Call, counts func(record.Call) bool) Timeline {
 	return Timeline{Calls: calls, Blocked: blockedNow(calls, counts)}
 }
 
-// blockedNow returns the blocks in effect after the calls, considering only those that count.
+// blockedNow returns the blocks that are in effect after the calls. It leaves out a block if the function counts
+// returns false for its call.
 func blockedNow(calls []record.Call, counts func(record.Call) bool) []Blocked {
 	shown := []Blocked{}
 	for _, b := range record.Blocks(calls) {
@@ -49,7 +51,7 @@ func blockedNow(calls []record.Call, counts func(record.Call) bool) []Blocked {
 	return shown
 }
 
-// withWayOut adds to a block how it ends.
+// withWayOut returns a block with a text that says what ends it, and with the command that overrides it.
 func withWayOut(b record.Block) Blocked {
 	o, command := b.Call.Object, "capstan "
 	if o.Namespace != "" && o.Namespace != metav1.NamespaceDefault {
@@ -81,7 +83,7 @@ func StillAsked(ctx context.Context, c client.Reader) (func(record.Call) bool, e
 	return stillAsked(clusters.Items, extensions.Items), nil
 }
 
-// stillAsked is StillAsked for known clusters and extensions.
+// stillAsked does what StillAsked does, with clusters and extensions that were already read.
 func stillAsked(clusters []clusterv1.Cluster, extensions []runtimev1.ExtensionConfig) func(record.Call) bool {
 	there := map[record.Object]bool{}
 	for _, cluster := range clusters {

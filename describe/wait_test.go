@@ -20,8 +20,8 @@ import (
 
 var blue = client.ObjectKey{Namespace: "team", Name: "blue"}
 
-// blueCluster returns a cluster of one machine that has reached this step. If step is empty, the cluster is
-// up as soon as its machine is.
+// blueCluster returns a cluster with one machine, whose creation has reached this step. If step is empty, the cluster
+// is up as soon as its machine is.
 func blueCluster(step Step) *clusterv1.Cluster {
 	c := topology.Request{Name: blue.Name, Namespace: blue.Namespace, Version: "v1.36.3", ControlPlane: 1}.Cluster()
 	if step == StepHooks {
@@ -116,7 +116,7 @@ func TestWaitDeleted(t *testing.T) {
 		Type: clusterv1.ClusterDeletingCondition, Status: metav1.ConditionTrue, Message: "* 1 Machine",
 	}}
 	for name, c := range map[string]struct {
-		gone int // the request from which on it is gone
+		gone int // the first request that finds the cluster gone
 		want string
 	}{
 		"it goes":          {3, ""},
@@ -145,7 +145,7 @@ func TestWaitDeleted(t *testing.T) {
 	}
 }
 
-// TestWatch: a tree is written whenever it changes, and the end is reported.
+// TestWatch: a tree is written whenever it changes, and the deletion of the cluster is reported.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
@@ -174,7 +174,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestRead: it finds each object of the cluster and nothing of another one.
+// TestRead: Read finds each object of the cluster and no object of another cluster.
 func TestRead(t *testing.T) {
 	host := func(name, cluster string) *infrav1.CapstanHost {
 		h := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: name}}

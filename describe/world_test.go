@@ -18,9 +18,9 @@ import (
 
 var errServer = errors.New("the server does not answer")
 
-// world is an API server with objects. It calls before with the number of each Get; before may change the objects or
-// return an error.
-func world(t *testing.T, before func(c client.Client, get int) error, objects ...client.Object) client.Client {
+// world is an API server with objects. Before it answers a Get, it calls beforeGet with the number of that Get;
+// beforeGet may change the objects or return an error.
+func world(t *testing.T, beforeGet func(c client.Client, get int) error, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -37,8 +37,8 @@ func world(t *testing.T, before func(c client.Client, get int) error, objects ..
 			ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption,
 		) error {
 			gets++
-			if before != nil {
-				if err := before(inner, gets); err != nil {
+			if beforeGet != nil {
+				if err := beforeGet(inner, gets); err != nil {
 					return err
 				}
 			}

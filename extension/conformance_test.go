@@ -132,7 +132,7 @@ func messageOf(t *testing.T, handler http.Handler, of, name string) string {
 	return answer.Message
 }
 
-// failing is a reader that fails with another text each time.
+// failing is a reader that fails with a different text each time.
 type failing struct {
 	client.Reader
 	fail func() error

@@ -46,7 +46,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Name of the ExtensionConfig, and of the identity that [Config] and config/extension are about.
+// Name is the name of the ExtensionConfig in [Config] and in config/extension.
 const Name = "capstan"
 
 // Options configure the extension.

@@ -120,8 +120,8 @@ const passes = time.Second
 
 // canHave counts the hosts that a namespace can have.
 type canHave struct {
-	// own are the hosts enrolled there; local are the plane's hosts in this namespace; elsewhere are the plane's hosts in
-	// other namespaces.
+	// own counts the hosts enrolled in the namespace, local the plane's hosts in the namespace, and elsewhere the plane's
+	// hosts in other namespaces.
 	own, local, elsewhere int
 	// isInMotion reports whether the plane has hosts, which may be in transit between two namespaces.
 	isInMotion bool

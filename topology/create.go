@@ -45,7 +45,8 @@ func Create(ctx context.Context, c client.Client, r Request) error {
 	return nil
 }
 
-// checkIsNew refuses the name of an existing cluster, whose hosts keep their marks.
+// checkIsNew refuses the name of an existing cluster, so that takeEndpoint does not remove the mark of that cluster's
+// host.
 func (r Request) checkIsNew(ctx context.Context, c client.Client) error {
 	err := c.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, &clusterv1.Cluster{})
 	if err == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// endpointMark is the label's value.
+// endpointMark returns the value of [infrav1.EndpointLabel] that marks the control plane host of the request's cluster.
 func (r Request) endpointMark() string { return infrav1.EndpointMark(r.Namespace, r.Name) }
 
-// takeEndpoint marks the control plane host, and returns the request with its address.
+// takeEndpoint marks the control plane host, and returns the request with the host's address as its endpoint.
 func (r Request) takeEndpoint(ctx context.Context, c client.Client) (Request, error) {
 	host := &infrav1.CapstanHost{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.ControlPlaneHost}, host)
@@ -70,8 +70,8 @@ func (r Request) leaveEndpoint(ctx context.Context, c client.Client) error {
 }
 
 // checkEndpoint refuses a change that gives the control plane another host, or more hosts, if the endpoint of the
-// cluster is the address of one host: the new machine could not be reached at the endpoint, and the change would never
-// finish.
+// cluster is the address of one host. A machine on another host could not be reached at that endpoint, and the change
+// would never finish.
 func checkEndpoint(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, change string) error {
 	hosts := &infrav1.CapstanHostList{}
 	marked := client.MatchingLabels{infrav1.EndpointLabel: infrav1.EndpointMark(cluster.Namespace, cluster.Name)}
@@ -82,7 +82,7 @@ func checkEndpoint(ctx context.Context, c client.Client, cluster *clusterv1.Clus
 		host := &hosts.Items[i]
 		agent := host.Status.Agent
 		if agent == nil || agent.Address != cluster.Spec.ControlPlaneEndpoint.Host {
-			continue // the cluster has an endpoint of its own by now
+			continue // the cluster now has an endpoint of its own
 		}
 		return hint.Errorf("make a cluster whose endpoint is a load balancer or a virtual address: docs/owned-hosts.md",
 			"%s needs another host for the control plane, but the endpoint of cluster %s is the address of host %s", change,

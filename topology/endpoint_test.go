@@ -68,8 +68,8 @@ func TestACreatedClusterHasTheAddressOfItsControlPlaneHost(t *testing.T) {
 	}
 }
 
-// TestTheMarkOfAnEndpointMoves: a cluster is recreated with its control plane on another host. An existing cluster
-// keeps its mark.
+// TestTheMarkOfAnEndpointMoves: when a cluster is deleted and recreated with its control plane on another host, the
+// mark moves to that host. An existing cluster keeps its mark.
 func TestTheMarkOfAnEndpointMoves(t *testing.T) {
 	var hosts []client.Object
 	for _, name := range []string{"rack1-01", "rack1-02"} {

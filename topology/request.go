@@ -31,17 +31,17 @@ type Request struct {
 	ControlPlane, Workers int32
 	// Pods is PodsReal or PodsHollow. Default: what the class sets.
 	Pods string
-	// ControlPlaneHost is the owned host whose address is the cluster's endpoint; empty: the class provides one.
+	// ControlPlaneHost is the owned host whose address is the cluster's endpoint. Empty: the class provides the endpoint.
 	ControlPlaneHost string
 
-	// endpoint is the address of that host.
+	// endpoint is the address of ControlPlaneHost.
 	endpoint string
 }
 
-// podsVariable is the variable of a ClusterClass that says how pods run.
+// podsVariable is the name of the ClusterClass variable that says how pods run.
 const podsVariable = "pods"
 
-// The values of a ClusterClass's variable pods.
+// The values of the ClusterClass variable "pods".
 const (
 	PodsReal   = "real"
 	PodsHollow = "hollow"
@@ -121,11 +121,11 @@ func AsksForHollow(cluster *clusterv1.Cluster) bool {
 	})
 }
 
-// variable returns the value of a variable. Pure.
+// variable encodes the value of a ClusterClass variable as JSON. Pure.
 func variable(value any) apiextensionsv1.JSON {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // maps of texts and numbers can be encoded
+		panic(err) // strings and maps of strings can be encoded
 	}
 	return apiextensionsv1.JSON{Raw: text}
 }

@@ -22,14 +22,14 @@ type content[Spec, Status any] struct {
 	Status Status `json:"status"`
 }
 
-// remember stores the content of a v1beta2 object, was, in the v1beta1 object made from it. It stores nothing if the
-// v1beta1 object represents all of was. again is the content that converting the v1beta1 object back would return
-// without that help.
-func remember[C any](object metav1.Object, was, again C) error {
-	if equality.Semantic.DeepEqual(was, again) {
+// remember stores old, the content of a v1beta2 object, in the v1beta1 object made from that object. It stores nothing
+// if the v1beta1 object represents everything in old. again is the content that converting the v1beta1 object back
+// would return without that help.
+func remember[C any](object metav1.Object, old, again C) error {
+	if equality.Semantic.DeepEqual(old, again) {
 		return nil
 	}
-	data, err := json.Marshal(was)
+	data, err := json.Marshal(old)
 	if err != nil {
 		return fmt.Errorf("encoding the content for annotation %s: %w", DataAnnotation, err)
 	}
@@ -54,17 +54,17 @@ func recall[C any](object metav1.Object) *C {
 	}
 	delete(annotations, DataAnnotation)
 	object.SetAnnotations(annotations)
-	was := new(C)
-	if err := json.Unmarshal([]byte(data), was); err != nil {
+	old := new(C)
+	if err := json.Unmarshal([]byte(data), old); err != nil {
 		return nil
 	}
-	return was
+	return old
 }
 
-// provisioned converts v1beta1's flag ready to v1beta2, where false differs from not set. was is the earlier v1beta2
+// provisioned converts v1beta1's flag ready to v1beta2, where false differs from not set. old is the earlier v1beta2
 // value.
-func provisioned(ready bool, was *bool) *bool {
-	if ready || was != nil {
+func provisioned(ready bool, old *bool) *bool {
+	if ready || old != nil {
 		return &ready
 	}
 	return nil

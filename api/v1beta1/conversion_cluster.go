@@ -39,27 +39,27 @@ func ConvertClusterFromHub(_ context.Context, src *v1beta2.CapstanCluster, dst *
 	return remember(dst, clusterContent{src.Spec, src.Status}, clusterToHub(dst, nil))
 }
 
-// clusterToHub makes the content of the v1beta2 object. was is the object's earlier content, or nil; it supplies what
+// clusterToHub makes the content of the v1beta2 object. old is the object's earlier content, or nil; it supplies what
 // v1beta1 can't represent.
-func clusterToHub(src *CapstanCluster, was *clusterContent) (to clusterContent) {
-	if was == nil {
-		was = &clusterContent{}
+func clusterToHub(src *CapstanCluster, old *clusterContent) (to clusterContent) {
+	if old == nil {
+		old = &clusterContent{}
 	}
 	to.Spec = clusterSpecToHub(src.Spec)
 	conditions := conditionsToHub(src.Status.Conditions,
-		&hubConditions{was.Status.Conditions, was.Status.Deprecated.V1Beta1.Conditions})
+		&hubConditions{old.Status.Conditions, old.Status.Deprecated.V1Beta1.Conditions})
 	to.Status = v1beta2.CapstanClusterStatus{
 		Initialization: v1beta2.CapstanClusterInitialization{
-			Provisioned: provisioned(src.Status.Ready, was.Status.Initialization.Provisioned),
+			Provisioned: provisioned(src.Status.Ready, old.Status.Initialization.Provisioned),
 		},
 		Conditions:     conditions.conditions,
-		FailureDomains: domainsToHub(src.Status.FailureDomains, was.Status.FailureDomains),
+		FailureDomains: domainsToHub(src.Status.FailureDomains, old.Status.FailureDomains),
 	}
 	kept := &to.Status.Deprecated.V1Beta1
 	kept.Conditions = conditions.written
 	kept.FailureReason, kept.FailureMessage = failureToHub(deref(src.Status.FailureReason),
 		deref(src.Status.FailureMessage),
-		to.Status.Conditions, &was.Status.Deprecated.V1Beta1)
+		to.Status.Conditions, &old.Status.Deprecated.V1Beta1)
 	return to
 }
 
@@ -82,11 +82,11 @@ func clusterSpecFromHub(src v1beta2.CapstanClusterSpec) CapstanClusterSpec {
 	}
 }
 
-// domainsToHub returns the map as a list sorted by name. If nobody has changed the map since it was made from was,
-// domainsToHub returns was.
-func domainsToHub(domains clusterv1beta1.FailureDomains, was []clusterv1.FailureDomain) []clusterv1.FailureDomain {
-	if was != nil && equality.Semantic.DeepEqual(domainsFromHub(was), domains) {
-		return was
+// domainsToHub returns the map as a list sorted by name. If nobody has changed the map since it was made from the list
+// old, domainsToHub returns old.
+func domainsToHub(domains clusterv1beta1.FailureDomains, old []clusterv1.FailureDomain) []clusterv1.FailureDomain {
+	if old != nil && equality.Semantic.DeepEqual(domainsFromHub(old), domains) {
+		return old
 	}
 	var list []clusterv1.FailureDomain
 	for name, d := range domains {

@@ -79,11 +79,11 @@ func conditionsFromHub(conditions []metav1.Condition, written []v1beta2.V1Beta1C
 }
 
 // conditionsToHub returns the conditions in the form of v1beta2, and the v1beta1 conditions that can't be derived from
-// that form. was may be nil. If nobody has changed the conditions since they were made from was, conditionsToHub
-// returns was.
-func conditionsToHub(conditions []clusterv1beta1.Condition, was *hubConditions) hubConditions {
-	if was != nil && equality.Semantic.DeepEqual(conditionsFromHub(was.conditions, was.written), conditions) {
-		return *was
+// that form. old may be nil. If nobody has changed the conditions since they were made from old, conditionsToHub
+// returns old.
+func conditionsToHub(conditions []clusterv1beta1.Condition, old *hubConditions) hubConditions {
+	if old != nil && equality.Semantic.DeepEqual(conditionsFromHub(old.conditions, old.written), conditions) {
+		return *old
 	}
 	var out hubConditions
 	for _, c := range conditions {
@@ -91,7 +91,7 @@ func conditionsToHub(conditions []clusterv1beta1.Condition, was *hubConditions) 
 		if !equality.Semantic.DeepEqual(oldCondition(now), c) {
 			out.written = append(out.written, keptCondition(c))
 		}
-		out.conditions = append(out.conditions, observed(now, was))
+		out.conditions = append(out.conditions, observed(now, old))
 	}
 	return out
 }
@@ -103,16 +103,16 @@ type hubConditions struct {
 }
 
 // observed sets the observed generation of an unchanged condition, because v1beta1 has none.
-func observed(now metav1.Condition, was *hubConditions) metav1.Condition {
-	if was == nil {
+func observed(now metav1.Condition, old *hubConditions) metav1.Condition {
+	if old == nil {
 		return now
 	}
-	i := slices.IndexFunc(was.conditions, func(c metav1.Condition) bool {
+	i := slices.IndexFunc(old.conditions, func(c metav1.Condition) bool {
 		c.ObservedGeneration = 0
 		return equality.Semantic.DeepEqual(c, now)
 	})
 	if i >= 0 {
-		now.ObservedGeneration = was.conditions[i].ObservedGeneration
+		now.ObservedGeneration = old.conditions[i].ObservedGeneration
 	}
 	return now
 }

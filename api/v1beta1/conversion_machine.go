@@ -42,18 +42,18 @@ func ConvertMachineFromHub(_ context.Context, src *v1beta2.CapstanMachine, dst *
 	return remember(dst, machineContent{src.Spec, src.Status}, machineToHub(dst, nil))
 }
 
-// machineToHub makes the content of the v1beta2 object. was is the object's earlier content, or nil; it supplies what
+// machineToHub makes the content of the v1beta2 object. old is the object's earlier content, or nil; it supplies what
 // v1beta1 can't represent.
-func machineToHub(src *CapstanMachine, was *machineContent) (to machineContent) {
-	if was == nil {
-		was = &machineContent{}
+func machineToHub(src *CapstanMachine, old *machineContent) (to machineContent) {
+	if old == nil {
+		old = &machineContent{}
 	}
 	to.Spec = machineSpecToHub(src.Spec)
 	conditions := conditionsToHub(src.Status.Conditions,
-		&hubConditions{was.Status.Conditions, was.Status.Deprecated.V1Beta1.Conditions})
+		&hubConditions{old.Status.Conditions, old.Status.Deprecated.V1Beta1.Conditions})
 	to.Status = v1beta2.CapstanMachineStatus{
 		Initialization: v1beta2.CapstanMachineInitialization{
-			Provisioned: provisioned(src.Status.Ready, was.Status.Initialization.Provisioned),
+			Provisioned: provisioned(src.Status.Ready, old.Status.Initialization.Provisioned),
 		},
 		Conditions:    conditions.conditions,
 		FailureDomain: deref(src.Spec.FailureDomain),
@@ -63,7 +63,7 @@ func machineToHub(src *CapstanMachine, was *machineContent) (to machineContent) 
 	kept.Conditions = conditions.written
 	kept.FailureReason, kept.FailureMessage = failureToHub(deref(src.Status.FailureReason),
 		deref(src.Status.FailureMessage),
-		to.Status.Conditions, &was.Status.Deprecated.V1Beta1)
+		to.Status.Conditions, &old.Status.Deprecated.V1Beta1)
 	for _, a := range src.Status.Addresses {
 		to.Status.Addresses = append(to.Status.Addresses,
 			clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(a.Type), Address: a.Address})

@@ -104,7 +104,8 @@ type Report struct {
 	Live []Live `json:"live,omitempty"`
 }
 
-// Run runs checks over releases. Each release is compared with the release of the same provider in before.
+// Run runs checks over releases. The list before holds older releases: each release is compared with the older release
+// of the same provider.
 func Run(checks []*Check, releases []*source.Release, before ...*source.Release) *Report {
 	return run(context.Background(), nil, checks, releases, before)
 }

@@ -64,8 +64,8 @@ func ReadBaseline(path string) ([]Accepted, error) {
 	return all, errors.Join(wrong...)
 }
 
-// Accept removes the findings that a baseline accepts from a report. An entry that matches no finding is stale, which
-// adds a finding of its own.
+// Accept removes from a report the findings that a baseline accepts. An entry of the baseline that matches no finding
+// is stale: Accept adds a finding about it.
 func Accept(r *check.Report, baseline []Accepted, path string) {
 	used := make([]bool, len(baseline))
 	kept := []check.Finding{}

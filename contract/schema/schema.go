@@ -31,8 +31,8 @@ type Schema struct {
 	root       bool
 }
 
-// New prepares a schema. Root says that it describes whole objects, which have metadata. New fails if an API server
-// would refuse the schema.
+// New prepares a schema. If root is true, the schema describes whole objects, which have metadata. New fails if an API
+// server would refuse the schema.
 func New(props *apiextensionsv1.JSONSchemaProps, root bool) (*Schema, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil)

@@ -27,7 +27,7 @@ type File struct {
 	definitions []*Definition
 }
 
-// Problem is a file that cannot be read as YAML.
+// Problem says where and why a file cannot be read as YAML.
 type Problem struct {
 	At      Position
 	Message string

@@ -24,7 +24,8 @@ const (
 // Role is the purpose of a file.
 type Role string
 
-// The roles.
+// The roles. Metadata is metadata.yaml, Components are component files, Template is a cluster template, and Class is a
+// file with ClusterClasses. Other files have no role in a release.
 const (
 	Metadata   Role = "metadata"
 	Components Role = "components"

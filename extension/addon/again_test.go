@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestTheSameUnderAnotherName: writing out a namespace, or omitting it, does not change the object, which is removed
-// once it is no longer wanted.
+// TestTheSameUnderAnotherName: a manifest with a namespace and one without can mean the same object. Apply keeps that
+// object when the manifest changes from one form to the other, and removes it once it is no longer wanted.
 func TestTheSameUnderAnotherName(t *testing.T) {
 	const in, without = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again, namespace: default}\n",
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again}\n"

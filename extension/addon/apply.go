@@ -54,8 +54,8 @@ type Drift struct {
 	What string
 }
 
-// Apply applies objects to the cluster and removes those applied earlier that are no longer among them. It can be
-// repeated; after an error, what is done stays done. New and changed objects come first, so that each call makes
+// Apply applies objects to the cluster. It removes objects that were applied earlier and are no longer among them. It
+// can be repeated; after an error, what is done stays done. New and changed objects come first, so that each call makes
 // progress however short its deadline. Apply then checks unchanged objects for drift.
 func Apply(ctx context.Context, c client.Client, objects []Object) (result Result, err error) {
 	outer := ctx

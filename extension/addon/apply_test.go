@@ -40,8 +40,8 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// cluster returns a client for the API server. Add-ons of earlier tests are gone. The client uses the kubeconfig that a
-// Secret would have.
+// cluster returns a client for the API server. Add-ons of earlier tests are gone. The client uses the same kubeconfig
+// that the Secret of a workload cluster would contain.
 func cluster(t *testing.T) client.Client {
 	t.Helper()
 	config, err := workload.Config(api.Kubeconfig)
@@ -105,8 +105,8 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// A definition and an object of its kind, a namespace and its content, in one call and in reverse order. The second
-// call has nothing to do.
+// One call applies a definition, an object of its kind, a namespace and an object in it, although they are listed in
+// reverse order. A second call has nothing to do.
 func TestApplyInOrder(t *testing.T) {
 	c := cluster(t)
 	objects := choose(t, source("shop", "", "", "", thing, config("x"), things, namespace))

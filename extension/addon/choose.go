@@ -133,7 +133,7 @@ func parseVersion(version string) (*semver.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("version %q of the Cluster is not a version of Kubernetes", version)
 	}
-	// Treat builds and pre-releases like the version itself, which constraints would exclude.
+	// Constraints would exclude builds and pre-releases, so treat these like the version itself.
 	return semver.New(v.Major(), v.Minor(), v.Patch(), "", ""), nil
 }
 

@@ -148,8 +148,8 @@ func (d Disk) Remove(_ context.Context, m Manifest) error {
 	if err := checkName(m.Namespace, m.Cluster, m.Name); err != nil {
 		return err
 	}
-	// Rename it before removing its files, so that it no longer counts as a backup. Tidy finds what a crash leaves
-	// behind.
+	// Rename the directory before removing its files, so that it no longer counts as a backup. Tidy finds what a crash
+	// leaves behind.
 	leaving := filepath.Join(filepath.Dir(d.path(m)), newPrefix+m.Name)
 	err := os.Rename(d.path(m), leaving)
 	if errors.Is(err, fs.ErrNotExist) {

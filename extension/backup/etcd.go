@@ -28,8 +28,8 @@ const (
 	etcdPort    = 2379
 	dialTimeout = 10 * time.Second
 	callTimeout = 15 * time.Second
-	// compareTimeout limits how long a live member may take to hash all keys. A member that takes longer is too busy
-	// for it.
+	// compareTimeout limits how long a live member may take to hash all keys. A member that takes longer is too busy to be
+	// asked for that.
 	compareTimeout = time.Minute
 	// maxSnapshot exceeds the largest database that etcd allows.
 	maxSnapshot = 16 << 30
@@ -87,7 +87,7 @@ func connectTo(ctx context.Context, pod string, config *rest.Config, certificate
 	if err != nil {
 		return nil, err
 	}
-	// gRPC retries and finally only reports a timeout. The real cause is here or in the handshake.
+	// gRPC retries and finally only reports a timeout. If connecting fails, dialed records the real cause.
 	var dialed atomic.Pointer[error]
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{pod}, DialTimeout: dialTimeout, TLS: certificates, Logger: zap.NewNop(),

@@ -36,8 +36,8 @@ type Replicas struct {
 	Namespace string
 }
 
-// inTurn calls waiting, then do as soon as no other replica holds the cluster's Lease. The context of do is cancelled
-// if the Lease is lost, which happens if the API server is unreachable for too long.
+// inTurn first calls the function waiting. As soon as no other replica holds the cluster's Lease, it calls the function
+// do, whose context is cancelled if the Lease is lost. A Lease is lost if the API server is unreachable for too long.
 func (r *Replicas) inTurn(ctx context.Context, uid string, waiting func(), do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard())) // the library logs each step
 	defer cancel()

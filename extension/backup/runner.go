@@ -215,8 +215,8 @@ func verified(m *Manifest) string {
 	return fmt.Sprintf("backup %s of %d KiB at revision %d was verified", m.Name, m.Size>>10, m.Revision)
 }
 
-// start returns the running attempt for a cluster. If there is none, it starts one, unless the last one failed too
-// recently; then it returns that one. It returns nil if too many clusters are waiting.
+// start returns the running attempt for a cluster. If there is none, it starts one. But if the last attempt failed too
+// recently, it returns that attempt instead. It returns nil if too many clusters are waiting.
 func (r *runner) start(cluster *clusterv1.Cluster, reason string, policy Policy) *try {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -89,7 +89,7 @@ func blue() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue", UID: "1"}}
 }
 
-// ensure returns the answer to the hook: a message, or the error that blocks it.
+// Ensure returns the answer to the hook: a message, or the error that blocks the hook.
 func (w *world) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (string, error) {
 	answer, err := w.ensure(ctx, cluster, reason, policy)
 	if err == nil && answer.Reason == "" {

@@ -154,14 +154,15 @@ func checkKeep(value string) error {
 	return err
 }
 
-// checkDuration returns a check for a duration between least and most; a most of 0 means no maximum.
-func checkDuration(least, most time.Duration) func(string) error {
+// checkDuration returns a check for a duration between a minimum and a maximum. A maximum of 0 means that there is
+// none.
+func checkDuration(minimum, maximum time.Duration) func(string) error {
 	return func(value string) error {
 		d, err := time.ParseDuration(value)
 		switch {
 		case err != nil:
 			return errors.New("it is not a duration")
-		case d < least, most > 0 && d > most:
+		case d < minimum, maximum > 0 && d > maximum:
 			return errors.New("it is out of range")
 		}
 		return nil

@@ -110,7 +110,8 @@ func (t Tool) Verify(ctx context.Context, snapshot, scratch string) (contents Co
 	return contents, err
 }
 
-// serve runs an etcd with its sockets in a directory while use works with it.
+// serve starts an etcd with its sockets in a directory, calls the function use with a client of that etcd, and then
+// stops the etcd.
 func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(*clientv3.Client) error) error {
 	// The kernel kills the child when the thread that started it exits.
 	runtime.LockOSThread()

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/part/parttest"
 )
 
-// The first host is in zone-a, the others are in zone-b. Cluster first has a control plane of one machine.
+// The first host is in zone-a, the others are in zone-b. The Cluster named "first" has a control plane of one machine.
 func TestAControlPlaneIsPromisedAHostOfItsZone(t *testing.T) {
 	const waits = "wait 5s: cluster needs 1 host in zone-a, 0 of 1 there are free (1 promised to other clusters): " +
 		"add hosts there, or change the failure domains"
@@ -77,7 +77,8 @@ func begun(name string, controlPlane, workers int32) clusterv1.Cluster {
 	return cluster
 }
 
-// If a control plane machine of the cluster itself waits in the zone of a surge, it takes the host there.
+// If a control plane machine of the same cluster waits in the zone of a surge, the host there is for that machine, not
+// for the surge.
 func TestASurgeLeavesTheZoneOfABoundControlPlane(t *testing.T) {
 	own := Cluster{
 		Name: "mine", Admitted: true, Needs: []Need{{Zone: "zone-a", Version: "v1.36.3", Hosts: 1}},

@@ -79,8 +79,8 @@ type Cluster struct {
 	Needs []Need
 	// Bound are machines without a host that can use only hosts in their zone. Needs contains them without a zone.
 	Bound []Need
-	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Hosts not
-	// claimed yet are promised to it and cannot serve its Needs, which are for additional hosts.
+	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Those that it
+	// has not claimed yet are promised to it. They cannot serve its Needs, which are for additional hosts.
 	Besides []Need
 	// Words are used in the message about the cluster.
 	Words Words
@@ -162,8 +162,8 @@ func older(a, b Cluster) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// outstanding returns what a cluster needs and has not claimed. Each host that the cluster has serves, if possible, a
-// need in the host's zone whose limits the host meets.
+// outstanding returns what a cluster needs and has not claimed. Each of the cluster's hosts counts towards one need: if
+// possible, a need in the host's zone whose limits the host meets.
 func outstanding(hosts []Host, cluster Cluster) []Need {
 	var has []Host
 	for _, h := range hosts {

@@ -176,7 +176,7 @@ func TestTwoAtOnceDoNotBothPass(t *testing.T) {
 	if got := ask(t, gate, younger); !strings.HasPrefix(got, "passes") {
 		t.Errorf("asked again, the younger one: %s", got)
 	}
-	// It never went on: another extension held it, and then its user deleted and recreated it.
+	// The younger Cluster never went on: another extension held it, and then its user deleted and recreated it.
 	younger.UID = "another uid"
 	w.Clusters[0] = younger
 	if got := ask(t, gate, older); !strings.HasPrefix(got, "passes") {

@@ -31,8 +31,8 @@ type limits struct {
 	local bool
 }
 
-// onlyLocal is the name of limits that only set local. The names of other limits that set local begin with it and a
-// comma.
+// onlyLocal is the name of limits whose only restriction is to local hosts. The names of limits with that and other
+// restrictions begin with onlyLocal and a comma.
 const onlyLocal = "local"
 
 // name returns the limits in words, the same words for equal limits, or "" if there are none.
@@ -84,7 +84,7 @@ func (s *snapshot) limit(l limits) string {
 	return name
 }
 
-// inventory returns the hosts. Each lists which of the limits recorded so far it meets.
+// inventory returns the hosts. Each host lists which of the limits recorded so far it meets.
 func (s *snapshot) inventory() []Host {
 	hosts := slices.Clone(s.hosts)
 	for i := range hosts {
@@ -107,8 +107,9 @@ func (s *snapshot) controlPlaneLimits(
 		topology.ControlPlane.Variables.Overrides, topology.Variables)
 }
 
-// classLimits returns the name of the limits of machines whose template is in a ClusterClass: those of the template. If
-// the variable has labels, they replace the template's selector. The first list with the variable counts.
+// classLimits returns the name of the limits of machines whose template is in a ClusterClass. These are the limits of
+// the template; but if the variable has labels, they replace the template's selector. The variable is looked up in the
+// lists in turn, and the first list that contains it counts.
 func (s *snapshot) classLimits(
 	ctx context.Context, class *clusterv1.ClusterClass, ref clusterv1.ClusterClassTemplateReference, variable string,
 	lists ...[]clusterv1.ClusterVariable,

@@ -37,7 +37,7 @@ func (g *gate) upgradeControlPlane(
 	})
 }
 
-// upgradeWorkers holds the upgrade of workers in the same way.
+// upgradeWorkers holds the upgrade of workers if there are no hosts for its surge.
 func (g *gate) upgradeWorkers(ctx context.Context, cluster *clusterv1.Cluster, version string) (part.Answer, error) {
 	words := Words{Subject: "upgrade of workers", Remedy: "set maxSurge of the MachineDeployments to 0"}
 	return g.rollout(ctx, cluster, words, func(s *snapshot) ([][]Need, error) {

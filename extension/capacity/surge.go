@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Surge returns what must fit at the same time when groups of machines, each with its surge, are rolled out atOnce at a
-// time. Each set of the result must fit by itself. The order of the groups is unknown, so the largest ones count.
+// Surge returns what must fit at the same time during a rollout of groups of machines, each with its surge. atOnce is
+// how many groups are rolled out at a time. Each set of the result must fit by itself. The order of the groups is
+// unknown, so the largest ones count.
 func Surge(groups []Need, atOnce int) [][]Need {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(n Need) bool { return n.Hosts <= 0 })
 	slices.SortStableFunc(groups, func(a, b Need) int { return cmp.Compare(b.Hosts, a.Hosts) })

@@ -33,8 +33,9 @@ type frame struct {
 	log      *slog.Logger
 }
 
-// Handle returns a handler. It passes at once for Clusters whose label switches the part off. That works even if the
-// settings are invalid, so that a Cluster can go on if nobody may correct them. Without a label, the settings decide.
+// Handle returns a handler. The handler lets a Cluster pass at once if the Cluster's label switches the part off. It
+// does so even if the settings are invalid, so that a Cluster can go on although nobody has corrected them. Without a
+// label, the settings decide.
 func Handle[Req, Resp any, PReq interface {
 	*Req
 	runtimehooksv1.RequestObject

@@ -63,8 +63,8 @@ func (s steady) settle(ctx context.Context, err error) error {
 	return &Failure{"the management cluster's API server could not be asked; the extension's log says why", err}
 }
 
-// isAnswer reports whether the API server refused in words that never change. Its other answers quote what is behind
-// it.
+// isAnswer reports whether the API server refused in words that never change. Its other answers may quote errors of
+// what is behind it, such as etcd or a webhook.
 func isAnswer(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
 		apierrors.IsResourceExpired(err)

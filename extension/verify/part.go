@@ -145,7 +145,7 @@ func (v *verification) lookAgain(
 	}
 }
 
-// hold reports the first few findings. The reason is that of the first.
+// hold reports the first few findings. The answer has the first one's reason.
 func hold(found ...finding.Finding) part.Answer {
 	var messages []string
 	for _, f := range found[:min(named, len(found))] {

@@ -11,7 +11,8 @@ import (
 type Decision struct {
 	// Open reports whether a window is open. Without windows it is true.
 	Open bool
-	// Until is when the open window closes, or the last of several. It is zero without windows.
+	// Until is when the open window closes; if several are open, it is when the last of them closes. It is zero if none is
+	// open, and if there are no windows.
 	Until time.Time
 	// Next is when the next window opens, in that window's time zone. It is zero if one is open.
 	Next time.Time
@@ -51,9 +52,9 @@ func Decide(windows []Window, now time.Time) Decision {
 	return d
 }
 
-// on returns when the window opens on the day that comes offset days after local. is is false if it does not open on
-// that day.
-func (w Window) on(local time.Time, offset int) (start time.Time, is bool) {
+// on returns when the window opens on the day that comes offset days after local. opens is false if the window does not
+// open on that day.
+func (w Window) on(local time.Time, offset int) (start time.Time, opens bool) {
 	// The weekday of a date does not depend on clocks.
 	noon := time.Date(local.Year(), local.Month(), local.Day()+offset, 12, 0, 0, 0, time.UTC)
 	if !w.Days[noon.Weekday()] {

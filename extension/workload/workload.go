@@ -131,7 +131,7 @@ func (t sameText) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// bounded is the body of an answer. It fails if it is too large, because client-go reads all of it into memory.
+// bounded is the body of an answer. Read fails if the body is too large, because client-go reads all of it into memory.
 type bounded struct {
 	io.ReadCloser
 	left int64

@@ -59,8 +59,8 @@ type Options struct {
 	Calls []record.Call
 	// Component is the source of the Events. Required.
 	Component string
-	// Over is called with the name of a hook when nothing holds the Cluster back at it any more, after the Event of the
-	// last block. It is not called while another handler still holds the Cluster back. Default: nothing.
+	// Over is called with the name of a hook when no handler of that hook holds the Cluster back any longer, after the
+	// Event of the last block. It is not called while another handler still holds the Cluster back. Default: nothing.
 	Over func(ctx context.Context, cluster *clusterv1.Cluster, hook string) error
 	// Log receives what failed. Default: nothing is logged.
 	Log logr.Logger

@@ -103,7 +103,8 @@ func encode(id *identity) (Bundle, error) {
 	return b, nil
 }
 
-// renew returns what should replace a bundle now, and whether that differs from it. It replaces what it can't read.
+// renew returns what should now replace the bundle old; changed reports whether that differs from old. If renew can't
+// read old, it replaces all of it.
 func renew(old Bundle, o Options, now time.Time) (next *identity, changed bool, err error) {
 	current, err := decode(old)
 	if err != nil {

@@ -7,8 +7,8 @@
 //	go keeper.Run(ctx)
 //	err = server.Serve(ctx, server.TLS{Address: ":9443", GetCertificate: keeper.GetCertificate}, extension)
 //
-// A [Keeper] has its own certificate authority and a server certificate signed by it. Both live in a [Store], which
-// all replicas of an extension share: the first replica that finds a renewal due makes it, and the others load the
+// A [Keeper] has its own certificate authority and a server certificate signed by it. Both live in a [Store], which all
+// replicas of an extension share: the first replica to find that a renewal is due renews, and the others load the
 // result. The store publishes the authorities that callers must trust as "ca.crt"; an ExtensionConfig with the
 // annotation that [Annotation] returns gets them from the Secret (RC-09).
 //

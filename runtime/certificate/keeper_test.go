@@ -83,7 +83,8 @@ func newKeeper(t *testing.T, store Store, o Options) *Keeper {
 	return k
 }
 
-// Years, one day at a time: a caller whose authorities are up to a day old always trusts the served certificate.
+// The test renews once a day for 1000 days: a caller whose authorities are up to a day old always trusts the served
+// certificate.
 func TestRotationLeavesNoGap(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	store := &memory{}
@@ -107,7 +108,7 @@ func TestRotationLeavesNoGap(t *testing.T) {
 		pair, _ := k.GetCertificate(nil)
 		leaves[pair.Leaf.SerialNumber.String()], authorities[pair.Leaf.Issuer.String()] = true, true
 	}
-	// A certificate lives for 20 of its 30 days, an authority for 200 of its 300, before the next one is made.
+	// A certificate is replaced after 20 of its 30 days, an authority after 200 of its 300 days.
 	if len(leaves) < 48 || len(leaves) > 62 || len(authorities) < 4 {
 		t.Errorf("%d certificates of %d authorities", len(leaves), len(authorities))
 	}
@@ -139,7 +140,7 @@ func TestReplicasAgree(t *testing.T) {
 	if !a.Leaf.Equal(b.Leaf) || store.saves != 1 {
 		t.Errorf("two certificates, %d writes", store.saves)
 	}
-	// Somebody else renews between our read and our write: theirs is used.
+	// Somebody else renews between our read and our write: their certificate is used.
 	now = now.Add(25 * day)
 	var once sync.Once
 	store.before = func() {

@@ -35,7 +35,7 @@ func apiServer(t *testing.T) ctrlclient.Client {
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: t.TempDir(), ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}
-	// A start that fails leaves directories that the servers choose themselves.
+	// If a start fails, the directories that the servers choose themselves stay behind.
 	env.ControlPlane.Etcd = &envtest.Etcd{DataDir: t.TempDir()}
 	env.ControlPlane.GetAPIServer().CertDir = t.TempDir()
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
@@ -108,7 +108,7 @@ func TestInSecret(t *testing.T) {
 		t.Errorf("the Secret is %+v, %v", secret, err)
 	}
 
-	// Somebody wrote in between.
+	// A write fails if somebody else has written since the read.
 	store := InSecret(c, name)
 	bundle, version, err := store.Load(t.Context())
 	if err != nil {

@@ -22,7 +22,7 @@ var ErrConflict = errors.New("somebody else changed the store: read it again")
 
 // Store holds a bundle for all replicas of a server.
 type Store interface {
-	// Load returns the bundle, an empty one if there is none yet, and its version.
+	// Load returns the bundle and its version. If there is no bundle yet, it returns an empty one.
 	Load(ctx context.Context) (b Bundle, version string, err error)
 	// Save replaces the bundle of this version. It returns ErrConflict if the store has another version.
 	Save(ctx context.Context, b Bundle, version string) error

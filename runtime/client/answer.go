@@ -36,7 +36,7 @@ func checkAnswer(response runtimehooksv1.ResponseObject) error {
 func said(text string) error { return &failure{kind: refused, text: text} }
 
 // join combines the responses to a question into one if all calls have succeeded (CL-11, CL-19). Otherwise it returns
-// the error of the first handler, in order, that has failed.
+// the error of the first failing handler in the order.
 func join(q *question, outcomes []outcome) (runtimehooksv1.ResponseObject, error) {
 	for i := range outcomes {
 		if err := outcomes[i].err; err != nil {

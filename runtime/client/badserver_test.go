@@ -73,7 +73,7 @@ func cut(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, success)
 }
 
-// huge answers Success in 64 MiB.
+// huge answers Success with a message of 64 MiB.
 func huge(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	_, _ = io.WriteString(w, `{"status":"Success","message":"`)
@@ -200,7 +200,8 @@ func TestBadServers(t *testing.T) {
 	}
 }
 
-// The second defect: under Ignore, a retryAfterSeconds or half a patch survived from a body that could not be decoded.
+// The second defect seen in other clients: under Ignore, a retryAfterSeconds or half a patch survived from a body that
+// could not be decoded.
 func TestDefectNothingOfABrokenAnswerSurvivesIgnore(t *testing.T) {
 	b := newBench(t, client.Options{})
 	b.raw(runtimev1.FailurePolicyIgnore, 10, body(`{"status":"Success","retryAfterSeconds":60,"message":"stop","kind":7}`))
@@ -215,7 +216,7 @@ func TestDefectNothingOfABrokenAnswerSurvivesIgnore(t *testing.T) {
 	}
 }
 
-// The sixth defect: answers of another kind, and bytes after the answer, were accepted.
+// The sixth defect seen in other clients: answers of another kind, and bytes after the answer, were accepted.
 func TestDefectAnswersOfAnotherKindAreRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"another kind":       strings.Replace(success, "BeforeClusterCreateResponse", "BeforeClusterDeleteResponse", 1),
@@ -272,8 +273,8 @@ func TestAnswersWithoutKindAreAccepted(t *testing.T) {
 	}
 }
 
-// The eleventh defect: a long retryAfterSeconds could not be shortened, because callers do not ask again before it is
-// over. See also TestDefectABlockingAnswerHoldsUntilSomethingChanges.
+// The eleventh defect seen in other clients: a long retryAfterSeconds could not be shortened, because callers do not
+// ask again before it is over. See also TestDefectABlockingAnswerHoldsUntilSomethingChanges.
 func TestDefectLongWaitsAreCut(t *testing.T) {
 	for name, c := range map[string]struct {
 		said string
@@ -306,7 +307,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 	}
 }
 
-// The first defect: the bound on bodies applied only to answers that were errors anyway.
+// The first defect seen in other clients: the bound on bodies applied only to answers that were errors anyway.
 func TestDefectNoMoreIsReadThanIsAllowed(t *testing.T) {
 	sent := make(chan int, 1)
 	b := newBench(t, client.Options{})
@@ -332,7 +333,7 @@ func TestDefectNoMoreIsReadThanIsAllowed(t *testing.T) {
 	t.Attr("rule", "CL-21")
 }
 
-// The third defect: under Ignore, the end of the caller's own context passed for a success.
+// The third defect seen in other clients: under Ignore, a call counted as a success if the caller's own context ended.
 func TestDefectCallersContextIsAnErrorUnderIgnore(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	b := newBench(t, client.Options{})

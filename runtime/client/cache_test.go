@@ -52,7 +52,8 @@ func discoverVariables(t *testing.T, b *bench, cache mapCache,
 	return response
 }
 
-// The ninth defect: the key depended on the iteration order of a map, so equal requests were sent again.
+// The ninth defect seen in other clients: the cache key depended on the iteration order of a map, so equal requests
+// were sent again.
 func TestDefectCacheKeyDoesNotDependOnMapOrder(t *testing.T) {
 	b := newBench(t, client.Options{})
 	var calls atomic.Int32

@@ -16,10 +16,9 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// CallAllExtensions calls all handlers of a hook whose selectors match the object. If all succeed, the response
-// becomes Success with their messages joined and the shortest nonzero retryAfterSeconds; all its other fields are
-// cleared. Otherwise the response stays unchanged, and the error is that of the first handler, in the registry's
-// order, that failed.
+// CallAllExtensions calls all handlers of a hook whose selectors match the object. If all succeed, the response becomes
+// Success with their messages joined and the shortest nonzero retryAfterSeconds; all its other fields are cleared.
+// Otherwise the response stays unchanged, and the error is that of the first failing handler in the registry's order.
 func (c *Client) CallAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,
 ) error {

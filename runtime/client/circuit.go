@@ -26,7 +26,7 @@ const (
 )
 
 // pauseAfter returns how long an extension is paused after this many consecutive failures. The first few may be bad
-// luck and cause no pause; from then on each failure doubles the pause, up to longest.
+// luck and cause no pause; from then on each failure doubles the pause, up to the given longest pause.
 func pauseAfter(failures int, longest time.Duration) time.Duration {
 	if failures < patience {
 		return 0

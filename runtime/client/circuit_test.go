@@ -25,7 +25,7 @@ func TestPauseAfter(t *testing.T) {
 	}
 }
 
-// An outage from start to finish, by the clock.
+// The states of a circuit during an outage: closed, open with growing pauses, probing, and closed again.
 func TestCircuit(t *testing.T) {
 	broken := errors.New("connection refused")
 	start := time.Unix(1_800_000_000, 0)
@@ -71,7 +71,7 @@ func TestCircuit(t *testing.T) {
 	if _, err := call(unclear); err != nil {
 		t.Fatalf("the probe was held back: %v", err)
 	}
-	state(CircuitProbing) // it said nothing: the next one is the probe
+	state(CircuitProbing) // the result was unclear: the next call is the probe
 	if recovered, err := call(works); err != nil || !recovered {
 		t.Fatalf("it works again: recovered %t, %v", recovered, err)
 	}
@@ -81,7 +81,7 @@ func TestCircuit(t *testing.T) {
 	}
 }
 
-// Twenty calls that were running when the extension died are one outage, not twenty.
+// Twenty calls that were running when the extension died count as one outage, not as twenty.
 func TestCallsUnderWayMakeAnOutageNoLonger(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c := &circuit{longest: time.Minute}

@@ -14,7 +14,7 @@
 // encoded once for all handlers that get the same settings; it is neither kept nor changed. Answers are joined in the
 // registry's order, so the same answers produce the same message; the shortest retryAfterSeconds wins (CL-11). If a
 // handler fails, those after it in that order are canceled or not called at all; the returned error is always that of
-// the first handler, in order, that fails.
+// the first failing handler in the order.
 //
 // If the joined answer blocks, the client holds it until the shortest wait named by a handler is over. Callers that
 // ask again before then get the held answer with the remaining wait, and no handler is called. A change of the
@@ -128,9 +128,9 @@ type Options struct {
 	// Metrics registers the client's metrics, see the constants. Default: none are registered.
 	Metrics prometheus.Registerer
 
-	// Trace is called at the start of each call to a handler, on the call's goroutine, with what is known by then. The
-	// returned headers are sent with the call; end, which may be nil, is called when the call has ended. Package trace
-	// has an implementation for OpenTelemetry. Default: none.
+	// Trace is called at the start of each call to a handler, on the call's goroutine. It gets those fields of the record
+	// that are known at that time. The returned headers are sent with the call; end, which may be nil, is called when the
+	// call has ended. Package trace has an implementation for OpenTelemetry. Default: none.
 	Trace func(ctx context.Context, call record.Call) (header map[string]string, end func(record.Call))
 }
 

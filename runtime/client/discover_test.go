@@ -95,7 +95,7 @@ func handlersText(config *runtimev1.ExtensionConfig) string {
 	return strings.Join(texts, ", ")
 }
 
-// The eighth defect: one hook that is not in the catalog made the whole extension unknown.
+// The eighth defect seen in other clients: one hook that is not in the catalog made the whole extension unknown.
 func TestDefectUnknownHooksAreToleratedAndReported(t *testing.T) {
 	b := newBench(t, client.Options{})
 	future := `{"name":"new","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1beta1","hook":"BeforeClusterCreate"}},` +
@@ -114,7 +114,7 @@ func TestDefectUnknownHooksAreToleratedAndReported(t *testing.T) {
 			"not called: alien (example.org/v1/Anything), new (hooks.runtime.cluster.x-k8s.io/v1beta1/BeforeClusterCreate)") {
 		t.Errorf("condition is %+v", condition)
 	}
-	// When the management cluster knows them, the condition disappears.
+	// When the extension no longer serves unknown hooks, the condition disappears.
 	later := b.ca.Serve(t, discovery(`{"name":"gate",`+create+`}`), nil)
 	discovered.Spec.ClientConfig.URL = later.URL
 	if discovered, err = b.client.Discover(t.Context(), discovered); err != nil {

@@ -163,7 +163,7 @@ func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, re
 		// This is clearer than the transport's error.
 		return &failure{text: fmt.Sprintf("it did not answer within %s", x.timeout), cause: context.DeadlineExceeded}
 	default:
-		<-ctx.Done() // it is due at the same moment
+		<-ctx.Done() // its deadline is the same, so this does not wait
 		return context.Cause(ctx)
 	}
 	defer answer.Release()

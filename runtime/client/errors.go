@@ -21,7 +21,7 @@ type CallError struct {
 	Err error
 }
 
-// Error names the handler and what went wrong. The same failure gives the same text.
+// Error names the handler and what went wrong. The same failure always has the same text.
 func (e *CallError) Error() string { return fmt.Sprintf("handler %q: %v", e.Handler, e.Err) }
 
 // Unwrap returns what went wrong.

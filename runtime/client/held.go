@@ -27,7 +27,7 @@ type heldAnswers struct {
 	kept map[heldKey]held
 }
 
-// again returns the held answer to this question with the wait for the caller, nil if none is held.
+// again returns the held answer to this question with the wait for the caller, or nil if none is held.
 func (a *heldAnswers) again(q *question) runtimehooksv1.ResponseObject {
 	now := time.Now()
 	if !q.hook.CanWait || !a.has(heldKeyOf(q), now) {
@@ -73,7 +73,7 @@ func (a *heldAnswers) waitOf(left time.Duration) int32 {
 	return wholeSeconds(min(left+time.Second-1, a.recheck))
 }
 
-// heldKey is what reconcilers ask about.
+// heldKey identifies what reconcilers ask about: a hook and an object.
 type heldKey struct {
 	hook      hook.ID
 	kind      string
@@ -93,7 +93,7 @@ func heldKeyOf(q *question) heldKey {
 	return heldKey{hook: q.hook.ID, kind: o.Kind, namespace: o.Namespace, name: o.Name, uid: q.object.GetUID()}
 }
 
-// has reports whether a fingerprint is worth computing. It is cheap.
+// has reports whether an answer is held for a key. Only then is it worth computing a fingerprint. The check is cheap.
 func (a *heldAnswers) has(key heldKey, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *heldAnswers) put(key heldKey, h held, now time.Time) {
 		a.kept = map[heldKey]held{}
 	}
 	if _, ok := a.kept[key]; !ok && len(a.kept) >= maxHeld {
-		for other, o := range a.kept { // drop the expired ones; if there are none, any one
+		for other, o := range a.kept { // drop the expired ones; if there are none, drop any one
 			if !now.Before(o.until) {
 				delete(a.kept, other)
 			}

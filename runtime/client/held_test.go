@@ -48,8 +48,9 @@ func (h *holding) ask() (*runtimehooksv1.BeforeClusterCreateResponse, error) {
 	return response, err
 }
 
-// The eleventh defect: a caller that was told to wait an hour waited an hour, whatever had changed. Here the caller
-// gets a short wait, the same answer again as long as nothing has changed, and a new one as soon as something has.
+// The eleventh defect seen in other clients: a caller that was told to wait an hour waited an hour, whatever had
+// changed. Here the caller gets a short wait, the same answer again as long as nothing has changed, and a new answer as
+// soon as something has.
 func TestDefectABlockingAnswerHoldsUntilSomethingChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*holding)

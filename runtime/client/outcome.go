@@ -36,8 +36,8 @@ func (o *outcome) answered(response runtimehooksv1.ResponseObject, maxRetryAfter
 	}
 }
 
-// failed records a failure and applies the handler's failure policy (CL-04, CL-05, CL-20). The response is that of a
-// handler that refused, nil otherwise.
+// failed records a failure and applies the handler's failure policy (CL-04, CL-05, CL-20). response is the handler's
+// answer if it refused, otherwise nil.
 func (o *outcome) failed(q *question, a *ask, f *failure, response runtimehooksv1.ResponseObject) {
 	err := &CallError{Hook: a.handler.Hook, Handler: a.handler.Name, Err: f}
 	o.record.Err = err

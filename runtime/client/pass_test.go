@@ -44,7 +44,7 @@ func TestPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			used := 0
-			// One after the other, so that a failure always precedes the second call.
+			// The handlers are called one after the other, so that a failure always precedes the second call.
 			b := newBench(t,
 				client.Options{Parallel: 1, Pass: func(_ context.Context, _ ctrlclient.Object,
 					hookName string) (*client.Pass, error) {

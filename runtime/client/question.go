@@ -41,7 +41,7 @@ func (c *Client) newQuestion(
 	return &question{hook: descriptor, object: object, requests: requests}, nil
 }
 
-// address adds handlers to call. It does everything that can fail without calling anybody; its errors mean
+// address adds handlers to call. It takes all the steps that can fail before a handler is called; its errors mean
 // misconfiguration.
 func (c *Client) address(q *question, handlers ...*registry.Handler) error {
 	q.asks = make([]ask, len(handlers))

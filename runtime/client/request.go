@@ -26,7 +26,7 @@ type requests struct {
 	request    runtimehooksv1.RequestObject
 	own        map[string]string // the request's settings
 
-	encoded []encodedRequest // few: most extensions have the same settings, none
+	encoded []encodedRequest // few, because most extensions have no settings
 	buffers []*[]byte
 }
 

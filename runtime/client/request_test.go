@@ -54,7 +54,7 @@ func TestSettingsOfTheRequestWin(t *testing.T) {
 	}
 }
 
-// This covers the twelfth defect: calls carried no Content-Type.
+// This covers the twelfth defect seen in other clients: calls carried no Content-Type.
 func TestDefectRequestOnTheWire(t *testing.T) {
 	b := newBench(t, client.Options{})
 	type seen struct {

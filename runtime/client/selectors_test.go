@@ -61,7 +61,7 @@ func TestNamespaceSelector(t *testing.T) {
 	}
 }
 
-// The tenth defect: the cause of a failed lookup of a namespace was dropped.
+// The tenth defect seen in other clients: the cause of a failed lookup of a namespace was dropped.
 func TestDefectCauseOfNamespaceLookupIsKept(t *testing.T) {
 	b := newBench(t, client.Options{Reader: &namespaceReader{}})
 	b.extension("prod", func(config *runtimev1.ExtensionConfig) {

@@ -98,7 +98,7 @@ func (t *Target) complete() error {
 
 // Run runs all checks within the target's Timeout and reports what they found. An extension that can't be reached
 // yields a report, not an error. If ctx is done first, Run returns the results so far together with the error of ctx;
-// with any other error, nothing could be checked.
+// if it returns any other error, nothing could be checked.
 func Run(ctx context.Context, target Target) (*Report, error) {
 	if err := target.complete(); err != nil {
 		return nil, err

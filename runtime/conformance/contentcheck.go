@@ -47,7 +47,8 @@ func contentOf(response runtimehooksv1.ResponseObject) func(request runtime.Obje
 	return nil
 }
 
-// pair calls a check with requests of the expected type. A catalog may have requests of other types, which it ignores.
+// pair calls a check with requests of the expected type. A catalog may have requests of other types, which pair
+// ignores.
 func pair[Request, Response any](answer *Response, check func(*Request, *Response) error) func(runtime.Object) error {
 	return func(request runtime.Object) error {
 		if asked, ok := any(request).(*Request); ok {

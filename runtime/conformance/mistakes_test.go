@@ -73,7 +73,7 @@ func fail500(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	next.ServeHTTP(w, r)
 }
 
-// limit breaks when the number of running calls exceeds most.
+// limit breaks when too many calls run at the same time: more than its field most allows.
 type limit struct {
 	most    int64
 	running atomic.Int64

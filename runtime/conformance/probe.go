@@ -43,7 +43,7 @@ type probe struct {
 	discovery []byte                            // the same in canonical form
 	document  *openapi.Document                 // of the catalog; nil until it is needed
 
-	// excess counts the handlers that are too many or whose names are too long; they are not called.
+	// excess counts the handlers that are beyond the limit or have too long a name; they are not called.
 	excess      int
 	excessNames []string // of the first of them
 }

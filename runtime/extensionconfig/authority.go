@@ -61,8 +61,8 @@ func (r *Reconciler) injectAuthority(ctx context.Context, config *runtimev1.Exte
 	if err != nil || bundle == nil || bytes.Equal(bundle, config.Spec.ClientConfig.CABundle) {
 		return err
 	}
-	// The response to the patch overwrites the whole object including its status, so keep only what it says about the
-	// spec.
+	// The response to the patch overwrites the whole object including its status, so take only the spec, the
+	// generation and the resourceVersion from the response.
 	changed := config.DeepCopy()
 	changed.Spec.ClientConfig.CABundle = bundle
 	if err := r.Client.Patch(ctx, changed, ctrlclient.MergeFrom(config)); err != nil {

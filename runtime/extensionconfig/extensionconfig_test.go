@@ -198,8 +198,8 @@ func TestBrokenExtensions(t *testing.T) {
 	t.Attr("rule", "RC-16")
 }
 
-// The eighth defect: one unknown hook made the whole extension unknown. Also, a condition warns users of deprecated
-// hooks (RC-22).
+// The eighth defect seen in other clients: one unknown hook made the whole extension unknown. Also, a condition warns
+// users of deprecated hooks (RC-22).
 func TestNotesInConditions(t *testing.T) {
 	define := func(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgradeRequest,
 		runtimehooksv1.BeforeClusterUpgradeResponse] {

@@ -34,8 +34,8 @@ type Reconciler struct {
 	Client ctrlclient.Client
 	// APIReader reads Secrets, which should not be cached, and ExtensionConfigs before caches are filled. Required.
 	APIReader ctrlclient.Reader
-	// Runtime calls extensions. If it has a method OnStale, as package client's Client does, it triggers discoveries
-	// through it. Required.
+	// Runtime calls extensions. If it has a method OnStale, as package client's Client does, the Reconciler registers a
+	// function there, with which Runtime triggers discoveries. Required.
 	Runtime runtimeclient.Client
 	// SecretNames caches the metadata of Secrets. With it, a changed CA certificate is noticed immediately. Default: at
 	// the next discovery.

@@ -96,7 +96,7 @@ func TestTimeoutInUse(t *testing.T) {
 	t.Attr("rule", "CL-03")
 }
 
-// What the API server's schema rejects by itself, whoever the caller is.
+// The API server's schema rejects these ExtensionConfigs by itself, whoever the caller is.
 func TestTheAPIServerRefuses(t *testing.T) {
 	w := newWorld(t, nil)
 	service := func(change func(*runtimev1.ServiceReference)) func(*runtimev1.ExtensionConfig) {

@@ -112,7 +112,7 @@ func startAPI(kube string) (*envtest.Environment, error) {
 			return env, err
 		}
 	}
-	// A start that fails leaves directories that the servers choose themselves.
+	// If a start fails, the directories that the servers choose themselves stay behind.
 	data, certificates := filepath.Join(assets, "data"), filepath.Join(assets, "certificates")
 	if err := errors.Join(os.Mkdir(data, 0o700), os.Mkdir(certificates, 0o700)); err != nil {
 		return env, err

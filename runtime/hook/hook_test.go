@@ -103,7 +103,7 @@ var (
 	v2    = schema.GroupVersion{Group: group, Version: "v2"}
 )
 
-// The fifth defect: hooks with the same types silently became one.
+// The fifth defect seen in other clients: hooks with the same types silently became one.
 func TestDefectHooksThatShareTypesStayApart(t *testing.T) {
 	catalog, err := hook.NewCatalog(hook.Of(v1, First), hook.Of(v1, Second))
 	if err != nil {

@@ -43,10 +43,11 @@ type Answer struct {
 	Handler string `json:"handler"`
 	// Answer sums up how the call ended, in the terms of package record; NotCalled if the time was over before the call.
 	Answer string `json:"answer"`
-	// RetryAfter is the wait that a blocking handler named.
+	// RetryAfter is the wait that a blocking handler named, as a Go duration such as 30s. Message is the message of its
+	// response.
 	RetryAfter string `json:"retryAfter,omitempty"`
 	Message    string `json:"message,omitempty"`
-	// Error is why the call failed; empty if it did not.
+	// Error is why the call failed; empty if it did not. Took is how long the call took, as a Go duration.
 	Error string `json:"error,omitempty"`
 	Took  string `json:"took"`
 	// Response is the whole answer. If all answers together are too large, it is omitted and Error says so.
@@ -174,12 +175,12 @@ func Run(ctx context.Context, descriptor *hook.Descriptor, cluster *clusterv1.Cl
 	return answers, nil
 }
 
-// handlersOf returns the handlers of a hook, sorted; if only is set, just that one.
-func handlersOf(extensions []runtimev1.ExtensionConfig, hook, only string) []string {
+// handlersOf returns the handlers of a hook, sorted. If name is not empty, it returns only the handler of that name.
+func handlersOf(extensions []runtimev1.ExtensionConfig, hook, name string) []string {
 	var handlers []string
 	for _, config := range extensions {
 		for _, h := range config.Status.Handlers {
-			if h.RequestHook.Hook == hook && (only == "" || only == h.Name) {
+			if h.RequestHook.Hook == hook && (name == "" || name == h.Name) {
 				handlers = append(handlers, h.Name)
 			}
 		}

@@ -1,9 +1,9 @@
 // Package inplace handles the hooks that update Machines in place instead of replacing them: CanUpdateMachine,
 // CanUpdateMachineSet and UpdateMachine (UH-07).
 //
-// Cluster API first sends a Machine's current and desired state. An extension answers with a patch for the changes
-// that it can make on a running machine. If these cover all differences, Cluster API calls UpdateMachine repeatedly
-// until the update is done; otherwise it replaces the Machine as if there were no extension. For control planes it
+// Cluster API first sends a Machine's current and desired state. An extension answers with a patch for the changes that
+// it can make on a running machine. If these cover all differences, Cluster API calls UpdateMachine repeatedly until
+// the update is done; otherwise it replaces the Machine as if there were no extension. For control planes, Cluster API
 // asks about one Machine at a time; for workers, about a MachineSet and its templates.
 //
 // An [Updater] provides the handlers of all three hooks. Its rules apply to Machines and to templates alike:

@@ -35,7 +35,7 @@ type Options struct {
 	Texts *schema.Document
 }
 
-// Document is an OpenAPI document.
+// Document is an OpenAPI document. The OpenAPI specification defines its fields and those of the types below.
 type Document struct {
 	OpenAPI    string          `json:"openapi"`
 	Info       Info            `json:"info"`

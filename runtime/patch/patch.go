@@ -87,8 +87,8 @@ func verify(before []byte, want any, p runtimehooksv1.Patch) error {
 	return nil
 }
 
-// Apply returns a document after a patch. It rejects a patch that exceeds [MaxOperations], [MaxCopies] or
-// [MaxDocument].
+// Apply applies a patch to a document and returns the result. It rejects a patch that exceeds [MaxOperations],
+// [MaxCopies] or [MaxDocument].
 func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 	switch p.PatchType {
 	case runtimehooksv1.JSONMergePatchType:

@@ -28,8 +28,8 @@ type Change struct {
 	Ended *Call
 }
 
-// Tracker finds out what holds objects back from the calls of lifecycle hooks (Before... and After...). Make it with
-// [NewTracker]. It is not safe for concurrent use.
+// Tracker examines the calls of lifecycle hooks (Before... and After...) and finds out what holds objects back. Make it
+// with [NewTracker]. It is not safe for concurrent use.
 type Tracker struct {
 	current map[handlerOf]*Block
 }
@@ -49,8 +49,8 @@ func NewTracker(calls []Call) *Tracker {
 	return t
 }
 
-// Blocks returns what holds objects back, from the calls in a journal, oldest first: handlers whose last answer was
-// [Blocked] or [Failure]. Deleted objects are unknown here: their blocks stay until the journal drops their calls.
+// Blocks examines the calls in a journal, oldest first, and returns what holds objects back: handlers whose last answer
+// was [Blocked] or [Failure]. Deleted objects are unknown here: their blocks stay until the journal drops their calls.
 func Blocks(calls []Call) []Block { return NewTracker(calls).Blocks() }
 
 // Add processes a call and returns the blocks that it begins or ends: none while a block lasts.

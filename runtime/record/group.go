@@ -41,8 +41,9 @@ type Repeated struct {
 
 // Repeats joins calls that differ only in time and text: the calls of one hook for one object while a handler of that
 // hook blocks. Calls for other objects may come between them, and so may calls of hooks that hold nothing back, such as
-// GeneratePatches. Repeats joins the latter, too, until the object is at another lifecycle hook. Calls of other hooks
-// with answer [Success] stay separate if no handler blocks, because each has let an object through.
+// GeneratePatches. Repeats joins the latter, too, until the object is at another lifecycle hook. Calls of hooks that
+// can hold an object back stay separate if their answer is [Success] and no handler blocks, because each has let the
+// object through.
 func Repeats(calls []Call) []Repeated {
 	var runs []Repeated
 	objects := map[Object]map[string]*attempts{} // by hook

@@ -85,8 +85,8 @@ func (g *Group) ForObject(of labels.Set) *Group {
 	return g.filter(func(e *Extension) bool { return e.Objects.Matches(of) })
 }
 
-// filter calls keep once for each extension, because an extension's handlers are adjacent. It returns nil if no
-// handler is left.
+// filter calls the function keep only once for each extension, because an extension's handlers are adjacent. It returns
+// nil if no handler is left.
 func (g *Group) filter(keep func(*Extension) bool) *Group {
 	var kept *Group
 	var last *Extension

@@ -34,8 +34,8 @@ func write(t *testing.T) string {
 	return directory
 }
 
-// A new project builds, passes its own tests, and is formatted. Nothing is downloaded: the Runtime SDK's dependencies
-// are here.
+// A new project builds, passes its own tests, and is formatted. Nothing is downloaded, because this machine already has
+// the Runtime SDK's dependencies.
 func TestANewProjectPassesItsTests(t *testing.T) {
 	directory := write(t)
 	sums, err := os.ReadFile("../go.sum")

@@ -36,7 +36,8 @@ func hooksDirectory(t *testing.T) string {
 	return filepath.Dir(directory)
 }
 
-// Hooks are below a directory runtime, with a directory for each version that has its group version and types.
+// Cluster API's hooks are below a directory runtime. Each version has a directory of its own, which contains the
+// version's group version and types.
 func TestHooksHaveADirectoryForEachVersion(t *testing.T) {
 	directory := hooksDirectory(t)
 	if !strings.HasSuffix(filepath.ToSlash(directory), "/runtime/hooks") {
@@ -85,7 +86,7 @@ func directoryOf(t *testing.T, hooks string) string {
 }
 
 // Requests and responses are plain Go types: each field has a JSON tag, each type a marker and a generated deep copy.
-// Ours need a conversion as soon as there are two versions, which hook.NewCatalog enforces.
+// Our own hooks need a conversion as soon as there are two versions, which hook.NewCatalog enforces.
 func TestTypesArePlainGo(t *testing.T) {
 	directory := directoryOf(t, hooksDirectory(t))
 	files, err := filepath.Glob(filepath.Join(directory, "*_types.go"))

@@ -15,8 +15,8 @@ import (
 )
 
 // Sequence combines several functions into one, which calls them in turn with the same request and the same response,
-// so that each may add to what those before it filled in. The first that fails or waits ends the sequence. Messages
-// are joined by a comma and a space. Use it for parts that depend on the one before; for independent parts [Parallel]
+// so that each may add to what those before it filled in. The first that fails or waits ends the sequence. Messages are
+// joined by a comma and a space. Use it for parts that depend on the part before them; for independent parts [Parallel]
 // is faster and easier to reason about.
 func Sequence[Req, Resp any, PResp hook.Response[Resp]](parts ...Func[Req, Resp]) Func[Req, Resp] {
 	if !complete(parts) {

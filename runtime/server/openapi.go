@@ -19,8 +19,8 @@ func openAPIRoute(catalog *hook.Catalog, prefix string) (map[string][]byte, erro
 	return map[string][]byte{prefix + OpenAPIPath: document}, nil
 }
 
-// checkSingletons checks that the catalog holds every hook that is served, and that a hook which an extension may
-// serve only once has only one handler.
+// checkSingletons checks that the catalog holds every served hook, and that a hook has only one handler if an extension
+// may serve it only once.
 func checkSingletons(catalog *hook.Catalog, handlers []Handler) error {
 	if catalog == nil {
 		return nil

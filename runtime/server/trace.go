@@ -17,9 +17,9 @@ type Call struct {
 	Header http.Header
 }
 
-// Tracer is called when a call begins. The handler gets the context that the Tracer returns, which must derive from the
-// one that the Tracer was given. end, which may be nil, is called once when the call ends, with a value of the metrics'
-// label "answer", such as "success", "wait", "failure", "panic" or "late".
+// Tracer is called when a call begins. The handler gets the context that the Tracer returns. That context must derive
+// from the one passed to the Tracer. end, which may be nil, is called once when the call ends, with a value of the
+// metrics' label "answer", such as "success", "wait", "failure", "panic" or "late".
 type Tracer func(ctx context.Context, call Call) (traced context.Context, end func(answer string))
 
 // trace begins a call. Without a tracer it does nothing.

@@ -60,7 +60,7 @@ func (d *Desk) use(ctx context.Context, object ctrlclient.Object, order *Order) 
 	return d.remove(ctx, fresh)
 }
 
-// Clear removes a permission for a hook that is no longer needed because the object has moved on without it. It
+// Clear removes an object's permission for a hook once the object has moved on without using the permission. It also
 // succeeds if there is no permission, or a different one by now. The caller of hooks writes to the object at the same
 // time, so Clear retries on a conflict.
 func (d *Desk) Clear(ctx context.Context, object ctrlclient.Object, hook string) error {

@@ -96,16 +96,16 @@ func incomplete(machines []clusterv1.Machine) bool {
 	})
 }
 
-// missing says what a control plane of this size still waits for. It is complete once the machines in left are gone and
-// enough others are ready; missing then returns "".
-func missing(machines []clusterv1.Machine, left map[types.UID]bool, want int) string {
+// missing says what a control plane of this size still waits for. The control plane is complete once the deleted
+// machines are gone and enough others are ready; missing then returns "".
+func missing(machines []clusterv1.Machine, deleted map[types.UID]bool, want int) string {
 	ready := 0
 	var pending []clusterv1.Machine
 	for _, m := range machines {
 		if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; !ok {
 			continue
 		}
-		if left[m.UID] {
+		if deleted[m.UID] {
 			return m.Name + " is being deleted"
 		}
 		healthy := meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineNodeReadyCondition)

@@ -88,7 +88,7 @@ func (p Plan) possible(cluster *clusterv1.Cluster) error {
 	return nil
 }
 
-// choose finds a backup by name, or the newest if name is empty. all is sorted by time.
+// choose finds a backup by name, or the newest if name is empty. The list all is sorted by time.
 func choose(all []backup.Manifest, name string) (backup.Manifest, error) {
 	if len(all) == 0 {
 		return backup.Manifest{}, errors.New("it has no backup")

@@ -58,7 +58,7 @@ func plane(t *testing.T, funcs interceptor.Funcs) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
-// options returns the options of a restore of cluster blue that succeeds.
+// options returns options with which a restore of cluster blue succeeds.
 func options(t *testing.T) Options {
 	cluster := &clusterv1.Cluster{}
 	cluster.Namespace, cluster.Name, cluster.Spec.ControlPlaneRef.Name = "team", "blue", "blue-cp"

@@ -21,7 +21,8 @@ import (
 const (
 	// maxHead bounds the status line and the headers of an answer in bytes.
 	maxHead = 64 << 10
-	// MaxQuoted bounds the body in bytes of an answer other than 200: its beginning explains the error.
+	// MaxQuoted bounds, in bytes, the body of an answer with another status than 200. The beginning of such a body
+	// explains the error.
 	MaxQuoted = 256
 	// maxInterim bounds how many answers with a status below 200 may precede the final one.
 	maxInterim = 5
@@ -36,7 +37,7 @@ type Request struct {
 	Header map[string]string
 	// Body of the request.
 	Body []byte
-	// Limit bounds the body in bytes of an answer with status 200; a larger one causes [wire.ErrTooLarge].
+	// Limit bounds, in bytes, the body of an answer with status 200; a larger one causes [wire.ErrTooLarge].
 	Limit int64
 }
 
