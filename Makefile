@@ -1,4 +1,4 @@
-# Capstan. "make help" lists what there is.
+# The Makefile of Capstan. "make help" lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -10,13 +10,14 @@ KUBERNETES_VERSION := $(shell cat kube/DEFAULT_VERSION)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-images capstan-manager capstan-net
 GO_DIRS := api agent clusterctl cmd config contract dock examples extension hack image internal kube local plane provider release runtime templates test
-# The race detector needs a C compiler; without one the tests run all the same, only without it.
+# The race detector needs a C compiler. Without a compiler, the tests run without the race detector.
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
-# Packages that carry all of Cluster API's reconcilers or run the built binaries: the race detector would cost minutes and watch other people's code.
+# Packages that contain all of Cluster API's reconcilers, or that run the built binaries. With them, the race detector
+# would cost minutes and would watch other people's code.
 HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/lifecycle$$|/test/verify$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$|/test/examples$$|/test/attack$$|/test/enrol/line$$
 
-# What takes longest starts first: packages are tested two or more at a time, and the others fit beside it.
+# The slowest package starts first. Two or more packages are tested at a time, so the others run beside it.
 LONGEST := ./test/e2e
 
 TESTS := bin/tools/gotestsum --format standard-quiet
@@ -30,7 +31,7 @@ build: manifests kube ## build everything into bin/
 	@umask 022; mkdir -p bin; chmod o-w bin; for b in $(BINARIES); do echo "→ building bin/$$b"; go build -ldflags '$(LDFLAGS)' -o bin/$$b ./cmd/$$b; done
 
 .PHONY: agents
-agents: ## build the agent for all architectures of hosts, for planes that other computers enroll at
+agents: ## build the agent for all architectures of hosts, for planes with which other computers enroll
 	@umask 022; mkdir -p bin; for a in amd64 arm64; do echo "→ building bin/capstan-agent-linux-$$a"; CGO_ENABLED=0 GOOS=linux GOARCH=$$a go build -ldflags '$(LDFLAGS)' -o bin/capstan-agent-linux-$$a ./cmd/capstan-agent; done
 
 .PHONY: kube
@@ -38,22 +39,22 @@ kube: ## build the bundle of the default Kubernetes version (the first build tak
 	@kube/build $(KUBERNETES_VERSION) bin/bundles
 
 .PHONY: kube-previous
-kube-previous: ## build a bundle of the Kubernetes minor before, for upgrades (the first build takes some minutes)
+kube-previous: ## build a bundle of the previous Kubernetes minor, for upgrades (the first build takes some minutes)
 	@kube/build "$$(cat kube/PREVIOUS_VERSION)" bin/bundles
 
 .PHONY: kube-oldest
-kube-oldest: ## build a bundle of the Kubernetes minor before that, for upgrades over two (the first build takes some minutes)
+kube-oldest: ## build a bundle of the Kubernetes minor before the previous one, for upgrades over two minors (the first build takes some minutes)
 	@kube/build "$$(cat kube/OLDEST_VERSION)" bin/bundles
 
 .PHONY: manifests
-manifests: ## copy upstream's definitions from the Go module (not committed)
+manifests: ## copy upstream's definitions from the Go module (they are not committed)
 	@go run ./hack/manifests
 
 bin/tools/controller-gen: hack/tools/go.mod hack/tools/go.sum
 	@echo "→ building controller-gen"
 	@cd hack/tools && GOWORK=off go build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
-# Its module is not in every proxy; the first build with one that has it adds the checksum to go.sum.
+# Not every module proxy has the linter's module. The first build with a proxy that has it adds the checksum to go.sum.
 bin/tools/apilint: hack/apilint/main.go hack/apilint/config.yaml hack/apilint/go.mod
 	@echo "→ building the API linter"
 	@cd hack/apilint && GOWORK=off go build -mod=mod -o ../../$@ .
@@ -63,7 +64,7 @@ vulnerabilities: ## compare the dependencies of all binaries with the Go vulnera
 	@for d in . kube hack/clusterctl; do echo "→ $$d"; (cd $$d && GOWORK=$$([ $$d = . ] && echo "" || echo off) go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...) || exit 1; done
 
 .PHONY: generate
-generate: manifests bin/tools/controller-gen ## make generated files again (deep copies, CRDs, webhooks, roles, API reference, upstream's definitions)
+generate: manifests bin/tools/controller-gen ## regenerate files (deep copies, CRDs, webhooks, roles, reference pages, upstream's definitions)
 	@echo "→ generating"
 	@cd api && ../bin/tools/controller-gen object paths=./...
 	@cd api && ../bin/tools/controller-gen crd paths=./... output:crd:dir=../config/crd/bases
@@ -81,7 +82,7 @@ bin/tools/staticcheck: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building staticcheck"
 	@cd hack/lint && GOWORK=off go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
 
-# gotestsum prints what "go test" prints and keeps the events of each test, which the report about rules is made of.
+# gotestsum prints what "go test" prints, and keeps the events of each test. The report about rules is made from them.
 bin/tools/gotestsum: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building the test runner"
 	@cd hack/lint && GOWORK=off go build -o ../../$@ gotest.tools/gotestsum
@@ -90,15 +91,15 @@ bin/tools/gci: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building the linter of imports"
 	@cd hack/lint && GOWORK=off go build -o ../../$@ github.com/daixiang0/gci
 
-# Imports stand in three groups: the standard library, other modules, ours.
+# Imports are in three groups: the standard library, other modules, ours.
 IMPORT_GROUPS := -s standard -s default -s 'prefix(github.com/capstan-dev/capstan)' --skip-generated
 
 FUZZTIME ?= 30s
-# What is tested waits for its disk at every turn; memory is a faster one.
+# Fuzzed code waits for the disk all the time, so its files are in memory if possible.
 FUZZTMP ?= $(firstword $(wildcard /dev/shm) /tmp)
 
 .PHONY: fuzz
-fuzz: manifests ## run each fuzz test for FUZZTIME (default 30s); what one finds is kept in testdata/fuzz
+fuzz: manifests ## run each fuzz test for FUZZTIME (default 30s); inputs that fail are kept in testdata/fuzz
 	@for test in $$(grep -rnoE '^func Fuzz[A-Za-z]+' --include='*_test.go' $(GO_DIRS) | sed -E 's|/[^/]+:[0-9]+:func |:|' | sort); do \
 		echo "→ $$test for $(FUZZTIME)"; \
 		TMPDIR=$(FUZZTMP) go test -C "$${test%%:*}" -run '^$$' -fuzz "^$${test##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .; \
@@ -110,7 +111,7 @@ fmt: bin/tools/gci ## format Go files and sort their imports into three groups
 	@bin/tools/gci write $(IMPORT_GROUPS) $(GO_DIRS) 2>/dev/null
 
 .PHONY: lint
-lint: manifests bin/tools/staticcheck bin/tools/gci ## formatting, imports, vet and staticcheck (see staticcheck.conf)
+lint: manifests bin/tools/staticcheck bin/tools/gci ## check formatting and imports, run vet and staticcheck (see staticcheck.conf)
 	@echo "→ gofmt, imports, go vet"
 	@out=$$(gofmt -l $(GO_DIRS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run make fmt): $$out"; exit 1; fi
 	@out=$$(bin/tools/gci list $(IMPORT_GROUPS) $(GO_DIRS) 2>/dev/null); \
@@ -130,11 +131,11 @@ recording: build ## record the demo as docs/demo.cast, which asciinema plays
 	@go run ./hack/recording -o docs/demo.cast \
 		-title "Capstan: from Linux to a Kubernetes cluster ($$(git rev-parse --short HEAD), $$(date -u +%F))" -- hack/demo
 
-# What fails runs three times, and the majority counts (docs/conformance.md).
+# A test that fails runs three times, and the majority of its results counts (docs/conformance.md).
 CONFORMANCE_LIST = go run ./hack/conformance -again -images list -list test/conformance/ci.txt
 
 .PHONY: test
-test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, API, end to end with real clusters
+test: generate lint build kube-previous bin/tools/gotestsum ## run unit tests, API tests, and end-to-end tests with real clusters
 	@echo "→ generated files are up to date"
 	@if [ -n "$${CI:-}" ]; then git diff --exit-code -- api config docs/reference || { echo "run make generate and commit the result"; exit 1; }; fi
 	@echo "→ unit tests$(if $(RACE), with the race detector,)"
@@ -157,7 +158,7 @@ test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, 
 KILLS ?= 200
 
 .PHONY: test-pod-kills
-test-pod-kills: kube ## kill what runs real pods on a local host at random points, 200 times (takes an hour): make test-pod-kills KILLS=20
+test-pod-kills: kube ## kill the processes that run real pods on a local host, 200 times at random points (takes an hour): make test-pod-kills KILLS=20
 	@cd kube && GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_KILLS='$(KILLS)' go test -count=1 -timeout 4h -v -run TestPodsSurviveKills .
 
 .PHONY: test-dock-kills
@@ -165,16 +166,16 @@ test-dock-kills: build ## kill the dock's and the plane's processes while real p
 	@CAPSTAN_TEST_DOCK_KILLS='$(KILLS)' go test -count=1 -timeout 6h -v -run TestRealPodsSurviveKillsOfTheDock ./test/e2e
 
 .PHONY: test-image-garbage
-test-image-garbage: build ## fill the image store, see kubelets remove only unused images (root; up to 15 minutes)
+test-image-garbage: build ## fill the image store, and check that kubelets remove only unused images (needs root; takes up to 15 minutes)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 30m -v -run TestAFullImageStoreGivesUpImages ./test/e2e
 
 .PHONY: test-million-files
-test-million-files: ## load an image of a million files, and look at a host with as many: bounded in time, memory and what is left (root)
+test-million-files: ## load an image of a million files, and run an agent on as many: time, memory and leftovers are bounded (needs root)
 	@CAPSTAN_TEST_FILES=1 go test -count=1 -timeout 20m -v -run TestAMillionFiles ./image/store
 	@CAPSTAN_TEST_FILES=1000000 go test -count=1 -timeout 20m -v -run '^TestTheAgentNeeds30MiB$$' ./agent
 
 .PHONY: test-upgrade
-test-upgrade: build kube-previous ## upgrade clusters while hooks block in all ways and everything fails (takes long)
+test-upgrade: build kube-previous ## upgrade clusters while hooks block in every way, and while extensions and the plane fail (takes long)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e
 
 .PHONY: test-chained
@@ -182,16 +183,16 @@ test-chained: build kube-previous kube-oldest ## upgrade a real cluster over two
 	@CAPSTAN_TEST_CHAINED=1 go test -count=1 -timeout 30m -v -run TestChainedUpgrade ./test/e2e
 
 .PHONY: before
-before: ## build the release before this one from the history of the repository, in .cache/before
+before: ## build the previous release from the repository's history, in .cache/before
 	@hack/before .cache/before
 
 .PHONY: test-before
-test-before: before build ## upgrade a plane and a provider in a management cluster from the release before, and go back (needs the history)
+test-before: before build ## upgrade a plane, and a provider in a management cluster, from the previous release, and downgrade them again (needs the repository's history)
 	@CAPSTAN_TEST_BEFORE='$(CURDIR)/.cache/before' go test -count=1 -timeout 20m -v ./test/before
 	@CAPSTAN_TEST_BEFORE='$(CURDIR)/.cache/before' go test -count=1 -timeout 20m -v -run TestUpgradeFromTheReleaseBefore ./test/clusterctl
 
 .PHONY: test-long
-test-long: test-upgrade test-bucket ## what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members, a real S3-compatible store
+test-long: test-upgrade test-bucket ## run what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members, a real S3-compatible store
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestFlavors|TestThreeMembersAreRestored' ./test/e2e
 
 .PHONY: test-next
@@ -199,76 +200,77 @@ test-next: ## build and test against a checkout of Cluster API: make test-next C
 	@HEAVY='$(HEAVY)' hack/next '$(CLUSTER_API)' $(PACKAGES)
 
 .PHONY: test-field
-test-field: ## capstan verify over checkouts of other providers, compared with what people judged: make test-field CHECKOUTS=DIR (not in CI)
+test-field: ## run capstan verify over checkouts of other providers, and compare the findings with people's judgements: make test-field CHECKOUTS=DIR (not in CI)
 	@go run ./hack/field -checkouts '$(CHECKOUTS)'
 
 .PHONY: test-machines
-test-machines: build ## agents and clusters on real Debian machines with systemd (needs root, mmdebstrap and a mirror; not in CI)
+test-machines: build ## test agents and clusters on real Debian machines with systemd (needs root, mmdebstrap and a mirror; not in CI)
 	@CAPSTAN_TEST_MACHINES=1 go test -p 1 -parallel 9 -timeout 60m -v ./test/machine/...
 
 .PHONY: test-planted
-test-planted: build ## plant a fault for each rule of the contracts and see that its test notices (takes hours): make test-planted RULES='RX CL-05'
+test-planted: build ## plant a fault for each rule of the contracts, and check that the rule's test notices it (takes hours): make test-planted RULES='RX CL-05'
 	@go run ./hack/faults $(RULES)
 
 .PHONY: test-faults
-test-faults: kube ## the provider while its API server fails it, every call in turn, with the race detector, 20 times (takes long)
+test-faults: kube ## test the provider while each call to its API server fails in turn, and 20 times while many calls fail, with the race detector (takes long)
 	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_EVERY=1 go test $(RACE) -count=1 -timeout 60m -run TestEveryCallFailsOnce ./provider
 	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_FAULTS=1 go test $(RACE) -count=20 -timeout 60m -run TestFaultsOfTheAPIServer ./test/contract
 
 .PHONY: test-provider-binary
-test-provider-binary: build ## run a real provider of others as a process of the plane, and make a cluster by it (builds it first, which takes minutes)
+test-provider-binary: build ## run another project's real provider as a process of the plane, and create a cluster with it (builds the provider first, which takes minutes)
 	@CAPSTAN_TEST_PROVIDER_BINARY=1 go test -count=1 -timeout 20m -v -run TestDevelopmentProvider ./test/clusterctl
 
 .PHONY: test-bucket
-test-bucket: ## backups in the bucket of a real S3-compatible store, on loopback (builds it first, which takes minutes)
+test-bucket: ## test backups in a bucket of a real S3-compatible store, on loopback (builds the store first, which takes minutes)
 	@CAPSTAN_TEST_BUCKET=1 go test -count=1 -timeout 20m -v -run TestRealBucket ./extension/backup
 
 .PHONY: test-upstream-e2e
-test-upstream-e2e: build kube-previous ## Cluster API's own end-to-end specs on a plane (takes hours); SPECS='...' chooses some
+test-upstream-e2e: build kube-previous ## run Cluster API's own end-to-end specs on a plane (takes hours); SPECS='...' chooses some
 	@kube/build "$$(cat kube/OLDEST_VERSION)" bin/bundles
 	@go run ./hack/upstream $(if $(CLUSTER_API),-cluster-api '$(CLUSTER_API)') $(SPECS)
 
 .PHONY: critest
-critest: build ## the validation suite of the CRI on a local host; ARGS='-user 65534' runs it as another user
+critest: build ## run the validation suite of the CRI on a local host; ARGS='-user 65534' runs it as another user
 	@go run ./hack/critest $(ARGS)
 
 .PHONY: test-software
-test-software: build ## nginx, PostgreSQL, Redis, Python and Node in pods of root, of a user with subordinate ids, and with one id
+test-software: build ## run nginx, PostgreSQL, Redis, Python and Node.js in pods, in clusters of root, of a user with subordinate ids, and of a user with one id
 	@CAPSTAN_TEST_SOFTWARE=1 go test -count=1 -timeout 70m -v -run TestSoftware ./test/software
 
 .PHONY: test-docs
-test-docs: build kube-previous ## run the commands of README.md and docs/tutorial.md in their order, and compare what they show (takes minutes)
+test-docs: build kube-previous ## run the commands of README.md and docs/tutorial.md in order, and compare their output with the pages (takes minutes)
 	@CAPSTAN_TEST_DOCS=1 go test -count=1 -timeout 90m -v $(if $(TEST),-run '^$(TEST)$$') ./test/reader
 
 .PHONY: conformance
-conformance: build ## the conformance tests of Kubernetes, 40 minutes of them at a time (docs/conformance.md)
+conformance: build ## run the conformance tests of Kubernetes, for 40 minutes at a time (docs/conformance.md)
 	@go run ./hack/conformance $(ARGS)
 
 .PHONY: test-conformance
-test-conformance: build ## 60 of the conformance tests, the list test/conformance/ci.txt, from the beginning (make test runs them, too)
+test-conformance: build ## run 60 of the conformance tests, those in test/conformance/ci.txt, from the beginning (make test runs them, too)
 	@$(CONFORMANCE_LIST)
 
 .PHONY: test-v1beta1
-test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carry the label of that contract only
+test-v1beta1: build ## test a real cluster with contract v1beta1: the definitions have only the label of that contract
 	@CAPSTAN_TEST_WHOLE=1 go test -count=1 -v ./test/contract/whole
 
 .PHONY: bench-writes
 bench-writes: kube ## count the provider's writes in the audit log: for a machine, and in five idle minutes with 100 machines
 	@CAPSTAN_TEST_IDLE=5m go test -count=1 -timeout 20m -v -run 'TestWrites|TestIdle' ./test/contract
 
-# The release of Debian that test machines have.
+# The Debian release of the test machines.
 SUITE ?= bookworm
 export CAPSTAN_TEST_SUITE := $(SUITE)
 
-# The bundle that owned hosts get. Its first build compiles all of Kubernetes; it stays until its version is another one.
+# The bundle that owned hosts get. Its first build compiles all of Kubernetes. The bundle is kept until the
+# Kubernetes version changes.
 CAPSTAN_TEST_BUNDLE ?= bin/owned/$(KUBERNETES_VERSION).tar.gz
 CAPSTAN_TEST_BUNDLE_BEFORE ?= bin/owned/$(shell cat kube/PREVIOUS_VERSION).tar.gz
 
 .PHONY: owned-bundle
-owned-bundle: bin/owned/$(KUBERNETES_VERSION).tar.gz ## build what owned hosts become nodes with, from source (root; needs gcc, libseccomp-dev, pkg-config, mmdebstrap)
+owned-bundle: bin/owned/$(KUBERNETES_VERSION).tar.gz ## build the bundle with which owned hosts become nodes, from source (needs root, gcc, libseccomp-dev, pkg-config, mmdebstrap)
 
 .PHONY: owned-bundle-arm64
-owned-bundle-arm64: bin/owned/$(KUBERNETES_VERSION)-linux-arm64.tar.gz ## the same for hosts with arm64, on a computer with amd64 (needs gcc-aarch64-linux-gnu, too)
+owned-bundle-arm64: bin/owned/$(KUBERNETES_VERSION)-linux-arm64.tar.gz ## build the same bundle for arm64 hosts, on an amd64 computer (also needs gcc-aarch64-linux-gnu)
 
 bin/owned/%-linux-arm64.tar.gz:
 	@kube/stock $* bin/owned/$*-linux-arm64 arm64
@@ -280,23 +282,23 @@ bin/owned/%.tar.gz:
 	@bin/capstan bundle build bin/owned/$* -o $@
 
 .PHONY: test-owned
-test-owned: build ## make a cluster of three Debian machines (root; the bundle's first build takes minutes; CAPSTAN_TEST_BUNDLE names another): make test-owned TEST=TestDayTwo SUITE=trixie
+test-owned: build ## test a cluster of three Debian machines (needs root; the bundle's first build takes minutes; CAPSTAN_TEST_BUNDLE names another bundle): make test-owned TEST=TestDayTwo SUITE=trixie
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
 	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_MACHINES=1 go test -count=1 -timeout 30m -v -run '^$(or $(TEST),TestRun)$$' ./test/machine/run
 
 .PHONY: test-owned-conformance
-test-owned-conformance: build ## run 60 conformance tests of Kubernetes on a cluster of three Debian machines (root; see test-owned)
+test-owned-conformance: build ## run 60 conformance tests of Kubernetes on a cluster of three Debian machines (needs root; see test-owned)
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
 	@go run ./hack/conformance -prepare -images list
 	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_MACHINES=1 CAPSTAN_TEST_CONFORMANCE=1 go test -count=1 -timeout 75m -v -run '^TestConformance$$' ./test/machine/run
 
 .PHONY: test-vm
-test-vm: build ## a cluster, and local hosts, on a virtual machine with a kernel of its own, by emulation (root, qemu; takes long; not in CI): make test-vm SUITE=trixie
+test-vm: build ## test a cluster, and local hosts, on an emulated virtual machine with its own kernel (needs root and qemu; takes long; not in CI): make test-vm SUITE=trixie
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)'
 	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_VM=1 go test -count=1 -p 1 -timeout 90m -v -run Virtual ./test/machine ./test/machine/local ./test/machine/run
 
 .PHONY: test-owned-upgrade
-test-owned-upgrade: build ## upgrade a cluster on Debian machines from the minor before (root; two bundles, which take minutes)
+test-owned-upgrade: build ## upgrade a cluster on Debian machines from the previous minor (needs root; builds two bundles, which takes minutes)
 	@$(MAKE) --no-print-directory '$(CAPSTAN_TEST_BUNDLE)' '$(CAPSTAN_TEST_BUNDLE_BEFORE)'
 	@CAPSTAN_TEST_BUNDLE='$(abspath $(CAPSTAN_TEST_BUNDLE))' CAPSTAN_TEST_BUNDLE_BEFORE='$(abspath $(CAPSTAN_TEST_BUNDLE_BEFORE))' CAPSTAN_TEST_MACHINES=1 go test -count=1 -timeout 30m -v -run '^TestUpgrade$$' ./test/machine/run
 
@@ -305,7 +307,7 @@ bench-move: kube ## measure clusterctl move of 1, 10 and 50 clusters with three 
 	@CAPSTAN_TEST_MOVE="1 10 50" go test -count=1 -timeout 40m -v -run TestMoveSpeed ./test/clusterctl | grep -E 'RESULT|^(---|ok|FAIL)'
 
 .PHONY: bench
-bench: build ## measure each figure beside its bound (docs/figures.md), and where time and memory go: make bench ARGS='-record' (ARGS=-h lists flags)
+bench: build ## measure each figure, compare it with its bound (docs/figures.md), and show where time and memory go: make bench ARGS='-record' (ARGS=-h lists flags)
 	@echo "→ packets of pods, against those without pods (root)"
 	@cd kube && GOWORK=off go test -count=1 -run '^$$' -bench 'Stream|Request' -benchtime 20x ./network/routes
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
@@ -314,14 +316,15 @@ bench: build ## measure each figure beside its bound (docs/figures.md), and wher
 	@go run ./hack/bench $(ARGS)
 
 .PHONY: bench-build
-bench-build: ## measure a build of the bundle from an empty cache, against the commit before real pods (needs the history; takes long)
+bench-build: ## measure a build of the bundle from an empty cache, now and at the last commit before real pods (needs the repository's history; takes long)
 	@go run ./hack/bench -build $(ARGS)
 
 .PHONY: bench-extensions
-bench-extensions: build kube-previous ## measure what the plane's own extensions cost: create and upgrade with them and without, in turns (takes long)
+bench-extensions: build kube-previous ## measure what the plane's own extensions cost: create and upgrade clusters with and without them, in turn (takes long)
 	@go run ./hack/bench -extensions 5
 
-# What goes into a release besides the sources: where images will be, the date of all files, flags of go build. RELEASE_ARCH=amd64 builds for that architecture only, to try a release out.
+# What a release depends on besides the sources: where its images will be, the date of all files, and the flags of
+# go build. RELEASE_ARCH=amd64 builds for that architecture only, to try a release out.
 IMAGE_PREFIX ?=
 RELEASE_ARCH ?=
 RELEASE_DATE ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -336,7 +339,7 @@ release-yaml: ## make the provider repository of a release in dist/, without bin
 	@go run ./hack/release -yaml -version '$(VERSION)' -image-prefix '$(IMAGE_PREFIX)' -out dist
 
 .PHONY: test-release
-test-release: ## look at the release in dist/: sums, images, bill of materials; run it, with a cluster
+test-release: ## check the release in dist/ (checksums, images, bill of materials), and run a cluster with it
 	@CAPSTAN_TEST_DIST='$(CURDIR)/dist' go test -count=1 -timeout 30m -v -run TestDist ./release
 
 .PHONY: clean

@@ -13,7 +13,7 @@ import (
 
 // serveHealth serves /healthz, /readyz and /metrics over plain HTTP, because probes have no client certificate. The
 // process is healthy as long as it answers; the answers to hooks show whether the management cluster can be reached.
-// stop stops the server and waits until it has stopped.
+// The returned function stops the server and waits until it has stopped.
 func serveHealth(ctx context.Context, address string, probes http.Handler,
 	metrics prometheus.Gatherer) (stop func(), err error) {
 	if address == "" {

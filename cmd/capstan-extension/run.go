@@ -30,7 +30,7 @@ import (
 // version is set by the linker.
 var version string
 
-// readTimeout limits one request to the API server: callers wait ten seconds for a response.
+// readTimeout limits one request to the API server: callers of the extension wait ten seconds for a response.
 const readTimeout = 8 * time.Second
 
 // linger is how long a replica keeps serving, with a failing readiness probe, after it is asked to stop: a Service may

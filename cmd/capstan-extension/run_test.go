@@ -80,7 +80,8 @@ func TestWrongCalls(t *testing.T) {
 	}
 }
 
-// The whole program: it serves hooks to the plane's client over mutual TLS, reports its health, and stops on request.
+// TestRun runs the whole program: it serves hooks to the plane's client over mutual TLS, reports its health, and stops
+// on request.
 func TestRun(t *testing.T) {
 	directory := t.TempDir()
 	own := pair(t, directory)

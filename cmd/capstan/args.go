@@ -92,7 +92,7 @@ func are(words []string) string {
 }
 
 // misspelled returns an error for an unknown word after a group of commands. Cobra checks this only for the root. For
-// groups below it prints help as if nothing were wrong.
+// other groups, cobra prints help as if nothing were wrong.
 func misspelled(root *cobra.Command, args []string) error {
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd == root || cmd.Runnable() || !cmd.HasSubCommands() {

@@ -49,8 +49,8 @@ plane machines are deleted, and their owner replaces them. docs/backup.md explai
 	return cmd
 }
 
-// prepareRestore prepares restoring a cluster on local hosts; args are the name of the cluster and optionally that of a
-// backup.
+// prepareRestore prepares restoring a cluster on local hosts; args are the name of the cluster and, optionally, the
+// name of a backup.
 func (a *app) prepareRestore(ctx context.Context, store backup.Store, args []string) (*restore.Restore, error) {
 	c, err := a.client()
 	if err != nil {

@@ -90,7 +90,7 @@ Local hosts can't move: they are processes of this plane.`,
 
 func (a *app) moveClusters(cmd *cobra.Command, c *clusterctl.Client, d *destination, dryRun bool) error {
 	if dryRun {
-		d.ca = "" // don't tell the agents about it
+		d.ca = "" // don't tell the agents about the authority
 	}
 	h, err := a.handOver(d)
 	if err != nil {

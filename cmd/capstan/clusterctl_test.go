@@ -12,7 +12,7 @@ import (
 const dead = `{apiVersion: v1, kind: Config, current-context: plain, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: u, user: {}}],
 contexts: [{name: plain, context: {cluster: c, user: u}}, {name: named, context: {cluster: c, user: u, namespace: red}}]}`
 
-// TestWithoutAPlane: commands that need no management cluster work even if the kubeconfig of a stopped plane exists.
+// TestWithoutAPlane: commands that need no management cluster work even if a stopped plane has left its kubeconfig.
 func TestWithoutAPlane(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)

@@ -67,7 +67,7 @@ func codeLines(page string) []string {
 	return lines
 }
 
-// shellWords splits a command as a shell does, as far as the pages need it: quotes group words.
+// shellWords splits a command like a shell, as far as the pages need it: quotes group words.
 func shellWords(command string) []string {
 	var words []string
 	for _, word := range regexp.MustCompile(`(?:[^\s"']|"[^"]*"|'[^']*')+`).FindAllString(command, -1) {
@@ -76,7 +76,7 @@ func shellWords(command string) []string {
 	return words
 }
 
-// accepts returns an error if the words are no valid command, without running it.
+// accepts returns an error if the words are not a valid command. It does not run them.
 func accepts(words []string) error {
 	root := (&app{}).rootCommand()
 	if err := misspelled(root, words); err != nil {

@@ -72,12 +72,12 @@ func (r hookReport) add(id string, warns bool, f check.Finding) {
 	r.Findings = append(r.Findings, f)
 }
 
-// addHooks adds the findings of rules about a change of hooks. of is the object whose hook changes; empty means the
-// hooks themselves.
-func (r hookReport) addHooks(at, of string, found ...rules.Finding) {
+// addHooks adds the findings of rules about a change of hooks. obj is the object whose hook changes; if it is empty,
+// the findings name the hooks themselves.
+func (r hookReport) addHooks(at, obj string, found ...rules.Finding) {
 	for _, f := range found {
 		r.add(strings.ToLower(f.Rule), f.Severity != rules.Break, check.Finding{
-			Position: source.Position{File: at}, Object: cmp.Or(of, "hook "+f.HookNames()), Field: f.Path, Message: f.Message,
+			Position: source.Position{File: at}, Object: cmp.Or(obj, "hook "+f.HookNames()), Field: f.Path, Message: f.Message,
 		})
 	}
 }
@@ -96,12 +96,12 @@ func lintReport(module, pkg string, found []rules.Finding) hookReport {
 	return r
 }
 
-// preflightReport returns the report of hook preflight. from says where the ExtensionConfigs are.
-func preflightReport(from string, impacts []rules.Impact) hookReport {
-	r := newHookReport("preflight", from, "Get a release of the extension that works with the planned one.",
+// preflightReport returns the report of hook preflight. location says where the ExtensionConfigs are.
+func preflightReport(location string, impacts []rules.Impact) hookReport {
+	r := newHookReport("preflight", location, "Get a release of the extension that works with the planned one.",
 		append(slices.Clone(lintedRules), "RC-23")...)
 	for _, i := range impacts {
-		r.addHooks(from, "ExtensionConfig "+i.Extension+" handler "+i.Handler+" hook "+hookName(i.Hook), i.Findings...)
+		r.addHooks(location, "ExtensionConfig "+i.Extension+" handler "+i.Handler+" hook "+hookName(i.Hook), i.Findings...)
 	}
 	return r
 }

@@ -18,8 +18,8 @@ import (
 // existsTimeout limits how long the timeline waits for the management plane, which is optional.
 const existsTimeout = 3 * time.Second
 
-// stillCounts returns a function that reports whether a call can still block something. It asks the management plane at
-// its first call; if that fails, it returns true for all calls.
+// stillCounts returns a function that reports whether a call can still block something. When that function is first
+// called, it asks the management plane. If the plane does not answer, it returns true for all calls.
 func (a *app) stillCounts(ctx context.Context) func(record.Call) bool {
 	known := sync.OnceValue(func() func(record.Call) bool {
 		ctx, cancel := context.WithTimeout(ctx, existsTimeout)

@@ -174,7 +174,7 @@ The host stays out of use until its agent is back and has cleaned it. If the com
 	}
 }
 
-// completeHost completes one argument with the names that list returns.
+// completeHost completes one argument with the names that the function list returns.
 func (a *app) completeHost(list func(context.Context) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 || cmd.Root().PersistentPreRunE(cmd, args) != nil {

@@ -19,7 +19,7 @@ func (a *app) hostKey(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: a.namespace, Name: name}
 }
 
-// completeHosts completes one argument with the names of the hosts for which fits is true.
+// completeHosts completes one argument with the names of the hosts for which the function fits returns true.
 func (a *app) completeHosts(fits func(local.Host) bool) cobra.CompletionFunc {
 	return a.completeHost(func(ctx context.Context) ([]string, error) {
 		c, err := a.client()
@@ -72,7 +72,8 @@ configuration takes precedence.`,
 	return cmd
 }
 
-// podsOfHost returns how pods run on the Node of a claimed host, or nil if that is unknown, as before the Node exists.
+// podsOfHost returns how pods run on the Node of a claimed host, or nil if that is unknown, for example because the
+// Node does not exist yet.
 func (a *app) podsOfHost(ctx context.Context, c client.Reader, d local.HostDetails) *local.NodePods {
 	cluster, err := a.cluster(ctx, c, d.Cluster)
 	if err != nil {

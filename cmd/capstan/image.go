@@ -35,7 +35,8 @@ func (a *app) images(ctx context.Context) (*client.Client, error) {
 // progressAfter is how long an operation may take before its progress is shown.
 const progressAfter = 2 * time.Second
 
-// slowly runs an operation. If the operation takes long, slowly shows a step with the details that do passes to say.
+// slowly runs an operation. If the operation takes long, slowly shows a step, with the details that the operation
+// reports by calling say.
 func (a *app) slowly(name string, do func(say func(string)) error) error {
 	said := make(chan string)
 	done := make(chan error)

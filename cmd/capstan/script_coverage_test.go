@@ -16,7 +16,7 @@ func scriptOf(cmd *cobra.Command) string {
 	return strings.ReplaceAll(name, " ", "_") + ".txtar"
 }
 
-// eachCommand calls do for all commands, including hidden ones and those that cobra adds.
+// eachCommand calls the function do for each command, including hidden ones and those that cobra adds.
 func eachCommand(t *testing.T, do func(*cobra.Command)) {
 	t.Helper()
 	root := (&app{}).rootCommand()
@@ -55,7 +55,8 @@ func TestEveryCommandHasAScript(t *testing.T) {
 	}
 }
 
-// TestEveryScriptRunsItsCommand requires that each script compares the help of its command and makes it fail once.
+// TestEveryScriptRunsItsCommand requires that each script compares the help of its command, and makes the command fail
+// once.
 func TestEveryScriptRunsItsCommand(t *testing.T) {
 	eachCommand(t, func(cmd *cobra.Command) {
 		data, err := os.ReadFile(filepath.Join("testdata", "script", scriptOf(cmd)))

@@ -110,8 +110,8 @@ func useExtension(t *testing.T, ts *testscript.TestScript) {
 	ts.Check(os.WriteFile(ts.MkAbs("ca.crt"), data, 0o600))
 }
 
-// besideBuiltBinaries puts what "make build" has built beside the capstan that scripts run, where capstan looks for it,
-// and returns the path of that capstan.
+// besideBuiltBinaries puts the binaries from "make build" into the directory of the capstan that scripts run, because
+// capstan looks for them there. It returns the path of that capstan.
 func besideBuiltBinaries(t *testing.T) string {
 	t.Helper()
 	capstan, err := exec.LookPath("capstan")
@@ -180,7 +180,7 @@ type sharedPlane struct {
 const hosts = 8
 
 // use makes a script work with the shared plane; the file "started" in the script's directory contains the output of
-// its start.
+// the plane's start.
 func (s *sharedPlane) use(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: plane")
@@ -199,7 +199,7 @@ func (s *sharedPlane) use(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // useCluster waits for the shared cluster demo, with one control plane machine and one worker; the file "created"
-// contains the output of its creation.
+// contains the output of the cluster's creation.
 func (s *sharedPlane) useCluster(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: cluster")

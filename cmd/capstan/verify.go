@@ -195,7 +195,7 @@ func (f verifyFlags) reader() (source.Reader, error) {
 	return reader, nil
 }
 
-// openAll returns the releases that paths name. version is used for those whose version is otherwise unknown.
+// openAll returns the releases that paths name. A release whose own version is unknown gets the given version.
 func openAll(reader source.Reader, paths []string, version string) ([]*source.Release, error) {
 	var all []*source.Release
 	for _, path := range paths {

@@ -20,7 +20,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process: it returns the exit code.
+// run does the work of main and returns the exit code.
 func run(args []string, out, errOut io.Writer) int {
 	flags := flag.NewFlagSet("local-plane", flag.ContinueOnError)
 	flags.SetOutput(errOut)
@@ -57,7 +57,7 @@ func show(ctx context.Context, binaries string, hosts int, out, errOut io.Writer
 	}
 
 	defer func() {
-		// Also after an error or Ctrl-C: a plane goes on without the program that started it.
+		// Stop the plane even after an error or Ctrl-C. It would keep running after this program has exited.
 		down := local.Down(context.WithoutCancel(ctx), local.DownOptions{Home: place.Home, Delete: true, Progress: progress})
 		var none *local.NoPlaneError
 		if errors.As(down, &none) {

@@ -50,7 +50,7 @@ type options struct {
 	images       string
 	again        bool
 	keep, hollow bool
-	// kubeconfig is that of an existing cluster; prepareOnly means that no spec runs.
+	// kubeconfig is the kubeconfig of an existing cluster; prepareOnly means that no spec runs.
 	kubeconfig     string
 	prepareOnly    bool
 	subordinate    bool

@@ -7,8 +7,8 @@
 // line for each rule of package contract: the worst verdict of the tests that recorded it, or the reason why none did,
 // from test/rules/reasons.yaml. Skipped tests don't count.
 //
-// Coverage fails if a rule has neither record nor reason, or both, if a test that recorded a rule failed, and if a
-// record or a reason names something that does not exist.
+// Coverage fails in each of these cases: a rule has neither record nor reason; a rule has both; a test that recorded a
+// rule failed; a record or a reason names something that does not exist.
 package main
 
 import (

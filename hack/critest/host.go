@@ -151,7 +151,7 @@ func inside(ctx context.Context, host dock.Host, argv ...string) *exec.Cmd {
 		"--target", strconv.Itoa(host.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd",
 	}
 	if os.Geteuid() != 0 {
-		args = append([]string{"--preserve-credentials"}, args...) // a host with one id needs no switch
+		args = append([]string{"--preserve-credentials"}, args...) // with one id, a host has no user to switch to
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", append(append(args, "--"), argv...)...)
 	cmd.Env = []string{

@@ -91,7 +91,7 @@ func (t *tree) try(ctx context.Context, f fault) (_ outcome, _ string, err error
 		return notCompiled, err.Error(), nil
 	}
 	pkg, name := f.split()
-	// Vet does not decide whether a test notices, and costs as much as the compiler.
+	// Vet does not affect whether the test notices the fault, and takes as long as the compiler.
 	test := exec.CommandContext(ctx,
 		"go", "test", "-json", "-vet=off", "-count=1", "-timeout", "12m", "-run", "^"+name+"$", pkg)
 	test.Dir = t.dir
@@ -130,8 +130,8 @@ func (t *tree) restore(ctx context.Context, programs []string) error {
 	return nil
 }
 
-// said matches a line that a test writes. timed matches such a line that ends with the time that a command took, which
-// is not a failure.
+// said matches a line that a test writes. timed matches such a line if it ends with the duration of a command; it is
+// then not a failure.
 var (
 	said  = regexp.MustCompile(`_test\.go:\d+: `)
 	timed = regexp.MustCompile(`: [0-9.]+m?s\s*$`)

@@ -140,8 +140,9 @@ func (f fault) cost() time.Duration {
 // place matches the position of the test line that noticed a fault.
 var place = regexp.MustCompile(`^\w+_test\.go:\d+`)
 
-// record writes a report to be committed: all faults of the table, tried on one commit. It replaces the words of each
-// failure, which name addresses and directories of a machine, by the line of the test.
+// record writes a report to be committed: all faults of the table, tried on one commit. It replaces the text of each
+// failure, which names addresses and directories of a machine, with the position of the test line that noticed the
+// fault.
 func record(table []fault, from, to string) error {
 	rows, err := readReport(from)
 	if err != nil {

@@ -81,7 +81,8 @@ func locate() (dir, version string, err error) {
 	return "", "", fmt.Errorf("%s is nowhere", module)
 }
 
-// convert adds the files that match pattern to files, as JSON, under directory.
+// convert reads the files that match pattern, and adds their content to the map files: as JSON, under paths in
+// directory.
 func convert(files map[string][]byte, directory, pattern string) error {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
@@ -126,7 +127,8 @@ func convert(files map[string][]byte, directory, pattern string) error {
 	return nil
 }
 
-// write makes the directory out contain exactly files. It does not rewrite files that are already correct.
+// write makes the directory out contain exactly the given files, besides its README.md. It does not rewrite files that
+// are already correct.
 func write(out string, files map[string][]byte) error {
 	err := filepath.WalkDir(out, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -23,7 +23,7 @@ import (
 
 const (
 	module = "sigs.k8s.io/cluster-api"
-	// theirs and ours are import paths: of what is copied, and of what the tests import.
+	// theirs and ours are import paths: theirs is that of the copied packages, and tests import the copies under ours.
 	theirs = module + "/internal/runtime"
 	ours   = internal + "/peer"
 	// internal is the import path of the packages that make up our own client.
@@ -35,7 +35,7 @@ const (
 )
 
 // tested maps directories of tests to the packages that they are overlaid on. The tests of speed start a server in
-// TestMain, which the package itself must not.
+// TestMain. The package's own tests must not do that.
 var tested = map[string]string{
 	"speed":  "runtime/internal/speed",
 	"server": "runtime/server",
@@ -51,7 +51,7 @@ var variants = map[string][]string{
 	"httpjson": {"post", "encode"},
 }
 
-// packages are the packages of theirs that make up the client.
+// packages are the packages below the path theirs that make up the client.
 var packages = []string{"client", "registry", "metrics"}
 
 func main() {

@@ -44,7 +44,7 @@ type installed struct {
 	Name, Type, Version string
 }
 
-// key identifies the provider as clusterctl's inventory does.
+// key identifies the provider in the same way as clusterctl's inventory.
 func (i installed) key() string { return i.Type + " " + i.Name }
 
 // required are the providers that the framework requires in a configuration.

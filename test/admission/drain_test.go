@@ -12,7 +12,8 @@ import (
 )
 
 // TestDrain: the manager deletes the Machine of a host that is to be drained, so whoever requests a drain must have the
-// right to release claims. Whoever may only write hosts can keep machines away from a host, but can't remove one.
+// right to release claims. Whoever may only write hosts can keep machines away from a host, but can't remove a machine
+// from it.
 func TestDrain(t *testing.T) {
 	ns := namespace(t)
 	bind(t, ns, "capstan-inventory", "operator")
@@ -27,7 +28,7 @@ func TestDrain(t *testing.T) {
 	bind(t, ns, role.Name, "writer")
 	for name, c := range map[string]struct {
 		before, change func(*infrav1.CapstanHostSpec)
-		writer         bool // may write it
+		writer         bool // may make the change
 	}{
 		"cordon":            {change: func(s *infrav1.CapstanHostSpec) { s.Unschedulable = true }, writer: true},
 		"drain":             {change: func(s *infrav1.CapstanHostSpec) { s.Drain = true }},

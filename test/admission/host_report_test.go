@@ -28,7 +28,7 @@ func statusPatch(
 	return who.Status().Patch(t.Context(), object, client.RawPatch(kind, []byte(body)), options...)
 }
 
-// report applies what an agent reports, as the agent does.
+// report applies an agent's report to the status of a host, like the agent.
 func report(t *testing.T, who client.Client, h *infrav1.CapstanHost, agent string) error {
 	t.Helper()
 	body := fmt.Sprintf(`{"apiVersion":"infrastructure.capstan.dev/v1beta2","kind":"CapstanHost",

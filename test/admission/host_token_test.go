@@ -22,10 +22,10 @@ import (
 	"github.com/capstan-dev/capstan/provider/identity"
 )
 
-// remembered is how long the API server may remember a token that it has just seen, with some slack.
+// remembered is an upper limit for the time for which the API server caches a token.
 const remembered = 30 * time.Second
 
-// ask requests a token of an account.
+// ask requests a token for an account.
 func ask(
 	ctx context.Context, c client.Client, namespace, account string, spec authenticationv1.TokenRequestSpec,
 ) (string, error) {
@@ -76,7 +76,7 @@ func enrolled(t *testing.T, namespace, name string) (*infrav1.CapstanHost, strin
 	return h, token
 }
 
-// nextEpoch ends the claim of a host as the manager does, and begins the next epoch.
+// nextEpoch acts like the manager: it ends the claim of a host, and begins the next epoch.
 func nextEpoch(t *testing.T, h *infrav1.CapstanHost) {
 	t.Helper()
 	if h.Spec.Claim == nil {
@@ -89,8 +89,8 @@ func nextEpoch(t *testing.T, h *infrav1.CapstanHost) {
 	must(t, epoch.Begin(t.Context(), admin, as(t, manager), h))
 }
 
-// TestHostTokens: whoever requests a token of a host's account, the host or an administrator, gets only one that is
-// short-lived, for this API server, and bound to an epoch of this host that has not ended.
+// TestHostTokens: if a host or an administrator requests a token of the host's account, the token must be short-lived,
+// valid only for this API server, and bound to an epoch of this host. The epoch must not have ended.
 func TestHostTokens(t *testing.T) {
 	ns := namespace(t)
 	h, first := enrolled(t, ns, "h1")
@@ -269,8 +269,8 @@ func TestAudiencesOfOtherClusters(t *testing.T) {
 	refused(t, err, "for this API server only")
 }
 
-// TestWhatIsNotTheHostsIsNotTakenForItsEpoch: a Secret with the epoch's name that somebody else created is neither used
-// nor deleted.
+// TestWhatIsNotTheHostsIsNotTakenForItsEpoch: a Secret that has the epoch's name, but was created by somebody else, is
+// neither used nor deleted.
 func TestWhatIsNotTheHostsIsNotTakenForItsEpoch(t *testing.T) {
 	ns := namespace(t)
 	h, _ := host(t, ns, "h1")
@@ -300,7 +300,7 @@ func TestWhatIsNotTheHostsIsNotTakenForItsEpoch(t *testing.T) {
 				t.Errorf("it was taken: %v", err)
 			}
 			must(t, epoch.End(t.Context(), admin, as(t, manager), h, 0))
-			must(t, admin.Delete(t.Context(), s)) // this fails if it is gone
+			must(t, admin.Delete(t.Context(), s)) // this fails if the Secret is gone
 		})
 	}
 }
@@ -325,7 +325,7 @@ func TestTheEpochOfAHostThatComesBack(t *testing.T) {
 	if now := secret(); now.UID != made.UID || len(now.OwnerReferences) != 1 || now.OwnerReferences[0].UID != h.UID {
 		t.Errorf("the Secret of the host that has arrived is %+v", now.ObjectMeta)
 	}
-	must(t, epoch.Begin(t.Context(), admin, m, arriving)) // as if h had left and this one were on its way
+	must(t, epoch.Begin(t.Context(), admin, m, arriving)) // as if h had moved away, and were coming back
 	if now := secret(); now.UID == made.UID || len(now.OwnerReferences) != 0 {
 		t.Errorf("the Secret of a host that has left is used again: %+v", now.ObjectMeta)
 	}

@@ -46,7 +46,7 @@ func landlord(t *testing.T, name, ns string) client.Client {
 	return who
 }
 
-// TestNamespacesAreApart checks that an admin of one namespace has none of the rights from there in other namespaces.
+// TestNamespacesAreApart checks that the rights of an admin of one namespace do not extend to other namespaces.
 func TestNamespacesAreApart(t *testing.T) {
 	own, other := namespace(t), namespace(t)
 	who := landlord(t, "landlord", own)

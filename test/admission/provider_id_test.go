@@ -14,8 +14,8 @@ import (
 // writer is a role that lets a tenant write CapstanMachines, but not set their providerID.
 const writer = "capstan-core"
 
-// TestProviderIDs: only those who may assign a providerID can set that of a machine. Everybody else may write the other
-// fields.
+// TestProviderIDs: only those who may assign a providerID can set the providerID of a machine. Everybody else may write
+// the other fields.
 func TestProviderIDs(t *testing.T) {
 	ns, other := namespace(t), namespace(t)
 	bind(t, ns, writer, "tenant")

@@ -45,7 +45,7 @@ type Server struct {
 	Config *rest.Config
 	// Webhooks says where to serve webhooks and with which certificate; Start doesn't serve them.
 	Webhooks envtest.WebhookInstallOptions
-	// Kubeconfig is also an administrator's.
+	// Kubeconfig is the content of an administrator's kubeconfig file.
 	Kubeconfig []byte
 
 	env         *envtest.Environment
@@ -125,7 +125,7 @@ func (s *Server) keep() error {
 	return errors.Join(os.Mkdir((*etcd).DataDir, 0o700), os.Mkdir(api.CertDir, 0o700))
 }
 
-// TokenKeys returns the files with the key that signs tokens of service accounts, and with its public half.
+// TokenKeys returns the paths of two files: the private key that signs tokens of service accounts, and its public half.
 func (s *Server) TokenKeys() (private, public string) {
 	dir := s.env.ControlPlane.GetAPIServer().CertDir
 	return filepath.Join(dir, "sa-signer.key"), filepath.Join(dir, "sa-signer.crt")

@@ -1,4 +1,4 @@
-// Package asuser runs a program again as an ordinary user: how local hosts are for somebody who is not root.
+// Package asuser runs a program again as an ordinary user, to test how local hosts behave for somebody who is not root.
 package asuser
 
 import (
@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-// Variable is set for the process that runs as the user: who has no Go finds everything built.
+// Variable is set in the environment of the process that runs as the user. That user may have no Go, so the program
+// finds everything already built.
 const Variable = "CAPSTAN_AS_USER"
 
-// Is reports whether this is that process.
+// Is reports whether this process is the one that runs as the user.
 func Is() bool { return os.Getenv(Variable) != "" }
 
 // subordinate assigns subordinate ids to a user, in this mount namespace only, and becomes that user.

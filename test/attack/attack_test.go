@@ -65,7 +65,7 @@ func attack(t *testing.T, uid int) {
 	w.write(t, report.String())
 }
 
-// generic removes everything from a text that differs from run to run.
+// generic removes from a text everything that differs from run to run.
 func (w *world) generic(text string) string {
 	names := []string{"providerID", "coremachine", "machine", "data", "capstancluster", "host", "other", "free"}
 	for _, name := range names {

@@ -52,7 +52,7 @@ type attempt struct {
 	// try returns nil if the attempt got through, a *refusal if the boundary held, and another error if neither is
 	// certain.
 	try func(context.Context, *world) error
-	// control does the same as the rightful identity, without lasting effect, and must return nil.
+	// control performs the same action in the name of the rightful identity, without lasting effect. It must return nil.
 	control func(context.Context, *world) error
 	// accepted says why the attempt may get through. Such an attempt must succeed, because an outdated reason misleads.
 	accepted string
@@ -102,7 +102,7 @@ func judge(ctx context.Context, w *world, a attempt) (verdict, string) {
 	return held, no.how
 }
 
-// all are the attempts on a plane with a cluster.
+// all returns all attempts on a plane with a cluster.
 func all() []attempt {
 	var list []attempt
 	for _, some := range [][]attempt{

@@ -85,7 +85,8 @@ func (r request) contentType() string {
 	return ""
 }
 
-// ask sends a request; a refusal is a *refusal, any other answer that is not a success an error.
+// ask sends a request. It returns nil after a success, a *refusal if the server refuses, and another error in all other
+// cases.
 func (w *world) ask(ctx context.Context, who identity, r request) error {
 	status, body, err := w.send(ctx, who, r)
 	if err != nil {
@@ -113,13 +114,13 @@ func (r request) dry() request {
 	return r
 }
 
-// call returns an attempt of one request; the rightful identity sends the same request.
+// call returns an attempt that consists of one request. In the control, the rightful identity sends the same request.
 func call(boundary string, who identity, mechanism string, rightful identity, r request) attempt {
 	return callOr(boundary, who, mechanism, r, rightful, r)
 }
 
-// callOr returns an attempt of one request; the rightful identity sends another request, which differs only in what was
-// forbidden.
+// callOr returns an attempt that consists of one request. In the control, the rightful identity sends another request,
+// which differs only in what is forbidden.
 func callOr(boundary string, who identity, mechanism string, r request, rightful identity, right request) attempt {
 	return attempt{
 		boundary: boundary, who: who, mechanism: mechanism,

@@ -124,8 +124,8 @@ func (w *world) enroll(ctx context.Context, name, reason string) error {
 	return errors.Join(err, w.ask(ctx, enroller, del(path)), w.await(ctx, path, "its end", gone))
 }
 
-// tenantData returns attempts of a tenant to have Secrets delivered to a host that are not bootstrap data of its
-// machine.
+// tenantData returns attempts of a tenant to make the plane deliver a Secret to a host, although the Secret is not
+// bootstrap data of the host's machine.
 func tenantData() []attempt {
 	const boundary = "bootstrap data comes from the machine's configuration"
 	deputy := func(mechanism, name, bootstrap string) attempt {

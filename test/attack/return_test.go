@@ -22,7 +22,7 @@ import (
 )
 
 // hostReturns returns attempts to come back as a host with its last token, which may have expired. The plane's own code
-// decides, based on its own objects.
+// decides whether the host may come back, based on objects in the plane.
 func hostReturns() []attempt {
 	const boundary = "a host that was away comes back as itself"
 	const rightful, another = "sha256:rightful", "sha256:another"
@@ -95,7 +95,7 @@ func (w *world) awayHost(ctx context.Context, name, key string) (string, error) 
 	return token.Status.Token, nil
 }
 
-// comeBack makes the same request as the plane's enrolment server.
+// comeBack calls the code that the plane's enrolment server calls when a host comes back.
 func (w *world) comeBack(ctx context.Context, token, key string) (*enrolment.Answer, error) {
 	config, err := w.config(manager)
 	if err != nil {

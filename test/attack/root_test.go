@@ -32,7 +32,7 @@ func enter(ctx context.Context, h dock.Host, script string) (string, int, error)
 	args := []string{"--target", strconv.Itoa(h.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid", "--root",
 		"--wd"}
 	if os.Geteuid() != 0 {
-		args = append([]string{"--preserve-credentials"}, args...) // a host with one id needs no switch
+		args = append([]string{"--preserve-credentials"}, args...) // with one id, a host has no user to switch to
 	}
 	ctx, cancel := context.WithTimeout(ctx, scriptLimit)
 	defer cancel()
@@ -119,7 +119,8 @@ func lines(path string) []string {
 	return list
 }
 
-// fromHostNetwork returns the attempts of testdata/host.txt: on the network, on other hosts, on the home.
+// fromHostNetwork returns the attempts of testdata/host.txt: on the network, on other hosts, on Capstan's home
+// directory.
 func fromHostNetwork() []attempt {
 	var list []attempt
 	for _, line := range lines("testdata/host.txt") {

@@ -70,10 +70,10 @@ func tenantRights() []attempt {
 	}
 }
 
-// machineNamed returns a CapstanMachine with spec added to its spec.
-func machineNamed(name, spec string) string {
+// machineNamed returns a CapstanMachine as JSON. The text fields holds the fields of its spec.
+func machineNamed(name, fields string) string {
 	return `{"apiVersion":"infrastructure.capstan.dev/v1beta2","kind":"CapstanMachine","metadata":{"name":"` + name +
-		`","labels":{"cluster.x-k8s.io/cluster-name":"{cluster}"}},"spec":{` + spec + `}}`
+		`","labels":{"cluster.x-k8s.io/cluster-name":"{cluster}"}},"spec":{` + fields + `}}`
 }
 
 // tenantClaims returns attempts of a tenant on claims and identities of hosts, which only the controller writes.
@@ -107,8 +107,9 @@ func tenantClaims() []attempt {
 	}
 }
 
-// authorFiles returns attempts of somebody who may write clusters, but read no Secret, on the Secrets of the namespace
-// and the classes of another one: Cluster API's controllers use their own rights when they act for this author.
+// authorFiles returns attempts of somebody who may write clusters, but read no Secret, to reach the Secrets of the
+// namespace and the classes of another namespace. Cluster API's controllers might help, because they use their own
+// rights when they act for this author.
 func authorFiles() []attempt {
 	const (
 		boundary     = "nobody is given what they can't read"

@@ -70,7 +70,7 @@ func (w *world) meetWayOut(t *testing.T) {
 
 func (w *world) wayOutSocket() string { return filepath.Join(w.wayOut.Dock(), "out.sock") }
 
-// through requests a connection from the way out, as a client of the plane does, and returns what the other side sends.
+// through asks the way out for a connection, like a client of the plane, and returns what the other side sends.
 func (w *world) through(ctx context.Context, request string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

@@ -54,10 +54,10 @@ type world struct {
 	wayOut home.Dir
 
 	labelled    sync.Once
-	labelledErr error // of a tenant's labelled data
+	labelledErr error // of the control that delivers a tenant's labelled data
 
 	friendly    sync.Once
-	friendlyErr error // of a well-behaved extension
+	friendlyErr error // of the control with a well-behaved extension
 }
 
 // newWorld starts a plane as the user uid, and creates a cluster with a control plane and one worker on it.

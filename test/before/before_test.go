@@ -10,7 +10,7 @@ import (
 
 // TestUpgradeOfAPlaneThatRuns starts a plane of the previous release with a cluster. While the cluster keeps running,
 // it replaces the plane by today's release, then by the previous one, then by today's again; the cluster grows under
-// each. No host and no process on one is restarted, and no object is recreated. In the end today's release stops and
+// each. No host and no process on a host is restarted, and no object is recreated. In the end today's release stops and
 // starts everything.
 func TestUpgradeOfAPlaneThatRuns(t *testing.T) {
 	before, now := releases(t)
@@ -33,8 +33,9 @@ func TestUpgradeOfAPlaneThatRuns(t *testing.T) {
 	p.must("cluster", "delete", "demo")
 }
 
-// TestUpgradeFromAnotherDirectory: a release in another directory refuses to start while the first one's dock runs, and
-// changes nothing. After down, it continues with what is on disk, and so does the first release after that.
+// TestUpgradeFromAnotherDirectory: a release in another directory refuses to start while the dock of the first release
+// runs, and changes nothing. After "capstan down", it starts with the data on the disk. After another "capstan down",
+// the first release does so, too.
 func TestUpgradeFromAnotherDirectory(t *testing.T) {
 	before, now := releases(t)
 	p := newPlace(t, now)

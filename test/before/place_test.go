@@ -83,7 +83,7 @@ func newPlace(t *testing.T, now release) *place {
 	return p
 }
 
-// install replaces the installed programs by those of a release, as an installer does: each program is complete at any
+// install replaces the installed programs by those of a release, like an installer: each program is complete at any
 // time, and running processes keep the old file.
 func (p *place) install(r release) {
 	p.Helper()

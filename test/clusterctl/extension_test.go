@@ -70,8 +70,8 @@ func TestRuntimeExtension(t *testing.T) {
 	}
 }
 
-// beCore keeps ExtensionConfigs registered, asks the extensions whether a Cluster, NAMESPACE/NAME, may be created, and
-// prints their answer.
+// beCore keeps ExtensionConfigs registered, asks the extensions whether a Cluster may be created, and prints their
+// answer. cluster is NAMESPACE/NAME.
 func beCore(cluster string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

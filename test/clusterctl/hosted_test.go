@@ -27,7 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// Where the release is hosted, as docs/clusterctl.md says.
+// The URLs of a hosted release, as in docs/clusterctl.md.
 const (
 	githubURL = "https://github.com/capstan-dev/capstan/releases/latest/"
 	gitlabURL = "https://gitlab.example.com/api/v4/projects/group%2Fcapstan/packages/generic/"
@@ -41,8 +41,8 @@ func gitHub(_, file string) string { return githubURL + file }
 
 func gitLab(directory, file string) string { return gitlabURL + directory + "/" + current + "/" + file }
 
-// write writes a clusterctl configuration that looks for our providers at a site, and for other providers where it did
-// before.
+// write writes a clusterctl configuration that looks for our providers at a site. It leaves the URLs of other providers
+// unchanged.
 func (h *hosts) write(w *world, dir string, at site) string {
 	w.Helper()
 	text, err := os.ReadFile(w.config)
@@ -63,8 +63,8 @@ func (h *hosts) write(w *world, dir string, at site) string {
 }
 
 // TestHosted: the real clusterctl finds the files of a release as assets of a GitHub release and as a GitLab package,
-// at the places that docs/clusterctl.md gives, and they equal those of the directory. A server of the test plays the
-// hosts; clusterctl reaches it through a proxy.
+// at the URLs in docs/clusterctl.md. The files equal those in the directory. A server of the test plays these sites;
+// clusterctl reaches it through a proxy.
 func TestHosted(t *testing.T) {
 	w := newWorld(t)
 	h := w.host()
@@ -97,7 +97,7 @@ func TestHosted(t *testing.T) {
 	}
 }
 
-// sameAs compares clusterctl's output with the configuration of this world and with another one.
+// sameAs runs clusterctl with the configuration of this world and with another one. The outputs must be the same.
 func (w *world) sameAs(local string) {
 	w.Helper()
 	generate := func(config string, args ...string) string {
@@ -150,7 +150,7 @@ func (h *hosts) onePackage(t *testing.T) {
 	t.Attr("rule", "CT-22")
 }
 
-// refusedURLs: clusterctl accepts only the forms of a GitLab URL that docs/clusterctl.md gives.
+// refusedURLs checks that clusterctl accepts only those forms of a GitLab URL that docs/clusterctl.md documents.
 func (w *world) refusedURLs(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(w.config)
@@ -199,7 +199,7 @@ func TestVersionsAreFound(t *testing.T) {
 	}
 }
 
-// hosts are github.com, a GitLab and a Go proxy.
+// hosts is a server that plays several sites: github.com, a GitLab and a Go proxy.
 type hosts struct {
 	repository string
 
@@ -207,7 +207,7 @@ type hosts struct {
 	asked, served []string
 }
 
-// host starts the hosts, and configures clusterctl so that it can reach only them.
+// host starts that server, and configures clusterctl so that it can reach nothing else.
 func (w *world) host() *hosts {
 	w.Helper()
 	h := &hosts{repository: w.repository}
@@ -255,7 +255,7 @@ func connect(out http.ResponseWriter, r *http.Request, address string) {
 	_, _ = io.Copy(near, far)
 }
 
-// ServeHTTP answers as the hosts do.
+// ServeHTTP answers as these sites would.
 func (h *hosts) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	url := r.Host + r.URL.EscapedPath()
 	h.mu.Lock()
@@ -296,7 +296,7 @@ func (h *hosts) answer(url string) []byte {
 	return nil
 }
 
-// asset returns a file of a release on GitHub: all assets of a release have one list of names.
+// asset returns a file of a release on GitHub, where all assets of a release share one list of names.
 func (h *hosts) asset(tag, file string) []byte {
 	for _, directory := range []string{"infrastructure-capstan", "runtime-extension-capstan"} {
 		if text, err := os.ReadFile(filepath.Join(h.repository, directory, tag, filepath.Base(file))); err == nil {

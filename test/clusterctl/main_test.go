@@ -50,8 +50,8 @@ type world struct {
 	api                                          client.Client
 }
 
-// newWorld creates a local repository with our releases and with Cluster API's release of the version that we are built
-// with.
+// newWorld creates a local repository with our releases and with a release of Cluster API, in the version that we are
+// built with.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, repository: filepath.Join(t.TempDir(), "repository"), home: t.TempDir()}

@@ -64,7 +64,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	go func() {
 		err := capstan.HandOver(t.Context(), handOver)
 		if err != nil {
-			t.Errorf("handing over: %v", err) // an agent without an offer doesn't exit
+			t.Errorf("handing over: %v", err) // without an offer, the agent doesn't exit
 		}
 		handed <- err
 	}()
@@ -213,8 +213,8 @@ func (c *computer) unharmed(claim infrav1.HostClaim) {
 	}
 }
 
-// killAPI kills the API server of a side as kill -9 does. The function that it returns starts it again, over the same
-// etcd, and waits until it answers.
+// killAPI kills the API server of a side with SIGKILL. It returns a function that starts the server again, with the
+// same etcd, and waits until the server answers.
 func (s side) killAPI() (restart func()) {
 	s.Helper()
 	pid, args := s.processOfAPI()
@@ -228,7 +228,7 @@ func (s side) killAPI() (restart func()) {
 		now, _ := s.processOfAPI()
 		return now == 0
 	})
-	// Its other threads may hold the socket a moment longer.
+	// Other threads of the killed process may hold the socket a moment longer.
 	s.until("the port of the API server is free", func() bool {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", s.port()))
 		return err == nil && l.Close() == nil

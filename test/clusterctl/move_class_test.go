@@ -22,7 +22,7 @@ import (
 )
 
 // TestMoveWithAClass: a move that is interrupted leaves clusters and classes paused. The next move prints commands that
-// resume them in the source; after these, it succeeds.
+// resume them in the source. When the commands have run, a move succeeds.
 func TestMoveWithAClass(t *testing.T) {
 	from, _ := newBareSide(t)
 	to, _ := newBareSide(t)
@@ -35,7 +35,7 @@ func TestMoveWithAClass(t *testing.T) {
 	target := upstream.Kubeconfig{Path: to.kubeconfig}
 	from.must(c.MayMove(t.Context(), "blue", target))
 
-	// As a mover leaves them if it exits after pausing.
+	// A mover that exits after pausing leaves the cluster and the class paused.
 	from.pause("blue")
 	err = c.MayMove(t.Context(), "blue", target)
 	if err == nil || c.MaySave(t.Context(), "blue") == nil {
@@ -138,7 +138,7 @@ func (s side) classed(namespace string) {
 	}
 }
 
-// pause pauses the clusters and classes of a namespace, as the mover does.
+// pause pauses the clusters and classes of a namespace, like the mover.
 func (s side) pause(namespace string) {
 	s.Helper()
 	clusters, classes := &clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}

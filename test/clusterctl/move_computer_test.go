@@ -192,7 +192,7 @@ type computer struct {
 // newComputer starts a computer that reaches the given ports of this machine's loopback.
 func newComputer(t *testing.T, ports ...string) *computer {
 	t.Helper()
-	// The paths of sockets are short.
+	// The path must be short, because the paths of sockets are limited.
 	root, err := os.MkdirTemp("", "capstan-computer-")
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func newComputer(t *testing.T, ports ...string) *computer {
 	return c
 }
 
-// furnish copies the libraries that the test's binary needs, where it isn't static.
+// furnish copies the libraries that the test's binary needs, unless the binary is static.
 func (c *computer) furnish() {
 	c.t.Helper()
 	self, err := os.Executable()

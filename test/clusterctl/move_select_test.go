@@ -21,9 +21,9 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// beside lists objects in the namespace of a cluster that do not lead to the cluster, by name, and whether a move takes
-// them. Each covers a case of clusterctl: a ClusterResourceSet, an object with a hierarchy, a single object, and an
-// object that clusterctl has no reason to move.
+// beside lists objects, by name, and says whether a move takes them. They are in the namespace of a cluster, but their
+// owner references do not lead to the cluster. Each object covers a case of clusterctl: a ClusterResourceSet, an object
+// that moves with its hierarchy, a single object, and an object that clusterctl has no reason to move.
 var beside = map[string]bool{
 	"resource-set-objects": true, "hierarchy": true, "of-hierarchy": true, "alone": true, "c1-ca": true,
 	"unrelated": false, "unrelated-secret": false,
@@ -42,7 +42,7 @@ func identityNamed(name, says string) *unstructured.Unstructured {
 	return o
 }
 
-// knowsIdentities defines the kind, with the label that init sets on the definitions of providers.
+// knowsIdentities defines the kind Identity, with the label that clusterctl init sets on the definitions of providers.
 func (s side) knowsIdentities() {
 	s.Helper()
 	crd := standIn("identities", global)
@@ -57,7 +57,7 @@ func (s side) knowsIdentities() {
 	})
 }
 
-// apply creates an object with a client that knows definitions.
+// apply creates an object with a client that knows the type CustomResourceDefinition.
 func (s side) apply(o client.Object) error {
 	settings, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
@@ -74,7 +74,8 @@ func (s side) apply(o client.Object) error {
 	return c.Create(s.Context(), o)
 }
 
-// populateBeside creates the objects beside a cluster, and those of them that are already in the target.
+// populateBeside creates the objects beside a cluster in the source, and some of them also in the target, where they
+// exist before the move.
 func (s side) populateBeside(to side) {
 	s.Helper()
 	s.knowsIdentities()
@@ -196,8 +197,8 @@ func (s side) labelledByInit() {
 	s.Attr("rule", "CT-103")
 }
 
-// farewell watches the CapstanMachines of the source. It returns a function that returns the last one's state when it
-// was deleted.
+// farewell watches the CapstanMachines of the source. It returns a function that waits until one is deleted, and
+// returns its last state.
 func (s side) farewell() (last func() (*infrav1.CapstanMachine, error)) {
 	s.Helper()
 	settings, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)

@@ -109,7 +109,7 @@ func (s side) agent(name string) {
 		if c.Proof == infrav1.ProofCompare {
 			r.Baseline = strings.Repeat("b", 43)
 			if c.Baseline == "" {
-				r.Phase = infrav1.BootstrapRunning // the agent waits until the claim has it
+				r.Phase = infrav1.BootstrapRunning // the agent waits until the claim has the baseline
 			}
 		}
 		h.Status.Agent.Bootstrap = r
@@ -207,7 +207,7 @@ func (s side) populate() (claimed, free string) {
 	return claimed, free
 }
 
-// initialized writes the Cluster's status, as core does, because clusterctl does not move status.
+// initialized writes the Cluster's status in place of core, because clusterctl does not move status.
 func (s side) initialized() {
 	s.Helper()
 	c := &clusterv1.Cluster{}
@@ -304,8 +304,8 @@ func (s side) said(words string) bool {
 func (m mover) kill() { _ = m.cmd.Process.Kill(); _ = m.cmd.Wait() }
 
 // TestMove moves a cluster with the real clusterctl from one management cluster to another, killing and repeating the
-// move at two points. Then it moves the cluster back, with the real agent on its host (T-CT-10, T-CT-11). test/contract
-// checks which objects lead to a Cluster in a real cluster (T-CT-09).
+// move at two points. Then it moves the cluster back, with the real agent on its host (T-CT-10, T-CT-11). Package
+// test/contract checks, in a real cluster, which objects lead to a Cluster (T-CT-09).
 func TestMove(t *testing.T) {
 	from, to := newSide(t), newSide(t)
 	claimed, free := from.populate()
@@ -333,7 +333,7 @@ func TestMove(t *testing.T) {
 	same(t, "after a move that was held and killed", from.census(), all)
 	same(t, "after a move that was held and killed, there", to.census(), nil)
 
-	// After the hand-over, it continues by itself, and is killed as soon as something has arrived.
+	// After the hand-over, the mover continues by itself, and is killed as soon as something has arrived.
 	m = from.mover(to)
 	from.until("the move waits for the host again", func() bool { return from.said("Move blocked by") })
 	host := from.host(claimed)
@@ -367,8 +367,8 @@ func TestMove(t *testing.T) {
 }
 
 // wentForMove checks the CapstanMachine as it was when it left the source: it was marked and had the provider's
-// finalizer, so only the mover can have cleared that. The provider has done nothing for a deletion: the claim is
-// unchanged.
+// finalizer, so only the mover can have cleared the finalizer. The provider has done nothing for a deletion: the claim
+// is unchanged.
 func (s side) wentForMove(last func() (*infrav1.CapstanMachine, error), to side, host string, claim infrav1.HostClaim) {
 	s.Helper()
 	m, err := last()

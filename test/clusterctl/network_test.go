@@ -80,7 +80,7 @@ func (w *world) objectsOf(directory, version, file string) []*unstructured.Unstr
 	return documents(w.T, string(text))
 }
 
-// only reads the one object of a kind.
+// only decodes the one object of a kind. It fails the test if there is none, or more than one.
 func (w *world) only(all []*unstructured.Unstructured, kind string, into any) {
 	w.Helper()
 	found := 0

@@ -49,9 +49,10 @@ type image struct {
 	// files maps the files of the image that arguments name to their paths on this machine. The container's command is one
 	// of them.
 	files map[string]string
-	// ports are the flags, with %d for the port, of ports that the Deployment leaves at their defaults, by port name.
+	// ports maps the name of each port that the Deployment leaves at its default to the flag that sets it, with %d for the
+	// port.
 	ports map[string]string
-	// more are arguments that replace what a Pod learns from its environment, with %s for the path of the kubeconfig.
+	// more are arguments, with %s for the path of the kubeconfig. They replace what a Pod learns from its environment.
 	more []string
 }
 
@@ -158,7 +159,7 @@ func (p *pod) ready(path string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// stop stops a pod as a kubelet does.
+// stop stops a pod like a kubelet.
 func (w *world) stop(p *pod) {
 	w.Helper()
 	w.must(p.Process.Signal(syscall.SIGTERM))
@@ -172,7 +173,7 @@ func (w *world) stop(p *pod) {
 	}
 }
 
-// variables returns the arguments of a Deployment's container with the variables of its environment.
+// variables returns the arguments of a Deployment's container, with the variables of its environment filled in.
 func variables(d *appsv1.Deployment) []string {
 	var args []string
 	c := d.Spec.Template.Spec.Containers[0]

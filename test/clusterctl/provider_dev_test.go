@@ -23,7 +23,7 @@ import (
 
 // TestDevelopmentProvider runs somebody else's real provider as a process of the plane: Cluster API's own development
 // provider, with its in-memory backend. It creates a whole cluster from a ClusterClass. Building it takes minutes the
-// first time, and not every proxy has its module: make test-provider-binary.
+// first time, and not every proxy has its module. Run the test with make test-provider-binary.
 func TestDevelopmentProvider(t *testing.T) {
 	if os.Getenv("CAPSTAN_TEST_PROVIDER_BINARY") == "" {
 		t.Skip("set CAPSTAN_TEST_PROVIDER_BINARY=1, or run make test-provider-binary")

@@ -62,7 +62,7 @@ func TestMoveSpeed(t *testing.T) {
 	}
 }
 
-// warm lists all kinds that are defined, as the caches of controllers do when they start.
+// warm lists all kinds that are defined, like the caches of controllers when they start.
 func (s side) warm() {
 	s.Helper()
 	definitions := &unstructured.UnstructuredList{}

@@ -18,8 +18,8 @@ import (
 )
 
 // TestUpgradeWithoutARepository: on a management cluster that is not an embedded plane, the templates in a newer binary
-// are not a release to upgrade to. An upgrade of a provider without a repository in the configuration is refused, as by
-// clusterctl, and the provider keeps running; the templates work.
+// are not a release to upgrade to. If the configuration has no repository for a provider, capstan refuses to upgrade
+// the provider, like clusterctl, and the provider keeps running. The templates in the binary still work.
 func TestUpgradeWithoutARepository(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()

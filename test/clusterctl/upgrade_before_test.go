@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-dev/capstan/release"
 )
 
-// TestUpgradeFromTheReleaseBefore upgrades the provider in a management cluster with the real clusterctl from the
-// previous release, built from its own sources with its own manager, while a cluster has a machine on a host. Then it
-// downgrades and upgrades once more. Under each release the cluster, its host and the claim stay the same, and the
-// manager works.
+// TestUpgradeFromTheReleaseBefore upgrades the provider in a management cluster from the previous release, with the
+// real clusterctl, while a cluster has a machine on a host. The previous release is built from its own sources, and
+// runs its own manager. Then the test downgrades and upgrades once more. Under each release the cluster, its host and
+// the claim stay the same, and the manager works.
 func TestUpgradeFromTheReleaseBefore(t *testing.T) {
 	dir := os.Getenv("CAPSTAN_TEST_BEFORE")
 	if dir == "" {
@@ -33,7 +33,7 @@ func TestUpgradeFromTheReleaseBefore(t *testing.T) {
 	claim, before := *s.host(claimed).Spec.Claim, s.meaning(claimed)
 
 	for _, step := range []struct{ to, program string }{{newer, now}, {current, old}, {newer, now}} {
-		w.stop(manager) // as the kubelet does when clusterctl deletes the Deployment
+		w.stop(manager) // like the kubelet when clusterctl deletes the Deployment
 		w.run("upgrade", "apply", "--infrastructure", "capstan-system/capstan:"+step.to)
 		if got := w.installed(); got != step.to {
 			t.Errorf("the inventory has version %q, want %q", got, step.to)
@@ -51,8 +51,8 @@ func TestUpgradeFromTheReleaseBefore(t *testing.T) {
 	s.releases(t, claimed, free, claim)
 }
 
-// fromSourcesBefore replaces the current release in the repository by the one built from the sources of the previous
-// release.
+// fromSourcesBefore replaces the current release in the repository by a release built from the previous release's
+// sources.
 func (w *world) fromSourcesBefore(dist string) {
 	w.Helper()
 	files := release.Files{}

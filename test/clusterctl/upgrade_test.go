@@ -59,7 +59,7 @@ func TestUpgradeWithACluster(t *testing.T) {
 	w.stored("v1beta1")
 	before := s.meaning(claimed)
 
-	w.stop(manager) // as the kubelet does when clusterctl deletes the Deployment
+	w.stop(manager) // like the kubelet when clusterctl deletes the Deployment
 	w.run("upgrade", "apply", "--infrastructure", "capstan-system/capstan:"+current)
 	if got := w.installed(); got != current {
 		t.Errorf("the inventory has version %q", got)

@@ -246,8 +246,8 @@ func TestAccess(t *testing.T) {
 	w.must(os.WriteFile(reports+"/access.tsv", []byte("right\tused\twhy\n"+strings.Join(lines, "\n")+"\n"), 0o644))
 }
 
-// checkOwners looks for owner references that block the deletion of their owner: they would need rights to its
-// finalizers (RB-10).
+// checkOwners fails the test if an owner reference blocks the deletion of its owner. To create such a reference, the
+// provider would need rights to the owner's finalizers (RB-10).
 func checkOwners(w *world) {
 	w.Helper()
 	accounts, secrets := &corev1.ServiceAccountList{}, &corev1.SecretList{}

@@ -58,8 +58,8 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// recordObject records what TestObjects asserts about one kind: an object of it exists in two namespaces under one
-// name, is returned with its metadata, and is in its list.
+// recordObject records the rules that TestObjects has asserted for one kind: two namespaces can have objects of the
+// same name, the API server returns an object with its metadata, and a list contains the object.
 func recordObject(w *world, kind string) {
 	w.Helper()
 	switch kind {
@@ -103,7 +103,8 @@ func (f form) checkRefused(w *world) {
 	w.Attr("rule", "IC-20 v1beta2")
 }
 
-// checkStatusIsASubresource checks that writing the object does not change its status, and the other way round.
+// checkStatusIsASubresource checks that writing the object does not change its status, and that writing the status
+// changes nothing else.
 func (f form) checkStatusIsASubresource(w *world) {
 	w.Helper()
 	for _, kind := range []string{"CapstanMachine", "CapstanCluster"} {
@@ -169,7 +170,7 @@ func TestTemplatesAreImmutable(t *testing.T) {
 	})
 }
 
-// TestRetriesSlowDown lets an instance fail repeatedly: the pauses between attempts grow.
+// TestRetriesSlowDown makes the creation of an instance fail repeatedly: the pauses between attempts grow.
 func TestRetriesSlowDown(t *testing.T) {
 	w := newWorld(t, form{v1beta2}, 1)
 	w.provisionedCluster("demo")

@@ -52,8 +52,8 @@ func rightOf(verb, group, resource string) string {
 	return verb + " " + resource
 }
 
-// auditLog calls see with every request that the API server has answered so far.
-func auditLog(see func(request)) error {
+// auditLog calls visit for every request that the API server has answered so far.
+func auditLog(visit func(request)) error {
 	file, err := os.Open(shared.audit)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func auditLog(see func(request)) error {
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return fmt.Errorf("reading the audit log: %w", err)
 		}
-		see(r)
+		visit(r)
 	}
 	return lines.Err()
 }

@@ -81,7 +81,8 @@ func TestBadReferences(t *testing.T) {
 	})
 }
 
-// TestClusterIsGone deletes the Cluster under its machines: they can still be deleted, and so can the CapstanCluster.
+// TestClusterIsGone deletes a Cluster that still has machines: the machines can still be deleted, and so can the
+// CapstanCluster.
 func TestClusterIsGone(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)
@@ -170,8 +171,8 @@ func TestOrphanedHostIsShown(t *testing.T) {
 	w.until("the host is free again", func() bool { return w.host("host-01").Spec.Claim == nil })
 }
 
-// TestNamesMeanNothing gives hosts the names of each other's machines, and a machine the name of a deleted one: only
-// the claim decides what belongs together.
+// TestNamesMeanNothing uses misleading names: each host is named after the machine on the other host, and a new machine
+// gets the name of a deleted machine. Only the claim decides which host and which machine belong together.
 func TestNamesMeanNothing(t *testing.T) {
 	f := form{v1beta2}
 	w := newWorld(t, f, 0)
@@ -199,7 +200,7 @@ func TestNamesMeanNothing(t *testing.T) {
 		t.Errorf("machine w2 has host %s, Ready %s", w.claims()["w2"], w.condition(u, infrav1.ReadyCondition))
 	}
 
-	// The object is removed without a trace while its host still runs, and another object of its name is created.
+	// Remove the object without a trace while its host still runs, and create another object with the same name.
 	u := w.machine("w2")
 	u.SetFinalizers(nil)
 	w.must(shared.admin.Update(t.Context(), u))

@@ -18,7 +18,7 @@ func TestClusterLife(t *testing.T) {
 		writes := &objectWrites{}
 		w := newWorld(t, f, 7, func(w *world) { w.wrap = writes.wrap })
 		seen := w.watch("CapstanCluster", "demo")
-		w.infra.fail("balance", 2) // so that it takes a while
+		w.infra.fail("balance", 2) // so that provisioning takes a while
 		w.newCluster("demo", func(_ *clusterv1.Cluster, u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{"example.com/note": "x"})
 		})
@@ -105,7 +105,8 @@ func checkClusterFilm(w *world, f *film) {
 	w.Attr("rule", "T-IC-05 "+string(w.Version))
 }
 
-// TestClusterWaits: no owner, no endpoint, managed by somebody else.
+// TestClusterWaits creates clusters without an owner, clusters without an endpoint, and clusters that somebody else
+// manages.
 func TestClusterWaits(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
@@ -230,7 +231,8 @@ func TestClusterWhoseEndpointIsLost(t *testing.T) {
 	})
 }
 
-// TestClusterIsRebuiltAfterAMove is T-IM-07 for clusters.
+// TestClusterIsRebuiltAfterAMove imitates clusterctl move for a CapstanCluster: it pauses the object, removes it
+// without a trace, and creates it again without status (T-IC-14).
 func TestClusterIsRebuiltAfterAMove(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)

@@ -42,9 +42,9 @@ import (
 // aggregation (RB-08).
 const coreUser = "capi-manager"
 
-// startCore starts upstream's reconcilers of Cluster, Machine, MachineSet and MachineHealthCheck for one namespace.
-// They can be started only once in a process for each namespace. writes records what they write. startCore returns a
-// function that stops them.
+// startCore starts upstream's reconcilers of Cluster, Machine, MachineSet and MachineHealthCheck for one namespace. In
+// one process, they can be started only once for each namespace. What they write is recorded in writes. startCore
+// returns a function that stops the reconcilers.
 func startCore(ctx context.Context, namespace string, writes *objectWrites) (stop func() error, err error) {
 	return startUpstream(ctx, namespace, writes, addCore)
 }
@@ -204,8 +204,9 @@ func bind(ctx context.Context, role *rbacv1.ClusterRole, to rbacv1.Subject) erro
 	})
 }
 
-// serveContract leaves our definitions only the label of one contract version, so that core uses that contract. Before
-// the version that serves the contract, the label lists an older one: core must use the last version (IC-10).
+// serveContract removes the labels of all other contract versions from our definitions, so that core uses the contract
+// of this world. The remaining label names two API versions: first an older one, then the one that serves the contract.
+// Core must use the second (IC-10).
 func (w *world) serveContract() {
 	w.Helper()
 	for _, ours := range shared.ours {
@@ -227,7 +228,7 @@ func (w *world) serveContract() {
 func (w *world) kubeconfig(cluster string) {
 	w.Helper()
 	secret := secretOf(w.ns, cluster+"-kubeconfig", cluster, map[string][]byte{"value": shared.Kubeconfig})
-	secret.Type = corev1.SecretTypeOpaque // as of a user, so nobody replaces it
+	secret.Type = corev1.SecretTypeOpaque // as if a user had created it, so nobody replaces it
 	w.create(secret)
 }
 

@@ -2,6 +2,6 @@
 // in both contract versions: on a real API server, with the provider on an instrumented infrastructure, and with
 // upstream's own reconcilers where a rule is about them.
 //
-// A test records each rule at the line that asserts it; hack/coverage evaluates the records. Package definitions tests
-// what the definitions alone show.
+// A test records each rule at the line that asserts it; hack/coverage evaluates the records. Tests that need only the
+// definitions are in test/contract/definitions.
 package contract

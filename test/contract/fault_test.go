@@ -21,10 +21,10 @@ import (
 // fault is what happens to one request of the provider.
 type fault struct {
 	name string
-	// before says that the request is refused before it reaches the API server. Otherwise it is answered wrongly after it
-	// took effect.
+	// before says that the request is refused before it reaches the API server. If before is false, the request takes
+	// effect, and its answer is replaced.
 	before bool
-	// answer returns the answer; if it is nil, the connection breaks.
+	// answer returns the answer that the provider gets. If answer is nil, the connection breaks.
 	answer func(*http.Request) *http.Response
 }
 
@@ -61,8 +61,8 @@ func status(code int, reason metav1.StatusReason, header http.Header) func(*http
 
 var errConnection = errors.New("connection lost, injected by a test")
 
-// saboteur makes requests of the provider to the API server fail: the first request for each right, then every nth,
-// with each fault in turn.
+// saboteur injects faults into requests that the provider sends to the API server: into the first request for each
+// right, then into every nth request. It uses one kind of fault after the other.
 type saboteur struct {
 	every int
 

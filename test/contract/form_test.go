@@ -31,8 +31,8 @@ func recordBoth(t testing.TB, id string) {
 	}
 }
 
-// form reads and creates our objects in the API version that serves one contract version. The two versions have the
-// same name.
+// form reads and creates our objects in the API version that serves one contract version. The API version has the same
+// name as the contract version.
 type form struct{ Version version }
 
 // eachVersion runs a test once for each contract version.
@@ -69,7 +69,7 @@ func (f form) flag(u *unstructured.Unstructured) bool {
 	return b
 }
 
-// providerID is at the same place in both versions (IM-10).
+// providerID returns the provider id of a machine, which is at the same place in both versions (IM-10).
 func (f form) providerID(u *unstructured.Unstructured) string { return text(u, "spec", "providerID") }
 
 // domain returns the failure domain of a machine (IM-55).
@@ -139,8 +139,8 @@ func (f form) conditionAndMessage(u *unstructured.Unstructured, kind string) (st
 	return status, reason, message
 }
 
-// is reports whether a condition is as wanted: "True", "False", or with a reason. In v1beta1, conditions that are True
-// have no reason.
+// is reports whether a condition has the wanted status, such as "False", or the wanted status and reason, such as
+// "False WaitingForOwner". In v1beta1, conditions that are True have no reason.
 func (f form) is(u *unstructured.Unstructured, kind, want string) bool {
 	got := f.condition(u, kind)
 	return got == want || strings.HasPrefix(got, want+" ")

@@ -25,7 +25,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// errInfra is the error of an infrastructure call that the test lets fail.
+// errInfra is the error of an infrastructure call that the test makes fail.
 var errInfra = errors.New("the infrastructure is broken by this test")
 
 // infra is the instrumented infrastructure of one namespace: a supplier of hosts and a balancer that record each call
@@ -68,7 +68,8 @@ func newInfra(t *testing.T, ns string) *infra {
 	return i
 }
 
-// call records a call that has an effect, or lets it fail. The caller holds i.mu.
+// call records a call that has an effect. It returns an error if the test wants the call to fail. The caller holds
+// i.mu.
 func (i *infra) call(what string) error {
 	verb, _, _ := strings.Cut(what, " ")
 	if i.failures[verb] > 0 {
@@ -80,7 +81,7 @@ func (i *infra) call(what string) error {
 	return nil
 }
 
-// fail lets the next n calls of a kind fail: create, delete, balance, unbalance, register.
+// fail makes the next n calls of a kind fail. Kinds are create, delete, balance, unbalance, register and deregister.
 func (i *infra) fail(verb string, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -320,7 +321,7 @@ func (i *infra) bootstrap(ctx context.Context, host *infrav1.CapstanHost) (*infr
 	return report, nil
 }
 
-// node registers what a kubelet would.
+// node registers the Node that a kubelet would register.
 func node(ctx context.Context, c *infrav1.HostClaim) error {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Hostname, Labels: map[string]string{}},

@@ -14,7 +14,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestMachineSurvivesErrorsThatPass lets the infrastructure fail three times during creation and three times during
+// TestMachineSurvivesErrorsThatPass makes the infrastructure fail three times during creation and three times during
 // deletion.
 func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
@@ -53,7 +53,7 @@ func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 	})
 }
 
-// TestMachineFailsForGood lets the bootstrap data fail. The bootstrap is not tried again.
+// TestMachineFailsForGood makes a bootstrap fail. The bootstrap is not tried again.
 func TestMachineFailsForGood(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)
@@ -126,7 +126,7 @@ func TestMachineOfAFailureThatOthersReport(t *testing.T) {
 	w.gone("CapstanMachine", "w1")
 }
 
-// TestMachineWithoutOwnerIsLetGo deletes a waiting machine and a machine with an instance, both without owner.
+// TestMachineWithoutOwnerIsLetGo deletes a waiting machine and a machine with an instance, both without an owner.
 func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
@@ -158,7 +158,7 @@ func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 	})
 }
 
-// TestMachineWhoseHostDies stops an instance behind the provider's back, then lets the host vanish from the inventory.
+// TestMachineWhoseHostDies stops an instance behind the provider's back, then removes the host from the inventory.
 func TestMachineWhoseHostDies(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
@@ -176,7 +176,7 @@ func TestMachineWhoseHostDies(t *testing.T) {
 		w.infra.set(func() { delete(w.infra.dead, host) })
 		w.ready("w1")
 
-		// A host that vanishes from the inventory is gone for good.
+		// A host that was removed from the inventory does not come back.
 		w.vanish(host)
 		u = w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostGoneReason)
 		w.checkFailure(u, "delete the Machine")

@@ -166,8 +166,8 @@ func checkDeletion(w *world, claims map[string]string) {
 	w.Helper()
 	for _, name := range []string{"w1", "cp"} {
 		w.delete(w.machine(name))
-		// The instance is removed first: while the object exists, the instance may be gone or not; once the object is gone,
-		// it must be gone.
+		// The provider removes the instance before the object. While the object exists, the instance may or may not exist.
+		// Once the object is gone, the instance must be gone, too.
 		w.until("machine "+name+" is gone", func() bool {
 			if w.machine(name) != nil {
 				return false
@@ -212,7 +212,7 @@ func TestMachineIsPlacedInItsDomain(t *testing.T) {
 			w.host(strings.TrimPrefix(made[0], "create ")).Spec.Zone != "zone-b" {
 			t.Errorf("instances were made: %v, want one in zone-b", made)
 		}
-		w.newMachine("w2", machineOptions{zone: "zone-x"}) // now, because the message counts the host of w1
+		w.newMachine("w2", machineOptions{zone: "zone-x"}) // not before: the message counts the host of w1
 		w.Attr("rule", "T-IM-17 "+string(w.Version))
 		u := w.waitCondition("CapstanMachine", "w2", infrav1.ReadyCondition, "False "+infrav1.NoHostMatchesReason)
 		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message,

@@ -76,7 +76,7 @@ func TestMachineWaits(t *testing.T) {
 			}
 		}
 
-		// A machine that waits can be deleted (IM-46), and nothing is created for that.
+		// A machine that waits can be deleted (IM-46), and its deletion creates nothing.
 		for name := range waiting {
 			w.delete(w.machine(name))
 		}
@@ -87,7 +87,7 @@ func TestMachineWaits(t *testing.T) {
 			t.Errorf("instances were made: %v; one machine should have one", made)
 		}
 
-		// So can one with an instance, although the Cluster's infrastructure is no longer ready.
+		// A machine with an instance can be deleted, too, although the Cluster's infrastructure is no longer ready.
 		w.setProvisioned("demo", false)
 		w.delete(w.machine("complete"))
 		w.gone("CapstanMachine", "complete")
@@ -116,7 +116,8 @@ func TestMachineGoesOnWhenItHasAll(t *testing.T) {
 			"False "+infrav1.WaitingForClusterInfrastructureReason)
 		w.setProvisioned("demo", true)
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForBootstrapDataReason)
-		// Without configRef: its configuration would have to control the Secret, and this Machine the configuration.
+		// This Machine has no configRef. If it had one, the Machine would have to control the configuration, and the
+		// configuration would have to control the Secret.
 		edit(w, m, func(m *clusterv1.Machine) {
 			m.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("w1-data")}
 		})

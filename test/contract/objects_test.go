@@ -15,8 +15,8 @@ import (
 
 // These functions create objects in the state in which core leaves them. Tests that run core itself create less.
 
-// newCluster creates a Cluster and its CapstanCluster, which has a local balancer and is owned by the Cluster. edit
-// changes both before they are created.
+// newCluster creates a Cluster and its CapstanCluster, which has a local balancer and is owned by the Cluster. The
+// functions in edit change both objects before they are created.
 func (w *world) newCluster(name string, edit ...func(*clusterv1.Cluster,
 	*unstructured.Unstructured)) *clusterv1.Cluster {
 	w.Helper()
@@ -44,8 +44,8 @@ func ownerCluster(c *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: c.Name, UID: c.UID}
 }
 
-// provisionedCluster creates a cluster, waits until the CapstanCluster is provisioned, and copies that to the Cluster,
-// as core does.
+// provisionedCluster creates a cluster, waits until the CapstanCluster is provisioned, and copies that to the Cluster
+// in place of core.
 func (w *world) provisionedCluster(name string) *clusterv1.Cluster {
 	w.Helper()
 	c := w.newCluster(name)
@@ -54,7 +54,8 @@ func (w *world) provisionedCluster(name string) *clusterv1.Cluster {
 	return read(w, name, c)
 }
 
-// setProvisioned sets CLUSTER-READY, which otherwise core sets.
+// setProvisioned sets whether the infrastructure of a Cluster is provisioned (CLUSTER-READY). In a real management
+// cluster, core does this.
 func (w *world) setProvisioned(cluster string, provisioned bool) {
 	w.Helper()
 	c := read(w, cluster, &clusterv1.Cluster{})

@@ -31,7 +31,8 @@ func (g graph) add(w *world, gv schema.GroupVersion, kind string) {
 	}
 }
 
-// leads reports whether owner references lead from an object to one of a kind.
+// leads reports whether a chain of owner references leads from an object to an object of the given kind. An object of
+// that kind leads to itself.
 func (g graph) leads(o *unstructured.Unstructured, kind string) bool {
 	return o.GetKind() == kind || slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
 		owner := g[r.UID]

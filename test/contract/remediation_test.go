@@ -82,7 +82,7 @@ func soleIsKept(w *world, machine *clusterv1.Machine) {
 	}
 }
 
-// TestAControlPlaneIsNotReplacedForEver lets every machine of a control plane fail: upstream gives up after maxRetry.
+// TestAControlPlaneIsNotReplacedForEver makes every machine of a control plane fail: upstream gives up after maxRetry.
 func TestAControlPlaneIsNotReplacedForEver(t *testing.T) {
 	f := form{v1beta2}
 	w := newWorld(t, f, 3, func(w *world) { w.infra.nodes, w.infra.failNext = true, 100 })
@@ -152,8 +152,9 @@ func TestADeletionThatNobodyElseFinishes(t *testing.T) {
 	}
 }
 
-// onlyControlPlane waits until a cluster has exactly one control plane machine and is accepts it.
-func (w *world) onlyControlPlane(cluster string, is func(*clusterv1.Machine) bool) *clusterv1.Machine {
+// onlyControlPlane waits until a cluster has exactly one control plane machine, and accept returns true for that
+// machine.
+func (w *world) onlyControlPlane(cluster string, accept func(*clusterv1.Machine) bool) *clusterv1.Machine {
 	w.Helper()
 	var found *clusterv1.Machine
 	w.until("the control plane machine of "+cluster+" is as it should be", func() bool {
@@ -164,7 +165,7 @@ func (w *world) onlyControlPlane(cluster string, is func(*clusterv1.Machine) boo
 			list.Items,
 			func(m clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() },
 		)
-		if len(list.Items) == 1 && is(&list.Items[0]) {
+		if len(list.Items) == 1 && accept(&list.Items[0]) {
 			found = &list.Items[0]
 		}
 		return found != nil

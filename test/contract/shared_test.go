@@ -36,8 +36,8 @@ import (
 // limit is the time limit for each wait. It is long because the machine may be busy.
 const limit = 90 * time.Second
 
-// shared is what all tests of this package use: one API server with upstream's definitions and ours, and the webhooks
-// of ours.
+// shared holds what all tests of this package use: one API server with upstream's definitions, and with our definitions
+// and their webhooks.
 var shared struct {
 	*apiserver.Server
 	scheme *runtime.Scheme

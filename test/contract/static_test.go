@@ -17,8 +17,8 @@ import (
 
 var kinds = []string{"CapstanMachine", "CapstanMachineTemplate", "CapstanCluster", "CapstanClusterTemplate"}
 
-// TestServedDefinitions: the API server accepts our definitions and serves what they define. Package definitions tests
-// what a definition alone shows.
+// TestServedDefinitions: the API server accepts our definitions and serves what they define. Tests that need only a
+// definition are in test/contract/definitions.
 func TestServedDefinitions(t *testing.T) {
 	served, err := discovery.NewDiscoveryClientForConfig(shared.Config)
 	if err != nil {

@@ -29,9 +29,9 @@ func (e elsewhere) write(change func(*unstructured.Unstructured)) {
 	e.must(shared.admin.Status().Update(e.Context(), u))
 }
 
-// managedElsewhere lets this test play the external system of a cluster: it writes endpoint, domains and flag, and core
-// copies them. own is the endpoint that the user set in the Cluster.
-func managedElsewhere(w *world, name string, own clusterv1.APIEndpoint) (elsewhere, *clusterv1.Cluster) {
+// managedElsewhere plays the external system that manages a cluster: it writes endpoint, domains and flag, and core
+// copies them. userEndpoint is the endpoint that the user set in the Cluster.
+func managedElsewhere(w *world, name string, userEndpoint clusterv1.APIEndpoint) (elsewhere, *clusterv1.Cluster) {
 	w.Helper()
 	u := w.newObject("CapstanCluster")
 	u.SetNamespace(w.ns)
@@ -43,7 +43,7 @@ func managedElsewhere(w *world, name string, own clusterv1.APIEndpoint) (elsewhe
 	c := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
 		Spec: clusterv1.ClusterSpec{
-			ControlPlaneEndpoint: own,
+			ControlPlaneEndpoint: userEndpoint,
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanCluster", Name: name,
 			},
@@ -118,8 +118,8 @@ func externallyManaged(w *world) {
 	w.gone("CapstanCluster", name)
 }
 
-// keepsItsEndpoint checks that core does not overwrite the endpoint that the user set in the Cluster with that of the
-// infrastructure.
+// keepsItsEndpoint checks that core keeps the endpoint that the user set in the Cluster, and does not replace it by the
+// endpoint of the infrastructure object.
 func keepsItsEndpoint(w *world) {
 	w.Helper()
 	own := clusterv1.APIEndpoint{Host: "mine.example.com", Port: 8443}

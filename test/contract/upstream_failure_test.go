@@ -13,8 +13,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// remediate lets the host of a machine die: the MachineHealthCheck notices it by the Machine's condition, and the set
-// creates another Machine.
+// remediate silences the agent of a machine's host, as if the host had died. A MachineHealthCheck notices that by the
+// Machine's condition, and the set creates another Machine.
 func (w *world) remediate(set, cluster string) {
 	w.Helper()
 	w.create(&clusterv1.MachineHealthCheck{
@@ -50,8 +50,8 @@ func hasFailed(m *clusterv1.Machine) bool {
 	return d != nil && d.V1Beta1 != nil && d.V1Beta1.FailureReason != nil && d.V1Beta1.FailureMessage != nil
 }
 
-// checkFailuresSurface lets a machine fail for good and checks the Machine: in v1beta1 the Machine keeps the failure
-// even if the object loses it; in v1beta2 a condition reports it.
+// checkFailuresSurface makes a CapstanMachine fail for good and checks its Machine. In v1beta1 the Machine keeps the
+// failure even if the CapstanMachine loses it. In v1beta2 a condition of the Machine reports the failure.
 func checkFailuresSurface(w *world) {
 	w.Helper()
 	w.infra.set(func() { w.infra.fails["bad"] = true })

@@ -119,8 +119,8 @@ func (w *world) touchMachine(name string) {
 	})
 }
 
-// coreReadsByTheLabel checks in the audit log that core requests our objects in the version that the label names, the
-// last one if it names several.
+// coreReadsByTheLabel checks in the audit log that core requests our objects in the last API version that the label
+// names.
 func coreReadsByTheLabel(w *world) error {
 	w.Helper()
 	reads := 0

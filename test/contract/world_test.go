@@ -338,12 +338,12 @@ func (w *world) watch(kind, name string) *film {
 	return f
 }
 
-// each calls check with every revision so far, and fails the test if there were fewer than least.
-func (f *film) each(w *world, least int, check func(*unstructured.Unstructured)) {
+// each runs the function check on every revision so far. It fails the test if there are fewer than minimum revisions.
+func (f *film) each(w *world, minimum int, check func(*unstructured.Unstructured)) {
 	w.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.revisions) < least {
+	if len(f.revisions) < minimum {
 		w.Errorf("there were %d revisions only", len(f.revisions))
 	}
 	for _, u := range f.revisions {
@@ -351,9 +351,9 @@ func (f *film) each(w *world, least int, check func(*unstructured.Unstructured))
 	}
 }
 
-// checkReady fails the test unless Ready covers the whole life in a film that ends with the deletion. The condition
-// must exist from the first status on, for provisioning, work and deletion. Once it reports the deletion, it must not
-// become True again.
+// checkReady checks the condition Ready in a film that ends with the object's deletion. There must be revisions with
+// the condition from provisioning, from normal operation, and from the deletion. Once a revision has the condition, all
+// later ones must have it. Once the condition reports the deletion, it must not become True again.
 func (f *film) checkReady(w *world) {
 	w.Helper()
 	starting, running, leaving := 0, 0, 0

@@ -90,8 +90,8 @@ func TestWrites(t *testing.T) {
 	w.must(os.WriteFile(reports+"/writes.txt", []byte(report.String()), 0o644))
 }
 
-// settled returns the writes so far, after a while without any: the provider continues to write after a machine is
-// Ready (its host's status).
+// settled waits until the provider has written nothing for a while, and returns the writes so far. The provider
+// continues to write after a machine is Ready, because it updates the status of the host.
 func settled(w *world) map[string]int {
 	w.Helper()
 	writes, err := writesOf(w.ns)

@@ -28,8 +28,8 @@ func (w *world) offers(cluster string) []string {
 
 // TestClustersMadeAtOnceHaveZonesOfTheirOwn creates as many clusters at once as there are hosts. The controller of a
 // control plane takes any offered zone, and nobody knows which until its machine exists. So each cluster is offered one
-// zone, and no zone is offered more often than it has hosts. Once it has its first machine, a cluster is offered all
-// zones with room beyond what is promised to others.
+// zone, and no zone is offered more often than it has hosts. Once a cluster has its first machine, it is offered all
+// zones that have more room than is promised to other clusters.
 func TestClustersMadeAtOnceHaveZonesOfTheirOwn(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)

@@ -214,9 +214,9 @@ func condition(t *testing.T, cluster string, wants ...string) {
 	})
 }
 
-// rounds blocks a hook in every way and checks who is called again: all extensions are, whether the others blocked,
-// failed or passed, after the shortest wait, and the Cluster says why it waits. In the end, extension one still blocks,
-// with the message that rounds returns.
+// rounds blocks a hook in every way. When the shortest of the requested waits is over, all extensions must be called
+// again, whether they blocked, failed or passed. The Cluster must say why it waits. In the end, extension one still
+// blocks, with the message that rounds returns.
 func (a *actor) rounds(cluster, hook string) string {
 	a.t.Helper()
 	before := shape(a.t, cluster)
@@ -245,9 +245,9 @@ func (a *actor) rounds(cluster, hook string) string {
 	return last.Message
 }
 
-// backsOff waits until the pauses between calls of an extension that has failed since a given time have grown: the
-// longest later pause must be at least four times the median of the earlier ones. Changes meanwhile cause additional
-// calls.
+// backsOff waits until the pauses between calls of an extension have grown. The extension has failed since the given
+// time. In the later half of the pauses, the longest must be at least four times the median of the earlier half. It is
+// the longest that counts, because changes to the cluster cause additional calls.
 func (a *actor) backsOff(extension, hook string, since time.Time) {
 	a.t.Helper()
 	eventually(a.t, "the pauses between calls of "+extension+" about "+hook+" grow", func() error {

@@ -148,13 +148,13 @@ func decode[T any](t *testing.T, args ...string) T {
 	return value
 }
 
-// eventually waits until check returns no error, for at most two minutes.
+// eventually waits until the function check returns no error, for at most two minutes.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	within(t, 2*time.Minute, what, check)
 }
 
-// within waits until check returns no error, for at most limit.
+// within waits until the function check returns no error, for at most limit.
 func within(t *testing.T, limit time.Duration, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)

@@ -127,7 +127,8 @@ func (c container) isReal(program string) error {
 	return nil
 }
 
-// outside returns the directory in this machine's /proc of the process that has this id in a host's PID namespace.
+// outside finds a process by its id in a host's PID namespace. It returns the directory of that process in this
+// machine's /proc.
 func outside(host string, pid int) (string, error) {
 	level := len(statusLine(host, "NSpid:")) - 1
 	all, err := filepath.Glob("/proc/[0-9]*")

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The plane's own extension on a real cluster: an add-on exists as soon as the cluster does, verification finds no
-// problem, drift is corrected, an upgrade waits for its window, and objects that no add-on contains any more are
-// removed.
+// TestLifecycleExtensions uses the plane's own extension on a real cluster: an add-on exists as soon as the cluster
+// does, verification finds no problem, drift is corrected, an upgrade waits for its window, and objects that no add-on
+// contains any more are removed.
 func TestLifecycleExtensions(t *testing.T) {
 	const name = "lifecycle"
 	manifest := filepath.Join(t.TempDir(), "add-on.yaml")
@@ -84,7 +84,7 @@ data:
 		t.Errorf("it is switched off, and waits:\n%s", out)
 	}
 
-	// If a namespace has no add-ons, nothing is removed from clusters; if an add-on is empty, its objects are.
+	// If a namespace has no add-ons, nothing is removed from clusters; if an add-on is empty, its objects are removed.
 	must(t, "kubectl", "delete", "configmap", "e2e-greeting")
 	deleted = true
 	call("AfterClusterUpgrade", "so what was applied stays: Namespace greetings, ConfigMap greetings/greeting")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// failing is a machine whose bootstrap fails after its kubelet has registered a Node, because kubeadm's success can't
-// be recorded.
+// failing is a machine whose bootstrap fails late: its kubelet has registered a Node, but kubeadm's success can't be
+// recorded.
 const failing = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Machine

@@ -15,7 +15,7 @@ func TestFlavors(t *testing.T) {
 	for _, flavor := range []struct {
 		name                         string
 		controlPlane, workers, total int
-		owned, always                bool // with the user's own endpoint; also without the long tests
+		owned, always                bool // with the user's own endpoint; runs even if long tests are off
 	}{
 		{"", 1, 1, 2, false, true},
 		{"external", 1, 1, 2, true, true},

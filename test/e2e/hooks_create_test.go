@@ -25,9 +25,10 @@ func (a *actor) remove(cluster string) {
 	}
 }
 
-// The hooks around the creation and the deletion of a real cluster: when each is called, that the first and the last
-// block, the content of requests and answers, who is called again, what the Cluster says meanwhile, and that an
-// extension whose failures are ignored blocks nothing (CL-04).
+// TestHooksOfCreationAndDeletion checks the hooks around the creation and the deletion of a real cluster: when each
+// hook is called, that the first and the last hook block, what requests and answers contain, which extensions are
+// called again, and what the Cluster says meanwhile. An extension whose failures are ignored must block nothing
+// (CL-04).
 func TestHooksOfCreationAndDeletion(t *testing.T) {
 	const name = "hooked"
 	a := newActor(t)
@@ -56,9 +57,9 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	})
 	afterInitialization(t, name, a.calls(one, "AfterControlPlaneInitialized")[0].Time)
 	must(t, "cluster", "scale", name, "--workers", "1", "--wait=false")
-	a.asks(one, "AfterControlPlaneInitialized", 2) // the second call comes after the change
+	a.asks(one, "AfterControlPlaneInitialized", 2) // the first of them may have begun before the cluster was scaled
 	// When the hook fails, Cluster API returns before it handles MachineDeployments, so LH-09 is not met (D-38). If this
-	// check fails one day, LH-09 is met: record the rule here, and remove its reason.
+	// check fails one day, LH-09 is met: record the rule here, and remove the reason why no test records it.
 	if got := workersOf(t, name); got != "0" {
 		t.Errorf("AfterControlPlaneInitialized hangs, and the MachineDeployment has %q replicas, want 0", got)
 	}

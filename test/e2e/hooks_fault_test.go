@@ -24,7 +24,7 @@ const (
 	planeKilled   = "the plane is killed"
 )
 
-// disasters causes one disaster after the other, to extension one, which blocks a hook, and to the plane. Each time,
+// disasters causes one disaster after the other. They hit the plane, or extension one, which blocks a hook. Each time,
 // the Cluster says what is wrong, nothing continues, and once the cause is gone, the extension is called again. In the
 // end it still blocks.
 func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {

@@ -19,7 +19,7 @@ func fields(hook, from, to string) map[string]string {
 	step := `[{"version":"` + to + `"}]`
 	before := map[string]string{"fromKubernetesVersion": `"` + from + `"`, "toKubernetesVersion": `"` + to + `"`}
 	after := map[string]string{"kubernetesVersion": `"` + to + `"`}
-	switch hook { // an upgrade over one minor release has one step; the lists contain what is left of it
+	switch hook { // an upgrade over one minor release has one step; the lists contain the steps that are left
 	case "BeforeClusterUpgrade", "BeforeControlPlaneUpgrade":
 		before["controlPlaneUpgrades"], before["workersUpgrades"] = step, step
 		return before
@@ -35,9 +35,9 @@ func fields(hook, from, to string) map[string]string {
 	return nil
 }
 
-// checkExchanges checks that each request that the extensions received has exactly the fields of its hook, and a
-// Cluster that is complete except for its status, and that each answer has the fields of its hook. Each of these hooks
-// must have both.
+// checkExchanges checks the requests that the extensions received and their answers. Each request must have exactly the
+// fields of its hook, and a Cluster that is complete except for its status. Each answer must have the fields of its
+// hook. Each of these hooks must have at least one request and one answer.
 func checkExchanges(t *testing.T, a *actor, cluster, from, to string, hooks ...string) {
 	t.Helper()
 	for _, hook := range hooks {
@@ -98,8 +98,8 @@ func checkRequest(t *testing.T, hook, cluster string, request map[string]json.Ra
 	}
 }
 
-// checkAnswer checks that an answer has its kind and its status, and a message if it is a failure, and that only a hook
-// that can block says when to call again.
+// checkAnswer checks that an answer has its kind and its status, and that a failure has a message. Only the answer to a
+// hook that can block must say when to call again.
 func checkAnswer(t *testing.T, hook string, answer map[string]json.RawMessage) {
 	t.Helper()
 	rest := maps.Clone(answer)

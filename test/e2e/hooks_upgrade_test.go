@@ -104,7 +104,7 @@ func (u *upgrade) uncalled(when string, hooks ...string) {
 	}
 }
 
-// next tries to set the version of a later upgrade, and leaves everything as it is.
+// next tries to set the version of a later upgrade, as a dry run: it changes nothing.
 func (u *upgrade) next() error {
 	_, stderr, err := try(u.T, "kubectl", "patch", "cluster", u.name, "--dry-run=server",
 		"--type", "merge", "-p", u.topology(u.to+"0"))
@@ -135,10 +135,10 @@ func (u *upgrade) accepts(when string) {
 	}
 }
 
-// The hooks around an upgrade of a real cluster: when each is called, that it blocks and what waits meanwhile, the
-// content of requests and answers, and what the Cluster says. Changes of replicas and templates, and a new
-// MachineDeployment, wait for the version; in the end each Machine was created once. If long tests are enabled,
-// extensions and the plane fail in the middle, and hooks block in every way.
+// TestHooksOfAnUpgrade checks the hooks around an upgrade of a real cluster: when each is called, that it blocks, what
+// waits meanwhile, the content of requests and answers, and what the Cluster says. Changes of replicas and templates,
+// and a new MachineDeployment, wait for the new version. In the end, each Machine must have been created only once. If
+// long tests are enabled, extensions and the plane fail in the middle, and hooks block in every way.
 func TestHooksOfAnUpgrade(t *testing.T) {
 	u := newUpgrade(t)
 	for _, step := range []func(){

@@ -36,8 +36,8 @@ import (
 const garbageLimit = 12 * time.Minute
 
 // TestAFullImageStoreGivesUpImages fills the disk of the image store above the limit of 90 %. An image that no
-// container uses goes, and can be pulled again. What a container uses, on this host or another, and what the user
-// loaded stays, and works on.
+// container uses is removed, and can be pulled again. Images that a container uses, on this host or another, and images
+// that the user loaded are kept, and continue to work.
 func TestAFullImageStoreGivesUpImages(t *testing.T) {
 	if os.Getenv("CAPSTAN_TEST_LONG") == "" {
 		t.Skip("waits up to 12 minutes for kubelets: make test-image-garbage")
@@ -53,8 +53,8 @@ func TestAFullImageStoreGivesUpImages(t *testing.T) {
 	if err := syscall.Mount("tmpfs", store, "tmpfs", 0, "size=512m,mode=0700"); err != nil {
 		t.Fatalf("mounting a small disk: %v", err)
 	}
-	t.Cleanup(func() { // before what newOwn does
-		o.run(context.Background(), "down") // "down --delete" will say what is wrong
+	t.Cleanup(func() { // runs before the cleanup of newOwn
+		o.run(context.Background(), "down") // if this fails, "down --delete" reports why
 		if err := syscall.Unmount(store, 0); err != nil {
 			t.Errorf("unmounting the disk, which something still uses: %v", err)
 		}
@@ -191,7 +191,7 @@ func (g garbage) kubectl(args ...string) string {
 	return g.o.must(g.t, append([]string{"kubectl", "--cluster", "full"}, args...)...)
 }
 
-// run makes a pod with a web server of an image, on the control plane or on the worker.
+// run creates a pod that runs an image's web server, on the control plane or on the worker.
 func (g garbage) run(pod, image string, controlPlane bool) {
 	g.t.Helper()
 	selector := "DoesNotExist"
@@ -246,7 +246,7 @@ func (g garbage) held() string {
 	return strings.Join(held, " ")
 }
 
-// fill writes a file until so many percent of the disk are used.
+// fill writes a file until this percentage of the disk is used.
 func (g garbage) fill(dir string, percent uint64) string {
 	g.t.Helper()
 	var st unix.Statfs_t
@@ -265,7 +265,7 @@ func (g garbage) fill(dir string, percent uint64) string {
 	return file.Name()
 }
 
-// until waits until check returns no error.
+// until waits until the function check returns no error.
 func (g garbage) until(what string, check func() error) {
 	g.t.Helper()
 	deadline := time.Now().Add(garbageLimit)

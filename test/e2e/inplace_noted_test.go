@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// noted records the calls of a handler before it answers them, and the answers, if there is a writer for them.
+// noted records each call of a handler before the handler answers it. If there is a writer for answers, it records the
+// answers, too.
 type noted struct {
 	http.Handler
 	to, answers io.Writer

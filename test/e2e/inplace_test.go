@@ -61,7 +61,7 @@ func machineStates(t *testing.T, cluster string) map[string]machineState {
 	return states
 }
 
-// inPlaceClass returns the local ClusterClass with other names, whose rollouts create no additional Machine.
+// inPlaceClass returns a copy of the local ClusterClass with other names. Its rollouts create no additional Machine.
 // Generations differ in the names of machine templates and in the additions to the bootstrap configurations of control
 // planes and workers.
 func inPlaceClass(generation int, controlPlane, workers string) string {
@@ -82,7 +82,7 @@ func inPlaceClass(generation int, controlPlane, workers string) string {
 func motd(content string) string { return "files: [{path: /etc/motd, content: " + content + "}]" }
 
 // An extension accepts a change of files, so Cluster API's reconcilers update control planes and workers in place: the
-// same Machines on the same hosts. Changes that it declines replace Machines, as usual (UH-07).
+// same Machines on the same hosts. Changes that the extension declines replace Machines, as usual (UH-07).
 func TestInPlaceUpdates(t *testing.T) {
 	const name = "in-place"
 	dir := register(t)

@@ -23,7 +23,7 @@ func testKilledJoin(t *testing.T, cluster string, workers int) {
 			if p.name() != "kubeadm" || !slices.Contains(p.args, "join") {
 				continue
 			}
-			// If it were not stopped, it would have joined before the list of hosts is complete.
+			// Without SIGSTOP, kubeadm could finish joining before the list of hosts is complete.
 			if syscall.Kill(p.pid, syscall.SIGSTOP) != nil {
 				continue
 			}

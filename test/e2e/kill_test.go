@@ -19,10 +19,10 @@ import (
 type blow struct {
 	point  string // of points
 	victim string // name of a process
-	onHost bool   // the process on the host of the point, not the plane's
+	onHost bool   // kill the process of that name on the point's host, not the plane's
 }
 
-// deletionHasBegun is the point that a host may not reach because it is already off.
+// deletionHasBegun is a point at which the host may already be off.
 const deletionHasBegun = "deletion has begun"
 
 // points are moments in the life of a cluster. Each function returns an error until the point is reached, and returns
@@ -77,8 +77,8 @@ var points = map[string]func(t *testing.T, cluster string) (host string, err err
 	},
 }
 
-// bootstrapping watches hosts until one of the cluster's bootstraps. Lists could miss this phase, which may be shorter
-// than the time of a list on a busy machine.
+// bootstrapping watches hosts until a host of the cluster is in phase Bootstrapping. Repeated lists could miss this
+// phase, because on a busy machine a list may take longer than the phase.
 func bootstrapping(t *testing.T, cluster string) (host string, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -253,8 +253,8 @@ func TestKillsWhileTheControlPlaneScales(t *testing.T) {
 	vanishes(t, name)
 }
 
-// members waits until a cluster has that many etcd members and its control plane, which compares etcd's own list of
-// members with its machines, finds them healthy.
+// members waits until a cluster has that many etcd members, and its control plane finds them healthy. To do so, the
+// control plane compares etcd's own list of members with the machines.
 func members(t *testing.T, cluster string, want int) {
 	t.Helper()
 	eventually(t, "etcd's members", func() error {
@@ -361,7 +361,7 @@ func killWhenThere(t *testing.T, name string) {
 	t.Fatalf("%s did not start within a minute", name)
 }
 
-// TestARebootBringsItsNodeBack reboots the hosts of a running cluster, both as a power failure does and on request.
+// TestARebootBringsItsNodeBack reboots each host of a running cluster on request.
 func TestARebootBringsItsNodeBack(t *testing.T) {
 	const name = "reboots"
 	must(t, "cluster", "create", name, "--workers", "1")

@@ -28,8 +28,8 @@ func generationsOf(t *testing.T, cluster, kind string) func() []string {
 	return func() []string { return slices.Sorted(maps.Keys(seen())) }
 }
 
-// following watches the objects of one kind in a topology until the test ends. It counts the values of what, each key
-// once.
+// following watches the objects of one kind in a topology until the test ends. For each object, the function note
+// returns a key and a text. The returned function counts how many keys have each text.
 func following(t *testing.T, cluster, kind string, note func(part) (key, what string)) func() map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -39,7 +39,7 @@ func following(t *testing.T, cluster, kind string, note func(part) (key, what st
 	follow := func() {
 		cmd := command(ctx, "kubectl", "get", kind, "-l", "cluster.x-k8s.io/cluster-name="+cluster,
 			"--watch", "-o", "json")
-		// Its children are killed with it.
+		// Kill the children of the process, too.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		stream, err := cmd.StdoutPipe()

@@ -58,7 +58,7 @@ func (y *yard) client(t *testing.T, plane own, cluster string) (client *http.Cli
 }
 
 // ping sends requests to the API server of a cluster, and through it to the kubelets of its nodes, several times a
-// second until rest is called.
+// second until the method rest is called.
 func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pings {
 	t.Helper()
 	client, server := y.client(t, plane, cluster)

@@ -151,7 +151,7 @@ type yard struct {
 }
 
 // newYard starts a yard. Its hosts can reach the shared plane and another one, and both planes can reach the endpoint
-// of the cluster on them.
+// of the cluster on these hosts.
 func newYard(t *testing.T, target own) *yard {
 	t.Helper()
 	y := &yard{home: newOwn(t).home}
@@ -161,7 +161,7 @@ func newYard(t *testing.T, target own) *yard {
 		t.Fatal(err)
 	}
 	t.Cleanup(y.dock.Close)
-	dir, err := os.MkdirTemp("", "capstan-yard-") // the paths of sockets are short
+	dir, err := os.MkdirTemp("", "capstan-yard-") // short, because the paths of sockets are limited
 	if err != nil {
 		t.Fatal(err)
 	}

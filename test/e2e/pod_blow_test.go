@@ -91,8 +91,8 @@ func (k *podKills) choose() podBlow {
 	return b
 }
 
-// strike has a pod replaced, kills the victim at the point, and restarts the dock if that stopped. It returns how often
-// this may restart each container of the kept pods.
+// strike has a pod replaced, kills the victim at the point, and restarts the dock if it has stopped. It returns how
+// often each container of the kept pods may be restarted as a result.
 func (k *podKills) strike(t *testing.T, b podBlow) map[string]restarts {
 	t.Helper()
 	was := k.records()

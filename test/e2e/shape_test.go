@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// part has the fields that the tests use of an object that belongs to a topology.
+// part is an object that belongs to a topology, with the fields that the tests use.
 type part struct {
 	Kind     string
 	Metadata struct {
@@ -38,8 +38,8 @@ func (p part) role() string {
 	return "control plane"
 }
 
-// generation says which state of its class the part comes from. The files on its hosts identify that of a control
-// plane; the name of its template identifies that of a MachineDeployment.
+// generation identifies the state of the ClusterClass from which the part was created. For a control plane, it contains
+// the files for its hosts; for a MachineDeployment, the name of its bootstrap template.
 func (p part) generation() string {
 	text := p.role() + " " + p.version() + " " + p.Spec.Template.Spec.Bootstrap.ConfigRef.Name
 	for _, f := range p.Spec.KubeadmConfigSpec.Files {

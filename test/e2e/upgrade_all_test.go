@@ -13,7 +13,8 @@ import (
 // A cluster of three control planes and two workers goes from one Kubernetes minor to the next with all of the plane's
 // own extensions on: hosts are counted, a window is open, a backup is taken first, add-ons change with the version, and
 // everything is verified. The test prints the timeline and how long the upgrade took: the bound is five minutes on two
-// processors, the aim three. It doesn't enforce them, because the time means nothing on a machine with other work.
+// processors, and the aim is three minutes. It doesn't enforce them, because the time means nothing on a machine with
+// other work.
 func TestUpgradeWithAllExtensions(t *testing.T) {
 	takesLong(t)
 	const name = "big"

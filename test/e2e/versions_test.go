@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// twoVersions returns the Kubernetes releases to upgrade from and to. The test
-// fails if the first has no bundle.
+// twoVersions returns the Kubernetes releases to upgrade from and to. It fails the test if there is no bundle of the
+// first.
 func twoVersions(t *testing.T) (from, to string) {
 	t.Helper()
 	from, to = versionIn(t, "PREVIOUS_VERSION"), versionIn(t, "DEFAULT_VERSION")
@@ -42,8 +42,8 @@ func takesLong(t *testing.T) {
 	}
 }
 
-// hookedClass returns the local ClusterClass with other names, and with an addition to the bootstrap configuration of
-// each role that distinguishes its generations.
+// hookedClass returns a copy of the local ClusterClass with other names. To distinguish its generations, it adds a text
+// to the bootstrap configuration of each role.
 func hookedClass(controlPlane, workers string) string {
 	return strings.NewReplacer(
 		"capstan-local-control-plane",

@@ -43,7 +43,7 @@ func newWire(t *testing.T, home, listen string, backends ...string) wire {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), wireDir+"="+w.dir, wireListen+"="+listen)
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe() // it exits when this is closed, even if the test is killed
+	stdin, err := cmd.StdinPipe() // the wire exits when its stdin is closed, even if the test is killed
 	if err == nil {
 		err = cmd.Start()
 	}

@@ -231,7 +231,7 @@ type writerFunc func(string)
 func (f writerFunc) Write(data []byte) (int, error) { f(string(data)); return len(data), nil }
 
 // TestAHostThatWasRegistered: a host registered by hand keeps its zone, and the first computer with a suitable
-// credential becomes it.
+// credential becomes that host.
 func TestAHostThatWasRegistered(t *testing.T) {
 	w, ctx := newWorld(t), t.Context()
 	h := &infrav1.CapstanHost{}

@@ -1,3 +1,3 @@
-// Package extension tests the runtime extension that Capstan ships on a real API server: with only the rights of its
-// role, in a workload cluster that it really changes, and with the manifests that deploy it.
+// Package extension tests Capstan's own runtime extension with a real API server: with only the rights of its role, in
+// a workload cluster that it really changes, and with the manifests that deploy it.
 package extension

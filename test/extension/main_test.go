@@ -23,7 +23,7 @@ var (
 	server *apiserver.Server
 	// admin is a client with all rights.
 	admin client.Client
-	// own has the rights of the extension.
+	// own is a client configuration with only the extension's rights.
 	own *rest.Config
 )
 

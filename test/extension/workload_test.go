@@ -85,8 +85,9 @@ func config(name, colour string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {colour: " + colour + "}\n"
 }
 
-// The life of add-ons: a new cluster gets the add-ons of its version, an upgrade brings the next version, objects that
-// are no longer wanted are removed, and drift is reported and corrected, all with the rights of the extension.
+// TestAddOnsThroughTheLifeOfACluster: a new cluster gets the add-ons of its version, an upgrade brings the next
+// version, objects that are no longer wanted are removed, and drift is reported and corrected, all with the rights of
+// the extension.
 func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 	cluster := newCluster(t, "addons")
 	create(t, addOn("shop-1-35", "~1.35", config("shop", "red")+"---\n"+config("old", "grey")))
@@ -149,7 +150,8 @@ func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 	}
 }
 
-// Problems of add-ons and workload clusters: each holds what must wait, and says why.
+// TestAddOnsThatCanNotBeApplied: each problem of an add-on or of a workload cluster holds back what must wait, and the
+// answer says why.
 func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 	for name, c := range map[string]struct {
 		manifest, kubeconfig string

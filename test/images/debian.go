@@ -22,10 +22,10 @@ type debian struct {
 	dir string
 	// machine is the directory with the machine's lists of packages. Empty: lists.
 	machine string
-	// fresh says that the machine's lists are too old, because the archive has other versions by now. updated says that
+	// fresh says that the machine's lists are too old, because the archive has other versions by now. updated is true once
 	// lists were updated.
 	fresh, updated bool
-	// locked maps each requested set of packages to the packages downloaded for it. changed says that there is a new set.
+	// locked maps each requested set of packages to the packages downloaded for it. changed is true once a set was added.
 	locked  map[string][]pinned
 	changed bool
 	leftOut []string

@@ -36,7 +36,8 @@ type Image struct {
 	Names []string `json:"names"`
 	// For lists the suites that run it: conformance, list (the conformance tests that make test runs), critest, software.
 	For []string `json:"for"`
-	// Base is the first name of the image in the table whose layers and configuration this image starts from.
+	// Base is the first name of another image of the table. This image starts from the layers and the configuration of
+	// that image.
 	Base string `json:"base,omitempty"`
 	// Packages are Debian packages; their dependencies are added.
 	Packages []string `json:"packages,omitempty"`

@@ -40,7 +40,7 @@ type maker struct {
 }
 
 // Make builds the images of a suite in the OCI layout at DIR/SUITE, unless they already exist, and returns its path.
-// root is the root of our sources. Downloads stay in DIR. say is called with progress messages.
+// root is the root of our sources. Downloads stay in DIR. Make passes progress messages to the function say.
 func Make(ctx context.Context, root, dir, suite string, say func(string)) (string, error) {
 	table, err := Read()
 	if err != nil {

@@ -37,7 +37,8 @@ func Module(ctx context.Context, root, name string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// Sources returns the directory of the sources of NAME@VERSION, which must have a hash as go.sum writes it.
+// Sources returns the directory with the sources of a module, NAME@VERSION. Their hash, in the format of go.sum, must
+// be sum.
 func Sources(ctx context.Context, module, sum string) (string, error) {
 	temp, err := os.MkdirTemp("", "capstan-module-")
 	if err != nil {

@@ -144,10 +144,10 @@ func (t *tree) applets(names []string) {
 	}
 }
 
-// busybox is its path in Debian.
+// busybox is the path of busybox in Debian.
 const busybox = "usr/bin/busybox"
 
-// keepPrograms removes all other programs of packages.
+// keepPrograms removes the programs of packages, except those with these names.
 func (t *tree) keepPrograms(names []string) {
 	for name, f := range t.files {
 		dir, base := path.Split(name)

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hooktest"
 )
 
-// An upgrade over four minor versions, as Cluster API's topology reconciler plans it: at each step, it calls the
+// This test upgrades over four minor versions, like Cluster API's topology reconciler: at each step, it calls the
 // shipped extension again with the current versions, checks the plan, and takes the first step. In the end everything
 // has the target version, workers were replaced twice, and they were never further behind than Kubernetes allows.
 func TestAChainedUpgradeWithTheShippedExtension(t *testing.T) {
@@ -82,7 +82,7 @@ func TestAChainedUpgradeWithTheShippedExtension(t *testing.T) {
 	t.Attr("rule", "UH-06")
 }
 
-// check validates a plan as Cluster API does, and returns its steps.
+// check validates a plan like Cluster API, and returns the plan's steps.
 func check(target, controlPlane, workers string, steps []string, workersSteps *[]string) ([]string, error) {
 	defaulted, err := desiredstate.DefaultAndValidateUpgradePlans(target, controlPlane, workers, steps, *workersSteps)
 	if err != nil {

@@ -72,7 +72,7 @@ func object(apiVersion, kind, name, spec string) *unstructured.Unstructured {
 	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":"default"},"spec":%s}`, apiVersion,
 		kind, name, spec)
 	if err := json.Unmarshal([]byte(text), o); err != nil {
-		panic(err) // a text of this file
+		panic(err) // the JSON is written in this file
 	}
 	return o
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/upgradeplan"
 )
 
-// Whatever versions exist, Cluster API accepts the plans that the Runtime SDK computes without changing them (UH-06).
+// Whatever versions exist, Cluster API accepts the plans that the Runtime SDK computes (UH-06).
 func TestClusterAPITakesComputedUpgradePlans(t *testing.T) {
 	const seed, rounds = 7, 5000
 	random := rand.New(rand.NewPCG(seed, seed))

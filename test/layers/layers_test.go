@@ -105,8 +105,8 @@ func TestImportsFollowTheTable(t *testing.T) {
 	}
 }
 
-// TestStartersOfAPlaneCarryNoReconciler: a program that starts a plane imports package local, and that imports no
-// reconciler.
+// TestStartersOfAPlaneCarryNoReconciler: a program that starts a plane imports package local, and package local imports
+// no reconciler.
 func TestStartersOfAPlaneCarryNoReconciler(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "./local")
 	cmd.Dir = "../.."

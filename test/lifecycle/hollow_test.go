@@ -26,7 +26,7 @@ import (
 )
 
 // world is a Cluster of the local class in its own namespace. Nothing of it runs: the test plays its control plane and
-// its workers, one Machine of a MachineDeployment.
+// its only worker, which is a Machine of a MachineDeployment.
 type world struct {
 	*testing.T
 	*script
@@ -177,8 +177,8 @@ func (w *world) roll() {
 		w.adopt(kcp)
 	}
 	// A rollout takes longer than one reconcile. Otherwise Cluster API v1.14.2 would lose a hook: when one step follows
-	// another, it removes AfterControlPlaneUpgrade from the pending hooks, and adds it again only while it sees the
-	// control plane roll.
+	// another, Cluster API removes AfterControlPlaneUpgrade from the pending hooks, and adds the hook again only while it
+	// sees the control plane roll.
 	rolls := kcp != nil && (kcp.Status.Version == "" ||
 		strings.Contains(w.says(), "KubeadmControlPlane upgrading to version "+kcp.Spec.Version))
 	if rolls && !w.stopped[controlPlane] && kcp.Status.Version != kcp.Spec.Version {
@@ -233,7 +233,7 @@ func (w *world) rollWorker(md *clusterv1.MachineDeployment, version string) {
 	w.patch(md, false, func() { metav1.SetMetaDataAnnotation(&md.ObjectMeta, "test.capstan.dev/worker", version) })
 }
 
-// until plays control plane and workers until a condition holds.
+// until plays the control plane and the workers until a condition holds.
 func (w *world) until(what string, is func() error) {
 	w.Helper()
 	deadline, tick := time.After(limit), time.NewTicker(20*time.Millisecond)

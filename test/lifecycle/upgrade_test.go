@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 )
 
-// The versions of the upgrade: the plan goes through each minor in between, and for workers through as few as the
-// version skew policy allows.
+// The versions of the upgrade. The plan takes the control plane through each minor in between, and workers through as
+// few as the version skew policy allows.
 const (
 	from = "v1.32.9"
 	to   = "v1.36.3"
@@ -128,7 +128,8 @@ func (w *world) creation() {
 	w.Attr("rule", "LH-08")
 }
 
-// remembered initializes the control plane, whose hook fails, even after the reconcilers are restarted.
+// remembered initializes the control plane. The hook that follows fails, and is called again even after the reconcilers
+// are restarted.
 func (w *world) remembered() {
 	w.Helper()
 	const hook = "AfterControlPlaneInitialized"
@@ -156,7 +157,8 @@ func (w *world) remembered() {
 	w.Attr("rule", "LH-27")
 }
 
-// again returns a check that a hook was called since: at least twice if it blocks, else once.
+// again returns a check that counts the calls of a hook from now on: there must be at least two if the hook blocks,
+// else at least one.
 func (w *world) again(hook string) func() error {
 	before := len(w.calls(hook))
 	return func() error {
@@ -222,8 +224,8 @@ func (w *world) quiet(when, says string, before int) {
 	}
 }
 
-// admits checks whether the admission of Clusters accepts a later version. why is part of the refusal; empty means
-// accepted.
+// admits checks whether the admission of Clusters accepts a later version. If why is empty, the admission must accept
+// the version; else it must refuse the version with a message that contains why.
 func (w *world) admits(when, why string) {
 	w.Helper()
 	old := w.cluster()

@@ -156,7 +156,7 @@ func (o *outline) mounts() error {
 	return nil
 }
 
-// settings writes the own settings of a new machine.
+// settings writes a new machine's own settings.
 func (o *outline) settings() error {
 	if _, err := os.Stat(o.path("root", "etc/systemd/system/machine-setup.service")); err == nil {
 		return nil

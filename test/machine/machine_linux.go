@@ -150,7 +150,7 @@ func (m *Machine) Console() string {
 // Root returns the path, outside of the machine, of the files of a running machine that Start started.
 func (m *Machine) Root() string { return fmt.Sprintf("/proc/%d/root", m.body.(*container).pid) }
 
-// Kill stops the machine as a power cut does, and leaves its data.
+// Kill stops the machine like a power cut, and leaves its data.
 func (m *Machine) Kill() error {
 	if m.cmd != nil {
 		_ = m.cmd.Process.Kill()

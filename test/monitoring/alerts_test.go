@@ -67,7 +67,7 @@ const healthy = `load 1m
 func TestAlertsFire(t *testing.T) {
 	for name, c := range map[string]struct {
 		series string
-		// quiet is a time at which nothing fires yet; fires is a time at which only want fires.
+		// At the time quiet, no alert fires yet. At the time fires, exactly the alerts in want fire.
 		quiet, fires time.Duration
 		want         map[string]string
 	}{
@@ -156,7 +156,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// severities that alerts may have.
+// severities are the severities that alerts may have.
 var severities = []string{"critical", "warning", "info"}
 
 func TestAlertsSayWhatTheyAre(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// left is the line that stands for omitted lines on a page.
+// left is the line that marks omitted lines on a page.
 const left = "…"
 
 // varies lists patterns that match text which differs in each run, with replacements. Kubernetes' random suffixes have
@@ -33,8 +33,9 @@ func normal(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// compare returns an error if a command's output differs from its page. A line "…" on the page matches any lines. Empty
-// lines are ignored, and so are the lines that a step without a terminal prints about what it waits for. Pure.
+// compare returns an error if a command's output differs from its page. A line "…" on the page matches any lines. It
+// ignores empty lines, and lines that say what a step is waiting for, which capstan prints only if its output is not a
+// terminal. Pure.
 func compare(shown, printed []string) error {
 	var rest []string
 	for _, line := range printed {

@@ -12,7 +12,7 @@ import (
 
 const group = "infrastructure.capstan.dev"
 
-// all are the verbs that the contract calls full rights.
+// all lists the verbs that the contract calls full rights.
 var all = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 
 // beyondReading is what the manager may do with Cluster API's objects besides reading them.
@@ -38,7 +38,8 @@ func read(t *testing.T, file string) rbacv1.ClusterRole {
 	return r
 }
 
-// verbs returns what a role may do with a resource, whatever its name.
+// verbs returns the verbs that a role allows on all objects of a resource. It ignores rules for objects with certain
+// names.
 func verbs(r rbacv1.ClusterRole, group, resource string) (may []string) {
 	for _, rule := range r.Rules {
 		about := slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource)
@@ -50,7 +51,7 @@ func verbs(r rbacv1.ClusterRole, group, resource string) (may []string) {
 	return slices.Compact(may)
 }
 
-// lacks returns the verbs of want that a role does not have.
+// lacks returns the verbs in want that a role does not allow on all objects of a resource.
 func lacks(r rbacv1.ClusterRole, group, resource string, want ...string) []string {
 	may := verbs(r, group, resource)
 	return slices.DeleteFunc(slices.Clone(want), func(verb string) bool { return slices.Contains(may, verb) })
@@ -97,7 +98,7 @@ func TestManagerHasWhatTheContractNames(t *testing.T) {
 }
 
 // TestCoreHasWhatTheContractNames compares the role that core gets by aggregation with the rights that the contract
-// names for a group that is not Cluster API's own.
+// names for API groups other than Cluster API's own.
 func TestCoreHasWhatTheContractNames(t *testing.T) {
 	r := read(t, "aggregated_role.yaml")
 	if got := r.Labels["cluster.x-k8s.io/aggregate-to-manager"]; got != "true" {

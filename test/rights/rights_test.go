@@ -28,7 +28,7 @@ var sources = []string{
 	"config/rbac/*.yaml", "config/extension/*.yaml", "config/own-certificates/*.yaml", "plane/manifests/access.yaml",
 }
 
-// means says, for each role, what a change of it means.
+// means says, for each role, what a change of that role means.
 var means = map[string]string{
 	"host":                           "whoever is root on one host, or has stolen its token, can do this",
 	"capstan-manager":                "whoever takes over the provider can do this; hosts get no more than it has",

@@ -1,3 +1,3 @@
-// Package software tests that well-known software works in pods of local hosts, at each level of user ids: make
-// test-software.
+// Package software tests that well-known software works in pods of local hosts, at each level of user ids. Run it with
+// make test-software.
 package software

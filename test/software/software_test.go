@@ -23,7 +23,7 @@ const (
 	selected = "CAPSTAN_TEST_SOFTWARE"
 	// user is the ordinary user, nobody.
 	user = 65534
-	// limit is the time limit for everything at one level; wait limits the start of one pod.
+	// limit is the time limit for everything at one level, wait the time limit for the start of one pod.
 	limit = 20 * time.Minute
 	wait  = 3 * time.Minute
 )

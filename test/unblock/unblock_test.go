@@ -346,7 +346,7 @@ func TestClearBesideOthers(t *testing.T) {
 	}
 }
 
-// A permission that was removed does not apply for a reader that read the object before.
+// A permission that was removed no longer applies, even for a reader that read the object before the removal.
 func TestAPermissionIsUsedOnce(t *testing.T) {
 	w := newWorld(t, "once")
 	order := unblock.Order{

@@ -1,6 +1,7 @@
-// Updater is a runtime extension that updates files of Machines in place, for Cluster API's spec of in-place updates:
-// upstream's own extension decodes only machines of its development provider. Like that extension, it changes nothing
-// on machines and takes some seconds for each. It has the flags of Cluster API's providers.
+// Updater is a runtime extension that updates files of Machines in place, for Cluster API's spec of in-place updates.
+// It replaces upstream's own extension, which decodes only machines of upstream's development provider. Like that
+// extension, it changes nothing on machines and takes some seconds for each. It has the flags of Cluster API's
+// providers.
 package main
 
 import (

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/cluster-api/test/framework"
 )
 
-// checkAll does what upstream's quick starts check once the machines exist: owners and finalizers come back after they
-// were removed, and nothing is written in a cluster at rest.
+// checkAll makes the checks of upstream's quick starts, once the machines exist: owners and finalizers come back after
+// they were removed, and nothing is written in a cluster at rest.
 func checkAll(topology bool) func(proxy framework.ClusterProxy, namespace, name string) {
 	return func(proxy framework.ClusterProxy, namespace, name string) {
 		filter := withoutHosts(clusterctlcluster.FilterClusterObjectsWithNameFilter(name))
@@ -36,7 +36,7 @@ func checkAll(topology bool) func(proxy framework.ClusterProxy, namespace, name 
 }
 
 // withoutHosts excludes hosts and the objects that they own. clusterctl moves them with a cluster, but they are
-// inventory, which a cluster does not own and which outlives it.
+// inventory: a cluster does not own them, and they outlive the cluster.
 func withoutHosts(filter clusterctlcluster.GetOwnerGraphFilterFunction) clusterctlcluster.GetOwnerGraphFilterFunction {
 	const host = "CapstanHost"
 	return func(u unstructured.Unstructured) bool {

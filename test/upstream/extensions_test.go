@@ -32,7 +32,8 @@ var _ = Describe("RuntimeSDKChainedUpgrade", Label("RuntimeSDKChainedUpgrade"), 
 	}))
 })
 
-// runtimeSDK returns the input that all variants of the upgrade with hooks have in common; change makes the variant.
+// runtimeSDK returns the input that all variants of the upgrade with hooks have in common; the function change adapts
+// the input for one variant.
 func runtimeSDK(
 	change func(*e2e.ClusterUpgradeWithRuntimeSDKSpecInput),
 ) func() e2e.ClusterUpgradeWithRuntimeSDKSpecInput {

@@ -6,7 +6,8 @@ import (
 	"sigs.k8s.io/cluster-api/test/e2e"
 )
 
-// quickStart returns the input that all variants of the quick start have in common; change makes the variant.
+// quickStart returns the input that all variants of the quick start have in common; the function change adapts the
+// input for one variant.
 func quickStart(change func(*e2e.QuickStartSpecInput)) func() e2e.QuickStartSpecInput {
 	return func() e2e.QuickStartSpecInput {
 		input := e2e.QuickStartSpecInput{

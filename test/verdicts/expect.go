@@ -94,7 +94,7 @@ func Find(expected []Expected, name string, level Level) (Expected, bool) {
 }
 
 // Compare returns the differences from the expectation: tests that failed or were skipped but are not in the list, and
-// tests of the list that passed or had another outcome. whole says that all tests of the suite ran; then Compare also
+// tests of the list that passed or had another outcome. If whole is set, all tests of the suite ran, and Compare also
 // reports entries that match no test. Pure.
 func Compare(all []Verdict, expected []Expected, level Level, whole bool) (differences []string) {
 	used := map[string]bool{}

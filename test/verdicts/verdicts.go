@@ -62,8 +62,9 @@ var labels = regexp.MustCompile(`^\[It\] `)
 // suiteTimeout is Ginkgo's text for the test that was running when the time of the whole suite was over.
 const suiteTimeout = "A suite timeout occurred"
 
-// ReadJUnit reads Ginkgo's JUnit report. It leaves out tests that were not selected, which Ginkgo reports as skipped
-// without a message, tests that the end of the suite interrupted, and the suite's own steps unless they failed.
+// ReadJUnit reads Ginkgo's JUnit report. It leaves out tests that were not selected; Ginkgo reports these as skipped
+// without a message. It also leaves out tests that the end of the suite interrupted, and the suite's own steps unless
+// they failed.
 func ReadJUnit(from io.Reader) ([]Verdict, error) {
 	var report junit
 	if err := xml.NewDecoder(from).Decode(&report); err != nil {

@@ -207,7 +207,7 @@ func templateWith(spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// await waits until done returns no error.
+// await waits until the function done returns no error.
 func await(t *testing.T, done func() error) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
@@ -226,8 +226,8 @@ func await(t *testing.T, done func() error) {
 }
 
 // The live checks run over our own release with a real API server and our real webhooks, and find nothing. They do find
-// templates that break their rule: one that its schema makes immutable even for dry runs, and one whose webhook accepts
-// real changes because of the annotation.
+// two templates that break the rule. The schema of the first makes it immutable even for dry runs. The policy for the
+// second accepts real changes that carry the annotation of a dry run.
 func TestLiveChecks(t *testing.T) {
 	driver := start(t)
 	dir := write(t, directory, ours(t))

@@ -51,8 +51,8 @@ func TestOurBase(t *testing.T) {
 	contract.Verify(t, "../../config/crd")
 }
 
-// Each rule of a check has a mutant that breaks it. The check finds it and reports that rule with line and fix. No
-// other check finds anything, unless the table names it.
+// Each rule of a check has a mutant that breaks it. The check must find the mutant, and report that rule with line and
+// fix. No other check finds anything, unless the table names it.
 func TestMutants(t *testing.T) {
 	bases := map[string]map[string]string{"": ours(t)}
 	mutated, fixed := map[string]bool{}, map[string]bool{}

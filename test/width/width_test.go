@@ -66,8 +66,8 @@ var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 // directive matches comments that a tool reads by the line.
 var directive = regexp.MustCompile(`^//(go:|line |export | ?\+|nolint)`)
 
-// free returns the lines of Go source that may be wider: raw strings, whose line ends count, directives, code in doc
-// comments, and the output of examples.
+// free returns the lines of Go source that may be wider: raw strings (their line breaks are content), directives, code
+// in doc comments, and the output of examples.
 func free(src []byte) map[int]bool {
 	lines := map[int]bool{}
 	set := token.NewFileSet()
@@ -148,7 +148,7 @@ func unbroken(line string) bool {
 	return false
 }
 
-// generatedPages are made by "make generate".
+// generatedPages matches the paths of pages that "make generate" writes.
 var generatedPages = regexp.MustCompile(`^docs/(reference|checks)/|^docs/(field|flavors)\.md$`)
 
 func TestMarkdown(t *testing.T) {

@@ -32,7 +32,7 @@ func recordBoth(t *testing.T, id string) {
 }
 
 // kinds are the kinds of the contracts. Each field has the id of the rule behind one assertion about the kind. The rule
-// is recorded when the assertion is made; empty means that no rule requires it.
+// is recorded when the assertion is made. An empty id means that no rule requires the assertion.
 var kinds = []struct {
 	kind                                          string
 	exists, name, scope, suffix, list             string
@@ -98,7 +98,7 @@ func TestNames(t *testing.T) {
 		t.Run(k.kind, func(t *testing.T) {
 			d := definition(t, k.kind)
 			recordBoth(t, k.exists)
-			recordBoth(t, k.suffix) // it was found by its kind
+			recordBoth(t, k.suffix) // the definition was found by its kind
 			names := d.Spec.Names
 			if want := utilcontract.CalculateCRDName(infrav1.GroupVersion.Group, k.kind); d.Name != want {
 				t.Errorf("the definition is named %s, want %s", d.Name, want)

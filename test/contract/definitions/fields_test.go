@@ -12,8 +12,8 @@ import (
 
 type schema = apiextensionsv1.JSONSchemaProps
 
-// property returns a part of a kind's schema in the version that serves a contract, for example "spec.providerID", or
-// nil if there is none. The version is the newest that the contract's label names, which is the one that core uses.
+// property returns the part of a kind's schema at a path such as "spec.providerID", or nil if there is none. Several
+// API versions may have a schema: property uses the newest version that the contract's label names, like core.
 func property(t *testing.T, v version, kind, path string) *schema {
 	t.Helper()
 	d := definition(t, kind)
@@ -46,7 +46,7 @@ func want(t *testing.T, v version, kind, path, kindOf string) *schema {
 	return p
 }
 
-// length fails the test unless these are the limits of a string's length.
+// length fails the test unless a string may have least to most characters.
 func length(t *testing.T, p *schema, least, most int64) {
 	t.Helper()
 	if ptr.Deref(p.MinLength, 0) != least || ptr.Deref(p.MaxLength, 0) != most {
@@ -204,7 +204,8 @@ func TestCluster(t *testing.T) {
 	absent(t, v1beta2, kind, "status.ready", "status.failureReason", "status.failureMessage")
 }
 
-// checkDomains checks the schema of failure domains: a map of name to domain, and a list that is a map by name.
+// checkDomains checks the schema of failure domains: a map by name in v1beta1, and a list with the name as its key in
+// v1beta2.
 func checkDomains(t *testing.T, kind string) {
 	t.Helper()
 	old := want(t, v1beta1, kind, "status.failureDomains", "object").AdditionalProperties

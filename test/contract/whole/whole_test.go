@@ -139,7 +139,7 @@ func TestClusterByContractV1Beta1(t *testing.T) {
 	}
 }
 
-// looksGood checks a cluster of n machines in the fields of contract v1beta1, and its Nodes.
+// looksGood checks the fields of contract v1beta1 in a cluster of n machines, and the cluster's Nodes.
 func (h home) looksGood(name string, n int) {
 	h.Helper()
 	for _, c := range h.objects("get", "capstanclusters.v1beta1.infrastructure.capstan.dev") {

@@ -288,14 +288,14 @@ func watchArguments(text string) func() string {
 	}
 }
 
-// nowhere checks that nothing that the plane stores contains the secret of a credential: logs, the audit log, etcd's
-// data, events.
+// nowhere fails the test if the plane has stored the secret of a credential anywhere: in logs, the audit log, etcd's
+// data or events.
 func (p *plane) nowhere(credential string) {
 	p.t.Helper()
 	secret := credential[strings.LastIndex(credential, ".")+1:]
 	err := filepath.WalkDir(p.home, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return nil // it exited meanwhile
+			return nil // another process removed it meanwhile
 		}
 		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(secret)) {
 			p.t.Errorf("the credential is in %s", path)

@@ -18,8 +18,8 @@ import (
 
 const (
 	planeAddress = "192.0.2.1"
-	// planeVersion is the version of the plane and its agent; earlierVersion is that of the agents that machines start
-	// with.
+	// planeVersion is the version of the plane and its agent; earlierVersion is the version of the agents that machines
+	// start with.
 	planeVersion, earlierVersion = "v0.9.2", "v0.9.1"
 	// waitLimit limits each wait.
 	waitLimit = 3 * time.Minute

@@ -14,7 +14,7 @@ import (
 // endpointAddress is the address of the balancer: the endpoint of a cluster whose control plane moves between hosts.
 const endpointAddress = "192.0.2.3"
 
-// balancer forwards connections to the machines whose API server is ready, as a user's own balancer does.
+// balancer forwards connections to the machines whose API server is ready, like a user's own balancer.
 type balancer struct {
 	mu    sync.Mutex
 	ready []string

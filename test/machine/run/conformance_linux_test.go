@@ -63,7 +63,8 @@ func TestConformance(t *testing.T) {
 	w.returned()
 }
 
-// layout loads the images of an OCI layout on all machines, except those with the names of images from the bundle.
+// layout loads the images of an OCI layout on all machines. It leaves out images that have the name of an image from
+// the bundle.
 func (w *world) layout(dir, layout string) {
 	w.Helper()
 	there := strings.Fields(w.on(w.machines[0], "ctr -n k8s.io images list --quiet"))

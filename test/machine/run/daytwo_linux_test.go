@@ -24,8 +24,8 @@ spec:
     unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 20}]
 `
 
-// TestDayTwo does what happens to a cluster after its first day: a worker is added and removed, a computer dies, and
-// the plane is down.
+// TestDayTwo tests events in the life of a cluster after its first day: a worker is added and removed, a computer dies,
+// and the plane is down.
 func TestDayTwo(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Dir(w.home)

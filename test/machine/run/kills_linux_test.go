@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// KillsVariable names the environment variable with the number of kills, and seedVariable the one with the seed that
-// chose them.
+// KillsVariable names the environment variable with the number of kills. seedVariable names the environment variable
+// with the seed of the random numbers that choose the kills.
 const (
 	KillsVariable = "CAPSTAN_TEST_KILLS"
 	seedVariable  = "CAPSTAN_TEST_SEED"

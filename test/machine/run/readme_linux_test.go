@@ -27,8 +27,8 @@ func (w *world) commands() (all [][]string) {
 	return all[1:]
 }
 
-// asWritten types the README's commands. Only the bundle may differ, and the class is that of these machines; more are
-// further arguments of cluster create.
+// asWritten types the README's commands. It differs from the README only in the bundle and in the class, which is the
+// class of these machines. It adds the arguments in more to cluster create.
 func (w *world) asWritten(dir string, more ...string) {
 	w.Helper()
 	said := ""

@@ -91,7 +91,8 @@ func (w *world) available() (bool, string) {
 	return free == len(w.machines), text
 }
 
-// free returns the number of machines that are free hosts. A host that is left unclean stays unclean.
+// free returns the number of machines that are free hosts. If a host is in quarantine, free fails the test at once,
+// because waiting would not help.
 func (w *world) free() (free int, text string) {
 	w.Helper()
 	text = w.run("host", "list")
