@@ -147,6 +147,8 @@ test: generate lint build kube-previous bin/tools/gotestsum ## run unit tests, A
 	@CGO_ENABLED=0 go test -run '^TestTheAgentNeeds30MiB$$' ./agent
 	@echo "→ the client that Cluster API uses itself calls our server"
 	@go run ./hack/peer ./runtime/server -run Published
+	@echo "→ the clients that make bench compares compile"
+	@go run ./hack/peer ./runtime/internal/speed -run '^$$'
 	@if command -v apt-get >/dev/null; then echo "→ 60 conformance tests of Kubernetes"; $(CONFORMANCE_LIST); \
 		else echo "→ no conformance tests: their images are made from Debian's packages, by apt-get"; fi
 	@echo "→ heavy tests, end to end"

@@ -58,6 +58,7 @@ type Options struct {
 	Idle        int
 	Open        int
 	IdleTimeout time.Duration
+	Dial        func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Request is what is sent.
@@ -85,11 +86,14 @@ type Client struct {
 
 // New returns a client.
 func New(options Options) *Client {
+	if options.Dial == nil {
+		options.Dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true) // faster here than HTTP/2
 	return &Client{base: "https://" + options.Host, http: &http.Client{
 		Transport: &http.Transport{
-			DialContext:            (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext,
+			DialContext:            options.Dial,
 			TLSClientConfig:        options.TLS,
 			Protocols:              protocols,
 			MaxIdleConnsPerHost:    options.Idle,
