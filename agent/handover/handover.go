@@ -110,8 +110,8 @@ func offerOf(host *v1beta2.CapstanHost) string {
 	return host.Offer()
 }
 
-// Run returns true when the agent must continue with the next enrolment, which has become the current one, and false
-// when ctx ends.
+// Run returns true when the agent has changed sides and must continue with its new enrolment. It returns false when ctx
+// ends.
 func (f *Follower) Run(ctx context.Context) bool {
 	pauses := backoff.Backoff{First: 300 * time.Millisecond, Max: 15 * time.Second, Spread: backoff.FleetSpread}
 	for ctx.Err() == nil {
@@ -149,8 +149,7 @@ func (f *Follower) logWait(why string) {
 	f.before = why
 }
 
-// pass does what is due now. The result again is the time until the next pass if nothing happens before; 0 means no
-// limit.
+// pass does what is due now. again is the time until the next pass, unless something happens earlier; 0 means no limit.
 func (f *Follower) pass(ctx context.Context) (changed bool, again time.Duration, err error) {
 	next, err := f.Store.Next()
 	if err != nil {

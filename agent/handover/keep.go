@@ -20,8 +20,8 @@ func (f *Follower) keep(ctx context.Context, next *Enrolment) (again time.Durati
 	return max(time.Minute, token.RenewIn(next.Token, time.Now())), nil
 }
 
-// fresh renews the token of the enrolment next if that is due, and returns the resulting enrolment. It then puts into
-// the agent's report whether the agent still follows the offer. If fresh returns an error, the enrolment is unchanged.
+// fresh renews next's token if a renewal is due, and returns the resulting enrolment. After a renewal, the agent's
+// report says whether the agent still follows the offer. If fresh returns an error, the enrolment is unchanged.
 func (f *Follower) fresh(ctx context.Context, next *Enrolment) (*Enrolment, error) {
 	if token.RenewIn(next.Token, time.Now()) > 0 {
 		return next, nil

@@ -62,7 +62,7 @@ func salvage(dir, claim string) error {
 		}
 	}
 	if !old.outcome.Ended {
-		// The data must never run again, whatever an old copy of the CapstanHost says.
+		// The bootstrap data must never be executed again, whatever an old copy of the CapstanHost says.
 		last, err := json.Marshal(record{Time: now, Event: eventFailed, Step: "journal", Message: ErrDamaged.Error()})
 		if err != nil {
 			return fmt.Errorf("salvaging the journal: %w", err)

@@ -53,10 +53,10 @@ var labelChecks = []*check.Check{
 	{
 		ID: "contract-label-once", Fixes: true, Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#all-resources-version",
-		Doc: "An API version has the fields of both contracts if the labels of both name it, and each label lists its " +
-			"versions in ascending order.",
+		Doc: "If the labels of both contracts name an API version, that version has the fields of both. Each label lists " +
+			"its versions in ascending order.",
 		Why: "Core takes the highest version of a label, while the book says that it takes the last one. If both labels " +
-			"name a version, core may read that version under the contract whose fields it lacks.",
+			"name a version, core may read that version under a contract whose fields the version lacks.",
 		Fix:   "Write the versions in ascending order, and name a version under the contract that it implements.",
 		Rules: []string{"IM-37", "IC-10"}, Needs: []check.Need{check.Definitions},
 		Run: contractLabelOnce,

@@ -8,8 +8,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/proc"
 )
 
-// markName is the environment variable that identifies the descendants of one start of a command, because ordinary
-// users don't have cgroups everywhere. systemd sets the same variable.
+// markName is the environment variable by which this package finds all descendants of a command that it started. It
+// replaces cgroups, which ordinary users don't have everywhere. systemd sets the same variable.
 const markName = "INVOCATION_ID"
 
 // members lists the processes of this PID namespace that carry mark in their environment or belong to session sid (0:

@@ -52,8 +52,8 @@ func Decide(windows []Window, now time.Time) Decision {
 	return d
 }
 
-// on returns when the window opens on the day that comes offset days after local. opens is false if the window does not
-// open on that day.
+// on returns the time at which the window opens on one day: the date of local plus offset days. opens is false if the
+// window does not open on that day.
 func (w Window) on(local time.Time, offset int) (start time.Time, opens bool) {
 	// The weekday of a date does not depend on clocks.
 	noon := time.Date(local.Year(), local.Month(), local.Day()+offset, 12, 0, 0, 0, time.UTC)

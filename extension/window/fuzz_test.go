@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// FuzzParse: the windows that Parse accepts are few, have a duration within the limits and a time zone, and Decide
-// returns for them.
+// FuzzParse checks that Parse accepts at most maxWindows windows, each with a time zone and a duration within the
+// limits, and that Decide finds out for them when the next one opens.
 func FuzzParse(f *testing.F) {
 	f.Add("Mon-Fri 22:00 6h Europe/Berlin; Sat,Sun 00:00 24h UTC")
 	f.Add("daily 22:00 90m UTC\nFri-Mon 23:59 1m America/New_York")
@@ -23,6 +23,10 @@ func FuzzParse(f *testing.F) {
 			if w.Zone == nil || w.Duration < time.Minute || w.Duration > maxDuration || w.Days == [7]bool{} || w.Hour > 23 {
 				t.Fatalf("got %+v", w)
 			}
+		}
+		now := time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC) // before a change of clocks in Europe
+		if d := Decide(windows, now); len(windows) > 0 && !d.Open && !d.Next.After(now) {
+			t.Fatalf("closed at %s, and the next window opens at %s", now, d.Next)
 		}
 	})
 }

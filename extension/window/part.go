@@ -72,8 +72,8 @@ func (k keeper) beforeWorkersUpgrade(
 	return hold(&request.Cluster, settings, "the upgrade of workers to "+request.ToKubernetesVersion, k.now())
 }
 
-// Hold returns the answer for a step of another part that must wait for a Cluster's windows as upgrades do. It lets the
-// step pass if this part is switched off.
+// Hold is for steps of other parts that wait for a Cluster's windows, as upgrades do. It returns the answer for such a
+// step, which lets the step pass if this part is switched off.
 func Hold(cluster *clusterv1.Cluster, settings setting.Values, step string, now time.Time) (part.Answer, error) {
 	on, err := part.IsOn(Name, cluster, settings)
 	if err != nil || !on {

@@ -15,7 +15,7 @@ const (
 	maxDuration = 7 * 24 * time.Hour
 )
 
-// Allowed describes what [Parse] accepts; it continues "must be".
+// Allowed describes what [Parse] accepts; it is written to follow the words "must be".
 const Allowed = `windows, separated by ";", each as days, start, duration and time zone, such as "Sat,Sun 22:00 6h Europe/Berlin" or "daily 01:00 3h UTC"`
 
 // Window is a weekly maintenance window.

@@ -59,9 +59,9 @@ func tokenOf(environ []byte) string {
 	return ""
 }
 
-// innermost returns the last number of a line such as NSpid in /proc/PID/status, or 0. /proc may show an outer PID
-// namespace, if the process's own can't be mounted. Then the line lists the number in each namespace down to the
-// process's own.
+// innermost returns the last number of a line such as NSpid in /proc/PID/status, or 0. If a /proc for the process's own
+// PID namespace can't be mounted, /proc shows an outer one. Then the line lists the number in each namespace down to
+// the process's own.
 func innermost(status []byte, field string) int {
 	all := numbers(status, field)
 	if len(all) == 0 {
