@@ -43,9 +43,9 @@ var controlPlaneChecks = []*check.Check{
 		ID: "control-plane-replicas", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-replicas",
 		Doc:  "A control plane whose replicas can be set has the counters and the scale subresource of its contract.",
-		Why: "Core cannot see whether the control plane is scaling, and holds back upgrades of clusters with a " +
-			"ClusterClass.",
-		Fix:   "Add the field that the message names, and the marker +kubebuilder:subresource:scale with the book's paths.",
+		Why: "Without the field, core cannot see whether the control plane is scaling, and holds back upgrades of " +
+			"clusters with a ClusterClass.",
+		Fix:   "Add the field that the message names, and the marker +kubebuilder:subresource:scale with the paths of CP-16.",
 		Rules: []string{"CP-14", "CP-15", "CP-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-14"}.eachSchema(controlPlaneReplicas),
 	},
