@@ -80,15 +80,15 @@ func TestFaultsOfPods(t *testing.T) {
 	h := newWorld(t, bundles).host("node", 11)
 	serveImages(t, h)
 	step := steps(t)
-	h.write("/root/init.yaml", fmt.Sprintf(faultyConfig, version))
-	h.kubeadm("init", "--config", "/root/init.yaml", "--skip-phases=addon")
+	h.write("/etc/init.yaml", fmt.Sprintf(faultyConfig, version))
+	h.kubeadm("init", "--config", "/etc/init.yaml", "--skip-phases=addon")
 	waitFor(t, nodeLimit, "the Node", func() error { return nodeReady(h, "node") })
 	waitFor(t, nodeLimit, "the service account", func() error {
 		_, err := h.try("kubectl", "get", "serviceaccount", "default")
 		return err
 	})
-	h.write("/root/faulty.yaml", faulty)
-	h.must("kubectl", "apply", "-f", "/root/faulty.yaml")
+	h.write("/etc/faulty.yaml", faulty)
+	h.must("kubectl", "apply", "-f", "/etc/faulty.yaml")
 	h.must("kubectl", "wait", "--for=condition=Complete", "job/ends", "--timeout=60s")
 	step("pods have ended")
 	t.Run("clients that do not read", func(t *testing.T) { deafClients(t, h) })
@@ -178,8 +178,8 @@ func logsOf(files []string) (logs []string) {
 // deadContainers checks what is left of containers that have exited. A pod that crashes keeps only the last crashed
 // container, and the Node keeps as many dead containers as the kubelet's setting allows.
 func deadContainers(t *testing.T, h *host) {
-	h.write("/root/crashes.yaml", crashes)
-	h.must("kubectl", "apply", "-f", "/root/crashes.yaml")
+	h.write("/etc/crashes.yaml", crashes)
+	h.must("kubectl", "apply", "-f", "/etc/crashes.yaml")
 	waitFor(t, nodeLimit, "crashes", func() error {
 		out, err := h.try("kubectl", "get", "pod", "crashes", "-o", "jsonpath="+inPod("main", "restartCount"))
 		if n, _ := strconv.Atoi(out); err == nil && n < 5 {

@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// twoVersions returns the Kubernetes releases to upgrade from and to. It fails the test if there is no bundle of the
-// first.
+// twoVersions returns the Kubernetes version that a test upgrades from, and the one that it upgrades to. It fails the
+// test if the version to upgrade from has no bundle.
 func twoVersions(t *testing.T) (from, to string) {
 	t.Helper()
 	from, to = versionIn(t, "PREVIOUS_VERSION"), versionIn(t, "DEFAULT_VERSION")
