@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -45,7 +46,7 @@ func supervise(dir string, report *os.File) (int, error) {
 			return 0, err
 		}
 		spec = Spec{}
-		shrink()
+		time.AfterFunc(shrinkDelay, debug.FreeOSMemory) // release the memory used for starting
 		code := wait(started.PID)
 		child.Store(0)
 		taken()
@@ -57,6 +58,9 @@ func supervise(dir string, report *os.File) (int, error) {
 		return code, nil
 	})
 }
+
+// shrinkDelay leaves the processors to the program while it starts.
+const shrinkDelay = time.Second
 
 func orMissing(err error) error {
 	if err == nil {
@@ -133,7 +137,7 @@ func startContainer(s *starter, dir string, spec *Spec, in *os.File) (report Rep
 		report, err = p.release()
 		return report, "", err
 	}
-	t, err := beginRoot(dir, spec)
+	t, err := beginRoot(dir, spec, s.ids)
 	if err != nil {
 		return report, "", err
 	}

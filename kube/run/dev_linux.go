@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,18 +19,21 @@ var devLinks = map[string]string{
 	"/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
 }
 
+// terminals is the group of terminals, everywhere.
+const terminals = 5
+
 // mountDev mounts a tmpfs with devices of the host on /dev: creating device files would require all ids of the machine.
-func (t tree) mountDev(spec *Spec) error {
+func (t tree) mountDev(spec *Spec, own ids) error {
 	if err := t.mount("tmpfs", "/dev", unix.MS_NOSUID|unix.MS_STRICTATIME, "mode=755,size=65536k"); err != nil {
 		return err
 	}
-	// Group 5 is tty everywhere. A host with one id lacks it.
-	const options = "newinstance,ptmxmode=0666,mode=0620"
+	options := "newinstance,ptmxmode=0666,mode=0620"
+	if own.groups.has(terminals) { // a mount that fails takes as long as one that succeeds
+		options += ",gid=" + strconv.Itoa(terminals)
+	}
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NOEXEC)
-	if err := t.mount("devpts", "/dev/pts", flags, options+",gid=5"); err != nil {
-		if err := t.mount("devpts", "/dev/pts", flags, options); err != nil {
-			return err
-		}
+	if err := t.mount("devpts", "/dev/pts", flags, options); err != nil {
+		return err
 	}
 	flags |= unix.MS_NODEV
 	if err := t.shared(spec.Shm, "/dev/shm", "tmpfs", flags, "mode=1777,size=65536k"); err != nil {

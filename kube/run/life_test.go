@@ -140,7 +140,7 @@ func TestATerminal(t *testing.T) {
 	until("got typed\r\n")
 	_, err = terminal.WriteString("\x04") // end of input
 	w.must(err)
-	until("input ended")
+	until("input ended\r\n")
 	if code := b.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,9 +74,6 @@ func inThread(f func() (int, error)) (int, error) {
 	o := <-ended
 	return o.code, o.err
 }
-
-// shrink releases the memory used for starting.
-func shrink() { debug.FreeOSMemory() }
 
 // nullInput opens /dev/null for reading.
 func nullInput() (*os.File, error) {

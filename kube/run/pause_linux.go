@@ -3,6 +3,7 @@ package run
 import (
 	"os"
 	"os/signal"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +17,7 @@ func pauseProgram() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGCHLD)
 	signal.Ignore(unix.SIGHUP) // comes last: it shows observers that the process is ready
-	shrink()
+	debug.FreeOSMemory()
 	for s := range signals {
 		if s != unix.SIGCHLD {
 			return 0

@@ -12,9 +12,9 @@ import (
 )
 
 // beginRoot mounts the container's root, except /proc, in a new mount namespace of this thread. dir is the container's
-// directory. The thread must already be in the container's network namespace. finishRoot does the rest; the caller
-// closes the tree.
-func beginRoot(dir string, spec *Spec) (t tree, err error) {
+// directory, and own are the ids of this process's user namespace. The thread must already be in the container's
+// network namespace. finishRoot does the rest; the caller closes the tree.
+func beginRoot(dir string, spec *Spec, own ids) (t tree, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return t, fmt.Errorf("making a mount namespace: %w", err)
 	}
@@ -39,7 +39,7 @@ func beginRoot(dir string, spec *Spec) (t tree, err error) {
 	if err := t.mountGroups(spec.GroupMounts, spec.WritableSys); err != nil {
 		return t, err
 	}
-	if err := t.mountDev(spec); err != nil {
+	if err := t.mountDev(spec, own); err != nil {
 		return t, err
 	}
 	for i, v := range volumes {

@@ -76,6 +76,33 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// A volume can replace the accounts of the image.
+func TestAccountsOfAVolume(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(w.dir, "accounts")
+	w.must(os.Mkdir(dir, 0o755))
+	for name, text := range map[string]string{
+		"passwd": "guest:x:201:202::/srv/guest:/bin/sh\n", "group": "guests:x:203:guest\n",
+	} {
+		w.must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	file := func(name string) Mount { return Mount{Source: filepath.Join(dir, name), Target: "/etc/" + name} }
+	for name, mounts := range map[string][]Mount{
+		"a directory": {{Source: dir, Target: "/etc/"}},
+		"files":       {file("group"), file("passwd")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := w.spec("facts")
+			spec.Mounts = mounts
+			spec.Process.User.Name = "guest:guests"
+			f := parse(t, w.run(spec))
+			if f.UID != 201 || f.GID != 203 || !slices.Contains(f.Env, "HOME=/srv/guest") {
+				t.Errorf("user %d of group %d with %q", f.UID, f.GID, f.Env)
+			}
+		})
+	}
+}
+
 // Files belong to the user of the program that writes them, at both levels. With one id, everything belongs to it.
 func TestAUserOwnsWhatItWrites(t *testing.T) {
 	w := newWorld(t)
