@@ -114,7 +114,7 @@ func TestACleaningThatIsKilledAnywhereConverges(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		for _, point := range []string{
-			"cleaned end-commands", "cleaned kubeadm-reset", "cleaned stop-services", "cleaned end-processes",
+			"cleaned end-commands", "cleaned thaw", "cleaned kubeadm-reset", "cleaned stop-services", "cleaned end-processes",
 			"cleaned stop-slice", "cleaned unmount",
 			"cleaned wipe-disks",
 			"cleaned restore-files", "cleaned delete-directories", "cleaned delete-users", "cleaned network", "stripped",

@@ -91,6 +91,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	defer cancel()
 	for _, s := range []step{
 		{"end-commands", c.endCommands},
+		{"thaw", c.thaw},
 		{"kubeadm-reset", c.reset},
 		{"stop-services", c.stopServices},
 		{"end-processes", c.endProcesses},
@@ -168,8 +169,10 @@ func (c *Cleaner) stopServices(ctx context.Context) error {
 
 // endProcesses stops the machine's remaining processes, and then unlinks its programs.
 func (c *Cleaner) endProcesses(ctx context.Context) error {
+	frozen := c.thaw(ctx) // again, because the end of the container runtime may have killed runc
 	_, err := proc.End(ctx, c.ofMachine, 5*time.Second, 30*time.Second)
-	return errors.Join(err, bundle.Remove(c.BundlesDir, bundle.LinkDir), bundle.Remove(c.BundlesDir, bundle.CNIDir))
+	return errors.Join(frozen, err, bundle.Remove(c.BundlesDir, bundle.LinkDir),
+		bundle.Remove(c.BundlesDir, bundle.CNIDir))
 }
 
 // stopSlice stops the slice of pods, which systemd creates for kubelet and runc. That removes its scopes, their control

@@ -146,14 +146,40 @@ func containersOf(all bool) string {
 	return list + "ctr -n k8s.io tasks list 2>/dev/null | grep \"^$id .*RUNNING\" || true; done"
 }
 
+// thaw thaws containers that were frozen when it was last called, and returns those that are frozen now. With version 1
+// of control groups, which these machines share with this computer, runc freezes a container while it changes the
+// container's limits. A kubelet that is killed cancels the creation of a sandbox, containerd then kills runc, and the
+// container may stay frozen: it ignores SIGKILL, so the kubelet can't delete the pod. With version 2, which Kubernetes
+// requires by default, SIGKILL ends frozen processes.
+func (w *world) thaw(before map[string]bool) map[string]bool {
+	w.Helper()
+	const list = "find /sys/fs/cgroup/freezer/kubepods.slice -name freezer.state -exec grep -l FROZEN {} + " +
+		"2>/dev/null || true"
+	now := map[string]bool{}
+	for _, m := range w.machines {
+		for path := range strings.Lines(w.on(m, list)) {
+			path = strings.TrimSpace(path)
+			if now[m.Name+path] = true; before[m.Name+path] {
+				w.Logf("thawing a container on %s that runc left frozen: %s", m.Name, path)
+				w.on(m, "echo THAWED > "+path+" || true")
+			}
+		}
+	}
+	return now
+}
+
 // converged waits until everything is as it should be, and returns how long each part took.
 func (w *world) converged(pods int, before string) string {
 	w.Helper()
 	var said []string
+	frozen := map[string]bool{}
 	until := func(what string, condition func() (bool, string)) {
 		w.Helper()
 		began := time.Now()
-		w.until(what, condition)
+		w.until(what, func() (bool, string) {
+			frozen = w.thaw(frozen)
+			return condition()
+		})
 		said = append(said, fmt.Sprintf("%.1f s until %s", time.Since(began).Seconds(), what))
 	}
 	until("all services run", func() (bool, string) {
