@@ -128,7 +128,7 @@ func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infr
 	return there, same, nil
 }
 
-// labels returns the labels of a new host. Pure.
+// labels returns the labels of a host that enrolls for the first time. Pure.
 func labels(wanted map[string]string) map[string]string {
 	all := map[string]string{infrav1.EnrolledLabel: "true"}
 	maps.Copy(all, wanted)
@@ -182,7 +182,7 @@ func (h *Hosts) settle(
 		metav1.SetMetaDataAnnotation(&there.ObjectMeta, key, value)
 	}
 	if what == adopt {
-		for key, value := range c.Labels {
+		for key, value := range labels(c.Labels) {
 			metav1.SetMetaDataLabel(&there.ObjectMeta, key, value)
 		}
 	}

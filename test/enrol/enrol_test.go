@@ -245,11 +245,16 @@ func TestAHostThatWasRegistered(t *testing.T) {
 		c.enroll(ctx, w.credential(t, func(l *credential.Limits) { l.Zone = "rack1" }), "a"),
 		enrolment.ReasonZone,
 	)
-	if err := c.enroll(ctx, w.credential(t, nil), "a"); err != nil {
+	labels := map[string]string{"disk": "ssd"}
+	if err := c.enroll(ctx, w.credential(t, func(l *credential.Limits) { l.Labels = labels }), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if after := w.host(t, "a"); after.UID != h.UID || after.Spec.Zone != "rack9" {
+	after := w.host(t, "a")
+	if after.UID != h.UID || after.Spec.Zone != "rack9" {
 		t.Errorf("the host is %+v %+v", after.ObjectMeta, after.Spec)
+	}
+	if after.Labels["disk"] != "ssd" || after.Labels[infrav1.EnrolledLabel] != "true" {
+		t.Errorf("the host has labels %v, want those of the credential and %s", after.Labels, infrav1.EnrolledLabel)
 	}
 	reason(t, w.newComputer(t, 2).enroll(ctx, w.credential(t, nil), "a"), enrolment.ReasonTaken)
 }
