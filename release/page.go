@@ -21,15 +21,15 @@ func Page(source string) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	out.WriteString("# Flavors, classes, variables\n\n`make generate` makes this page from the files of a release. " +
-		"[clusterctl.md](clusterctl.md) says how to use them.\n")
+		"[clusterctl.md](clusterctl.md) says how to use these files.\n")
 	if err := flavors(&out, files); err != nil {
 		return nil, err
 	}
 	if err := classes(&out, files); err != nil {
 		return nil, err
 	}
-	out.WriteString("\n## Variables of components\n\nWhen it installs or upgrades a provider, clusterctl takes these " +
-		"variables from the environment or from its configuration file.\n")
+	out.WriteString("\n## Variables of components\n\nWhen clusterctl installs or upgrades a provider, it takes the " +
+		"values of these variables from the environment or from its configuration file.\n")
 	for _, label := range []string{Infrastructure, RuntimeExtension} {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			if strings.HasPrefix(name, label+"/") && strings.Contains(name, "components") {
@@ -45,8 +45,8 @@ func Page(source string) ([]byte, error) {
 
 // flavors writes the section on cluster templates.
 func flavors(out *bytes.Buffer, files Files) error {
-	out.WriteString("\n## Flavors\n\n`clusterctl generate cluster NAME --infrastructure capstan --flavor FLAVOR`; " +
-		"without `--flavor`, clusterctl uses the flavor `default`.\n")
+	out.WriteString("\n## Flavors\n\n`clusterctl generate cluster NAME --infrastructure capstan --flavor FLAVOR` " +
+		"writes the manifests of a cluster. Without `--flavor`, clusterctl uses the flavor `default`.\n")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		flavor, ok := strings.CutPrefix(strings.TrimSuffix(path.Base(name), postfix), templatePrefix)
 		if !ok {
@@ -65,8 +65,8 @@ func flavors(out *bytes.Buffer, files Files) error {
 
 // classes writes the sections on ClusterClasses and their variables.
 func classes(out *bytes.Buffer, files Files) error {
-	out.WriteString("\n## ClusterClasses\n\nFor a flavor that uses a class, clusterctl adds the class to its output, " +
-		"unless the management cluster has it.\n")
+	out.WriteString("\n## ClusterClasses\n\nIf a flavor uses a ClusterClass that the Cluster's namespace does not " +
+		"contain, clusterctl adds the ClusterClass to its output.\n")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasPrefix(path.Base(name), classPrefix) {
 			continue
@@ -92,7 +92,7 @@ func classes(out *bytes.Buffer, files Files) error {
 		}
 		out.WriteString("\n| Variable | Default | What |\n|---|---|---|\n")
 		for _, v := range class.Spec.Variables {
-			value := "none"
+			value := "not set"
 			if v.Required {
 				value = "required"
 			}

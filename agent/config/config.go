@@ -30,30 +30,32 @@ const sizeLimit = 1 << 20
 
 // Config says which host this is, and which management cluster it belongs to.
 type Config struct {
-	// Server is the URL of the management cluster's API server, https. Required.
+	// Server is the https URL of the management cluster's API server. Required.
 	Server string `yaml:"server"`
-	// CAData are the certificates (PEM, or base64 of PEM as in a kubeconfig) that sign the server's certificate. Required:
-	// the agent runs as root what the server sends, so it must authenticate the server.
+	// CAData contains the certificates that sign the server's certificate, in PEM or, as in a kubeconfig, in base64 of
+	// PEM. Required, because the agent runs what the server sends as root, so the agent must authenticate the server.
 	CAData string `yaml:"caData"`
-	// Namespace and Host name the CapstanHost. Required.
+	// Namespace is the namespace of the CapstanHost. Required.
 	Namespace string `yaml:"namespace"`
-	Host      string `yaml:"host"`
-	// Enrolment is the URL of the plane's enrolment server, from which the agent gets bundles, and a new token when its
-	// token has expired. If it is empty, a person must enroll the host again and provide the bundles.
+	// Host is the name of the CapstanHost. Required.
+	Host string `yaml:"host"`
+	// Enrolment is the URL of the plane's enrolment server. From this server, the agent gets bundles, and a new token when
+	// its token has expired. If the setting is empty, a person must provide the bundles, and must enroll the host again
+	// when the agent's token has expired.
 	Enrolment string `yaml:"enrolment,omitempty"`
-	// Token is a bearer token of the host's ServiceAccount. It may be short-lived: the agent uses it to get its own token
-	// at once.
+	// Token is a bearer token of the host's ServiceAccount. It may be short-lived, because the agent uses it at once to
+	// get a token of its own.
 	Token string `yaml:"token"`
 	// BundlesDir contains a directory for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
 	BundlesDir string `yaml:"bundlesDir"`
-	// Bundles says where the programs of a node come from: plane, directory (BundlesDir) or packages (the host's own).
-	// Default: the value of spec.bundles of the CapstanHost, else the host's own programs if it has kubeadm and kubelet,
-	// else plane.
+	// Bundles says where the programs of a Node come from: from the plane (plane), from bundlesDir (directory) or from
+	// packages on the host (packages). Default: the value of spec.bundles of the CapstanHost. If that is empty, too, the
+	// default is packages if the host has kubeadm and kubelet, and plane otherwise.
 	Bundles string `yaml:"bundles,omitempty"`
 	// StateDir is where the agent keeps its token and journal. Default /var/lib/capstan.
 	StateDir string `yaml:"stateDir"`
-	// Local is true on hosts that are namespaces of another machine: they have their own host name, but neither disks nor
-	// a clock.
+	// Local is true on hosts that are namespaces of another machine. They have a host name of their own, but no disks and
+	// no clock of their own.
 	Local bool `yaml:"local"`
 	// TokenFile is the name, in StateDir, of the file with the token that the agent got itself. It is not part of the
 	// configuration file. Default "token".

@@ -19,19 +19,19 @@ type Family struct {
 var families = []Family{
 	{
 		"capstan_agent_bootstrap_duration_seconds", "histogram", []string{"result"},
-		"Seconds of the last attempt of bootstraps that ended.",
+		"Seconds that the last attempt of each ended bootstrap took.",
 		func(b *strings.Builder, m *Metrics, name string) { histograms(b, name, m.bootstraps) },
 	},
 	{
 		"capstan_agent_build_info", "gauge", []string{"version", "go_version"},
-		"Always 1; the labels have the agent's version and Go's.",
+		"Always 1. The labels contain the versions of the agent and of Go.",
 		func(b *strings.Builder, m *Metrics, name string) {
 			fmt.Fprintf(b, "%s{version=\"%s\",go_version=\"%s\"} 1\n", name, escape(m.version), escape(runtime.Version()))
 		},
 	},
 	{
 		"capstan_agent_carries_machine", "gauge", nil,
-		"1 if the host has a machine or something that one left, else 0.",
+		"1 if the host has a machine or leftovers of a machine, else 0.",
 		func(b *strings.Builder, m *Metrics, name string) {
 			carries := 0
 			if m.report != nil && m.report().Carries != "" {
@@ -42,17 +42,18 @@ var families = []Family{
 	},
 	{
 		"capstan_agent_claims_total", "counter", nil,
-		"Claims for which the agent has begun a bootstrap since it started.",
+		"Number of claims for which the agent has begun a bootstrap.",
 		func(b *strings.Builder, m *Metrics, name string) { fmt.Fprintf(b, "%s %d\n", name, m.claims) },
 	},
 	{
 		"capstan_agent_cleaning_duration_seconds", "histogram", []string{"result"},
-		"Seconds of attempts to clean the host. An attempt failed if it left something behind.",
+		"Seconds that attempts to clean the host took. An attempt that left something behind counts as failed.",
 		func(b *strings.Builder, m *Metrics, name string) { histograms(b, name, m.cleanings) },
 	},
 	{
 		"capstan_agent_leftovers", "gauge", nil,
-		"What the last cleaning left behind, up to the limit of a report. The host is quarantined while it is not 0.",
+		"Number of things that the last cleaning left behind, up to the limit of a report. Until it is 0, the host is " +
+			"quarantined.",
 		func(b *strings.Builder, m *Metrics, name string) {
 			left := 0
 			if m.report != nil {
@@ -65,7 +66,7 @@ var families = []Family{
 	},
 	{
 		"capstan_agent_token_renewals_total", "counter", []string{"result"},
-		"Attempts to renew the agent's token.",
+		"Number of attempts to renew the agent's token.",
 		func(b *strings.Builder, m *Metrics, name string) {
 			for _, result := range []string{failed, succeeded} {
 				fmt.Fprintf(b, "%s{result=%q} %d\n", name, result, m.renewals[result])
@@ -74,7 +75,7 @@ var families = []Family{
 	},
 	{
 		"capstan_agent_watch_reconnects_total", "counter", nil,
-		"Times that the watch of the host ended and was started again.",
+		"Number of times that the watch of the CapstanHost ended and was started again.",
 		func(b *strings.Builder, m *Metrics, name string) { fmt.Fprintf(b, "%s %d\n", name, m.reconnects) },
 	},
 }

@@ -5,40 +5,43 @@ const (
 	// ReadyCondition is True while the object does its work: from the end of provisioning until deletion starts.
 	ReadyCondition = "Ready"
 
-	// PausedCondition is True while reconciliation is paused by the Cluster or the annotation (IM-65, IC-43).
+	// PausedCondition is True while spec.paused of the Cluster or the paused annotation of the object pauses
+	// reconciliation (IM-65, IC-43).
 	PausedCondition = "Paused"
 
-	// EndpointReadyCondition of a CapstanCluster: the control plane endpoint is known and something listens there (IC-49).
+	// EndpointReadyCondition: the control plane endpoint of the CapstanCluster is known, and something listens there
+	// (IC-49).
 	EndpointReadyCondition = "EndpointReady"
 
-	// HostClaimedCondition of a CapstanMachine: a host is claimed for it.
+	// HostClaimedCondition: the CapstanMachine has claimed a host.
 	HostClaimedCondition = "HostClaimed"
 
-	// BootstrappedCondition of a CapstanMachine: the agent ran the bootstrap data to the end.
+	// BootstrappedCondition: the agent on the CapstanMachine's host ran the bootstrap data to the end.
 	BootstrappedCondition = "Bootstrapped"
 
-	// HostOnlineCondition of a CapstanMachine and of a CapstanHost: the agent's heartbeat arrives.
+	// HostOnlineCondition: the heartbeats of the host's agent arrive. CapstanHosts and CapstanMachines have this
+	// condition.
 	HostOnlineCondition = "HostOnline"
 
-	// CleanCondition of a CapstanHost: nothing of an earlier claim is left on it.
+	// CleanCondition: nothing of an earlier claim is left on the CapstanHost.
 	CleanCondition = "Clean"
 
-	// DrainedCondition of a CapstanHost that is to be drained: no machine has it. While it is False, the message says what
-	// the drain waits for. It is absent unless the host's spec asks for a drain.
+	// DrainedCondition: the CapstanHost is to be drained, and no machine has it. While the condition is False, its
+	// message says what the drain waits for. If the host's spec does not ask for a drain, the condition is absent.
 	DrainedCondition = "Drained"
 
-	// LinkedCondition of a CapstanHost: it is False while the host's claim lacks its CapstanMachine, Machine or Cluster,
-	// and absent otherwise.
+	// LinkedCondition is False while the CapstanMachine, Machine or Cluster of a CapstanHost's claim is missing.
+	// Otherwise, the condition is absent.
 	LinkedCondition = "Linked"
 
-	// ReconciledCondition is False while the controller keeps failing to reconcile the object; the message names the step
-	// and what to do. It is absent otherwise.
+	// ReconciledCondition is False while the controller keeps failing to reconcile the object. The message names the step
+	// and what to do. Otherwise, the condition is absent.
 	ReconciledCondition = "Reconciled"
 )
 
 // Reasons of conditions.
 const (
-	// ReadyReason: the condition is True because everything it sums up is right.
+	// ReadyReason: everything that the condition sums up is right.
 	ReadyReason = "Ready"
 
 	// WaitingForOwnerReason: Cluster API has not set the owner reference yet (IM-41, IC-46).
@@ -50,45 +53,45 @@ const (
 	// WaitingForBootstrapDataReason: Machine.spec.bootstrap.dataSecretName is not set yet (IM-48).
 	WaitingForBootstrapDataReason = "WaitingForBootstrapData"
 
-	// BootstrapDataRefusedReason: nothing proves that the Secret in dataSecretName holds data of this Machine; the message
-	// says what is missing.
+	// BootstrapDataRefusedReason: the Secret in dataSecretName lacks a proof that it holds data of this Machine. The
+	// message says what is missing.
 	BootstrapDataRefusedReason = "BootstrapDataRefused"
 
-	// WaitingForEndpointReason: neither the user nor a balancer has supplied the control plane endpoint (IC-18).
+	// WaitingForEndpointReason: the control plane endpoint is missing. The user or a balancer must supply it (IC-18).
 	WaitingForEndpointReason = "WaitingForEndpoint"
 
-	// EndpointFailedReason: the balancer could not be made or changed.
+	// EndpointFailedReason: the controller could not create, change or remove the balancer.
 	EndpointFailedReason = "EndpointFailed"
 
-	// EndpointMovedReason: the balancer now listens at an address that the machines don't know; create the cluster again
+	// EndpointMovedReason: the balancer now listens at an address that the machines don't know. Create the cluster again
 	// (IC-29).
 	EndpointMovedReason = "EndpointMoved"
 
-	// NoHostMatchesReason: no host of the inventory fits; the message counts the reasons.
+	// NoHostMatchesReason: no host of the inventory fits the machine. The message counts the reasons.
 	NoHostMatchesReason = "NoHostMatches"
 
-	// HostClaimedReason: a host is claimed.
+	// HostClaimedReason: the machine has claimed a host.
 	HostClaimedReason = "HostClaimed"
 
 	// HostStartingReason: the host is being powered on, or its agent has not reported yet.
 	HostStartingReason = "HostStarting"
 
-	// BootstrappingReason: the agent runs the bootstrap data.
+	// BootstrappingReason: the agent is running the bootstrap data.
 	BootstrappingReason = "Bootstrapping"
 
 	// BootstrapSucceededReason: the bootstrap data ran to the end.
 	BootstrapSucceededReason = "BootstrapSucceeded"
 
-	// BootstrapFailedReason: the bootstrap data failed; it is not tried again, the Machine must be replaced.
+	// BootstrapFailedReason: the bootstrap data failed. The agent does not try again, so the Machine must be replaced.
 	BootstrapFailedReason = "BootstrapFailed"
 
-	// HostOnlineReason: heartbeats arrive.
+	// HostOnlineReason: the heartbeats of the host's agent arrive.
 	HostOnlineReason = "HostOnline"
 
-	// HostOfflineReason: no heartbeat for longer than the limit.
+	// HostOfflineReason: no heartbeat has arrived for longer than the limit.
 	HostOfflineReason = "HostOffline"
 
-	// AgentOutdatedReason: the agent's version does not support epochs; update it.
+	// AgentOutdatedReason: the agent's version does not support epochs. Update the agent.
 	AgentOutdatedReason = "AgentOutdated"
 
 	// TokenOutdatedReason: the agent's token belongs to an earlier epoch of the host.
@@ -97,38 +100,40 @@ const (
 	// HostOffReason: a supplied host is powered off because nobody claims it.
 	HostOffReason = "HostOff"
 
-	// HostGoneReason: the claimed CapstanHost was deleted or released; replace the machine.
+	// HostGoneReason: the claimed CapstanHost was deleted, or its claim was released. Replace the machine.
 	HostGoneReason = "HostGone"
 
 	// MachineGoneReason: the CapstanMachine that claimed the host no longer exists, and nobody released the claim.
 	MachineGoneReason = "MachineGone"
 
-	// UnlinkedReason: the claim of the host has no Machine or Cluster; the message says which is missing.
+	// UnlinkedReason: the Machine or the Cluster of the host's claim is missing. The message says which.
 	UnlinkedReason = "Unlinked"
 
-	// LeftBehindReason: the claim has had no Machine or Cluster for longer than the limit; the message says what to do.
+	// LeftBehindReason: the Machine or the Cluster of the host's claim has been missing for longer than the limit. The
+	// message says what to do.
 	LeftBehindReason = "LeftBehind"
 
 	// DrainedReason: no machine has the host, and none can claim it.
 	DrainedReason = "Drained"
 
-	// InMaintenanceReason: no machine has the host, and somebody works on it.
+	// InMaintenanceReason: the host is in maintenance, and no machine has it.
 	InMaintenanceReason = "InMaintenance"
 
 	// WaitingForMachineReason: the machine on the host is being deleted.
 	WaitingForMachineReason = "WaitingForMachine"
 
-	// ControlPlaneAtRiskReason: a drain of the host would remove the last member of its control plane, or its majority.
+	// ControlPlaneAtRiskReason: the drain of the host would remove the last member of a control plane, or would leave the
+	// control plane without a majority.
 	ControlPlaneAtRiskReason = "ControlPlaneAtRisk"
 
-	// RateLimitedReason: the operation waits for its turn, because hosts are claimed, released or powered at a limited
-	// rate.
+	// RateLimitedReason: the operation waits, because the rate of claims and of power operations is limited.
 	RateLimitedReason = "RateLimited"
 
-	// SupplierMissingReason: this controller does not have the supplier that the host comes from.
+	// SupplierMissingReason: this controller does not have the supplier of the host, or the supplier does not supply this
+	// host.
 	SupplierMissingReason = "SupplierMissing"
 
-	// NameTakenReason: another object already has a name that the host needs; the message says which.
+	// NameTakenReason: another object already has a name that the host needs. The message names the object.
 	NameTakenReason = "NameTaken"
 
 	// CleanReason: nothing of an earlier claim is left.
@@ -137,32 +142,35 @@ const (
 	// CleaningReason: the host is being cleaned after a release.
 	CleaningReason = "Cleaning"
 
-	// LeftoversFoundReason: cleaning finished and left something behind; the host is quarantined.
+	// LeftoversFoundReason: cleaning finished but left something behind, so the host is quarantined.
 	LeftoversFoundReason = "LeftoversFound"
 
 	// CarriesMachineReason: the host has no claim, but its agent still has to clean up after an earlier machine.
 	CarriesMachineReason = "CarriesMachine"
 
-	// NotComparedReason: the claim asks for a comparison with the host's earlier state, and the agent has not made it; the
-	// host is quarantined.
+	// NotComparedReason: the claim asks for a comparison with the host's earlier state, but the agent has not made the
+	// comparison. So the host is quarantined.
 	NotComparedReason = "NotCompared"
 
-	// ReimageNeededReason: the host is reinstalled after each machine; it is quarantined until somebody confirms that.
+	// ReimageNeededReason: the host must be reinstalled after each machine. It is quarantined until somebody confirms the
+	// reinstallation.
 	ReimageNeededReason = "ReimageNeeded"
 
-	// AbandonedReason: an administrator gave up on cleaning; the host is quarantined until it is clean or deleted.
+	// AbandonedReason: an administrator gave up on cleaning the host. It is quarantined until it is clean or deleted.
 	AbandonedReason = "Abandoned"
 
 	// InUseReason: the host carries a machine.
 	InUseReason = "InUse"
 
-	// NoReasonReportedReason replaces the empty reason of a v1beta1 condition; v1beta2 requires one.
+	// NoReasonReportedReason replaces the empty reason of a v1beta1 condition, because v1beta2 requires a reason.
 	NoReasonReportedReason = "NoReasonReported"
 
-	// StepFailedReason: a step of the controller fails and is retried; the message names the step and its error.
+	// StepFailedReason: a step of the controller fails, and the controller retries it. The message names the step and its
+	// error.
 	StepFailedReason = "StepFailed"
 
-	// AccessDeniedReason: the API server denies the controller a right that a step needs; the message names both.
+	// AccessDeniedReason: the API server denies the controller a right that a step needs. The message names the step and
+	// the right.
 	AccessDeniedReason = "AccessDenied"
 
 	// DeletingReason: the object is being deleted.

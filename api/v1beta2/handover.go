@@ -17,8 +17,9 @@ import (
 const HandedOverAnnotation = "infrastructure.capstan.dev/handed-over"
 
 // OfferAnnotation on an owned CapstanHost tells its agent that Secret NAME-handover has an offer of another management
-// cluster. Its value is the offer's id: the uid of the object, a slash, and a unique part. Because of the uid it is
-// invalid on the object's copy in the target. Removing the annotation withdraws the offer.
+// cluster. Its value is the offer's id (see OfferID): the uid of the object, a slash, a unique part, a dot, and a
+// digest of the target's server and certificates. Because of the uid, the id is invalid on the object's copy in the
+// target. Removing the annotation withdraws the offer.
 const OfferAnnotation = "infrastructure.capstan.dev/hand-over-offer"
 
 // OfferSecretSuffix follows a host's name in the name of the Secret with an offer.

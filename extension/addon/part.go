@@ -89,7 +89,7 @@ func New(options Options) (part.Part, error) {
 func newDriftMetric(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
 	drift := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capstan_extension_add_on_drift_total",
-		Help: "Objects of add-ons that differed from what had been applied, by what had happened to them.",
+		Help: "Number of objects of add-ons that differed from what had been applied, by what had happened to the object.",
 	}, []string{"what"})
 	if registry == nil {
 		return drift, nil

@@ -66,8 +66,8 @@ func New(options Options) ([]part.Part, error) {
 func onFailure(partName string) setting.Setting {
 	return setting.Setting{
 		Name: partName + ".on-failure", Default: hold, Allowed: hold + " or " + goOn, Check: setting.OneOf(hold, goOn),
-		Does: "What happens when no backup can be taken: the Cluster waits for further attempts, or " +
-			"continues after three of them.",
+		Does: "What happens if no backup can be taken. With `hold`, the Cluster waits for further attempts. With " +
+			"`go-on`, it continues after three failed attempts.",
 	}
 }
 

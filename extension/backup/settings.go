@@ -32,32 +32,34 @@ func Settings() []setting.Setting {
 	return []setting.Setting{
 		{
 			Name: settingKeep, Default: "5", Allowed: "a number between 1 and 500", Check: checkKeep,
-			Does: "How many backups of a cluster are kept, of those that hooks asked for. Repeated backups of one step are " +
-				"removed first.",
+			Does: "How many of the backups that hooks requested are kept for each cluster. Repeated backups of one step " +
+				"are removed first.",
 		},
 		{
 			Name: settingMaxAge, Default: "720h", Allowed: "a duration, such as 720h, or 0s for no limit",
 			Check: checkDuration(0, 0),
-			Does:  "How long they are kept; the newest one always stays.",
+			Does:  "How long backups that hooks requested are kept. The newest one always stays.",
 		},
 		{
 			Name: settingFreshFor, Default: "1h", Allowed: "a duration of 1m or more", Check: checkDuration(time.Minute, 0),
-			Does: "How old a backup may be when the upgrade or deletion continues: something else may hold it for days.",
+			Does: "How old a backup may be when the upgrade or deletion continues. If something else blocks the Cluster " +
+				"for longer, another backup is taken.",
 		},
 		{
 			Name: settingTimeout, Default: "10m", Allowed: "a duration between 10s and 2h",
 			Check: checkDuration(10*time.Second, 2*time.Hour),
-			Does:  "How long one attempt may take.",
+			Does:  "How long one attempt to take a backup may last.",
 		},
 		{
 			Name: settingBucket, Allowed: "the name of a bucket",
 			Check: emptyOr(func(v string) bool { return bucketName.MatchString(v) }),
-			Does:  "The bucket of an S3-compatible store that backups are kept in. Empty: on the disk of the process.",
+			Does: "The bucket of an S3-compatible store in which backups are kept. If the setting is empty, backups are on " +
+				"the disk of the process.",
 		},
 		{
 			Name: settingEndpoint, Default: "https://s3.amazonaws.com", Allowed: "https://HOST or https://HOST:PORT",
 			Check: checkEndpoint,
-			Does:  "Where the store is.",
+			Does:  "The address of the S3-compatible store.",
 		},
 		{
 			Name: settingRegion, Default: "us-east-1", Allowed: "a region",
@@ -66,16 +68,17 @@ func Settings() []setting.Setting {
 		},
 		{
 			Name: settingPrefix, Allowed: "letters, digits, dots, dashes and slashes", Check: checkPrefix,
-			Does: "The prefix of the names of all objects.",
+			Does: "The prefix of the names of all objects in the bucket.",
 		},
 		{
 			Name: settingCredentials, Allowed: "NAMESPACE/NAME of a Secret", Check: emptyOr(isSecretName),
-			Does: "Secret with `access-key-id`, `secret-access-key` and, if a private authority signed the store's " +
-				"certificate, `ca.crt`.",
+			Does: "The Secret for access to the bucket, with `access-key-id`, `secret-access-key` and, if a private " +
+				"authority signed the store's certificate, `ca.crt`.",
 		},
 		{
 			Name: settingInsecure, Default: "false", Allowed: "true or false", Check: setting.OneOf("true", "false"),
-			Does: "Whether an endpoint with http is allowed: a backup contains all Secrets of a cluster.",
+			Does: "Whether the endpoint may use http. A backup contains all Secrets of a cluster, and http does not " +
+				"encrypt them.",
 		},
 	}
 }

@@ -29,8 +29,8 @@ func New(reader client.Reader) part.Part {
 		Name: Name,
 		Settings: []setting.Setting{{
 			Name: versionsSetting, Allowed: "versions of Kubernetes such as v1.36.3, separated by \",\"", Check: checkVersions,
-			Does: "The versions of Kubernetes that upgrade plans go through. Empty: those that the hosts of the namespace " +
-				"offer.",
+			Does: "The versions of Kubernetes that upgrade plans may use. If the setting is empty, plans use the versions " +
+				"that the hosts of the namespace offer.",
 		}},
 		Handlers: []part.Handler{part.HandleResponse(hook.GenerateUpgradePlan, Name, p.generate)},
 	}

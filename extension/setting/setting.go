@@ -20,7 +20,7 @@ type Setting struct {
 	Name string
 	// Default is the value of a missing setting.
 	Default string
-	// Does describes the purpose in one sentence.
+	// Does describes the purpose for the table in docs/lifecycle-extensions.md.
 	Does string
 	// Allowed describes the valid values; it continues "must be".
 	Allowed string

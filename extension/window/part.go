@@ -35,7 +35,8 @@ func New(now func() time.Time) part.Part {
 		Name: Name,
 		Settings: []setting.Setting{{
 			Name: windowsSetting, Allowed: Allowed,
-			Does: fmt.Sprintf("When upgrades may begin, if the Cluster has no annotation `%s`. Empty: at any time.", Annotation),
+			Does: fmt.Sprintf("The windows in which upgrades may begin, for Clusters without the annotation `%s`. If the "+
+				"setting is empty, upgrades may begin at any time.", Annotation),
 			Check: func(value string) error {
 				_, err := Parse(value)
 				return err

@@ -119,7 +119,7 @@ func printTable(out io.Writer, all []figure) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nWhere it goes:")
+	fmt.Fprintln(out, "\nWhat these values consist of:")
 	for _, f := range inOrder(all) {
 		if len(f.Where) > 0 {
 			fmt.Fprintf(out, "  %s (%s)\n    %s\n", f.Name, f.Level, strings.Join(f.Where, "\n    "))

@@ -61,13 +61,19 @@ const pageHead = `<!-- Made by "make bench ARGS=-record" from hack/bench/figures
 
 # Figures
 
-How fast Capstan is, and how much memory and processor time it needs, measured by ` + "`make bench`" + ` with the
-built binaries. Each figure has the commit and the date of its measurement, and the load of the machine at that time:
-how many processes wanted a processor. A load above the number of processors makes times longer, so such a time is an
-upper limit.
+This page shows how fast Capstan is, and how much memory and processor time it needs. ` + "`make bench`" + ` measured
+the figures with the built binaries. Each figure has the commit and the date of its measurement. If the sources also had
+uncommitted changes, the commit is followed by "and changes". The load is the number of processes that wanted a
+processor at that time. If the load is above the number of processors, times get longer, so such a time is an upper
+limit.
 
-A figure must keep its bound; the aim is what we would like it to be. **Bold** values miss their bound. The levels say
-who ran Capstan: root, an ordinary user whose containers have one user id, or an ordinary user with subordinate ids.
+A value must not exceed its bound. If the bound says "at least", the value must not be below it. The aim is the value
+that we would like to reach. **Bold** values miss their bound. The level says who ran Capstan: root, an ordinary user
+whose containers have one user id, or an ordinary user with subordinate ids.
+
+In the names of figures, "up" is the start of ` + "`capstan up`" + `, and "3 + 2" means three control plane machines and
+two workers. A value in "times" is the ratio to what the name mentions after "against". "The same" refers to the last
+figure above that does not begin with these words. PSS counts shared memory only once.
 
 `
 
@@ -98,7 +104,7 @@ func page(all []figure) string {
 				"|---|---|---|---|---|---|---|---|\n%s\n", g.title, &rows)
 		}
 		if where.Len() > 0 {
-			fmt.Fprintf(&text, "Where it goes:\n\n%s", &where)
+			fmt.Fprintf(&text, "What these values consist of:\n\n%s", &where)
 		}
 	}
 	if missing.Len() > 0 {
@@ -107,7 +113,7 @@ func page(all []figure) string {
 	return strings.TrimSpace(text.String()) + "\n"
 }
 
-// list returns where the figure's time or memory goes, as a list item.
+// list returns what the figure's value consists of, as a list item.
 func (f figure) list() string {
 	if len(f.Where) == 0 {
 		return ""

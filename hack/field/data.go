@@ -60,7 +60,7 @@ func place(file, object, field string) string {
 type bug struct {
 	Name string `json:"name"`
 	What string `json:"what"`
-	// Frozen says that the bug was looked for after the checks were written.
+	// Frozen says that we looked for the bug only after we had written the checks.
 	Frozen bool `json:"frozen,omitempty"`
 	// Bad and Fixed are revisions. Empty: not in the project's public history.
 	Bad   string `json:"bad,omitempty"`
@@ -130,12 +130,15 @@ func (f *field) page() string {
 	}
 	b.WriteString("# What capstan verify finds where\n\n" +
 		"<!-- Made from test/verify/testdata/field.yaml by hack/field: change that file, and run make generate. -->\n\n")
-	b.WriteString(wrap("", fmt.Sprintf("The checks of `capstan verify` ran over %d sources of providers on %s, and "+
-		"people compared each finding with the provider's files: %d of the findings are true and %d false. %d of them are "+
-		"about MUST rules; the others are warnings. A true finding means that these files break a rule at this version. "+
-		"It does not mean that the provider does not work: many rules matter only for some users, or for some versions of "+
-		"Cluster API. Later versions of a provider can have other findings, and so can later checks. `make test-field "+
-		"CHECKOUTS=DIR` runs the checks over checkouts.", len(f.Providers), f.Date, right, wrong, must)))
+	b.WriteString(wrap("", fmt.Sprintf("We ran the checks of `capstan verify` over the sources of %d provider versions "+
+		"on %s. People then compared each finding with the provider's files: %d findings are true, and %d false. %d "+
+		"findings are about MUST rules. The others are about SHOULD rules, and are warnings. A true finding means that "+
+		"the files of this version break a rule. The provider may work in spite of it, because many rules matter only "+
+		"for some users, or for some versions of Cluster API. Later versions of a provider, or later checks, can lead to "+
+		"other findings. `make test-field CHECKOUTS=DIR` runs the checks over the checkouts in DIR and compares the "+
+		"findings with those below.", len(f.Providers), f.Date, right, wrong, must)))
+	b.WriteString("\n" + wrap("", "The table counts the findings by level. The sections after it show the check, the "+
+		"rule and the reason for each finding. [checks/README.md](checks/README.md) explains the checks and rules."))
 	fmt.Fprint(&b, "\n| Provider | Version | MUST | SHOULD |\n|---|---|---|---|\n")
 	for _, p := range f.Providers {
 		version := p.Version
@@ -143,7 +146,7 @@ func (f *field) page() string {
 			version += " `" + p.Commit + "`"
 		}
 		if p.Refused != "" {
-			version += ", without components"
+			version += ", components not checked"
 		}
 		must, should := p.levels()
 		fmt.Fprintf(&b, "| %s (%s) | %s | %d | %d |\n", p.Repository, p.Name, version, must, should)
@@ -167,7 +170,7 @@ func (f *field) page() string {
 	return b.String()
 }
 
-// lines returns a line for each check and reason.
+// lines returns one line for each combination of check, rule and reason.
 func (p provider) lines() []string {
 	var all []string
 	count := map[string]int{}
@@ -183,17 +186,17 @@ func (p provider) lines() []string {
 	}
 	for i, text := range all {
 		if n := count[text]; n > 1 {
-			all[i] += fmt.Sprintf(" %d times.", n)
+			all[i] += fmt.Sprintf(" Found %d times.", n)
 		}
 	}
 	return slices.Clip(all)
 }
 
 func (f *field) bugs(b *strings.Builder) {
-	b.WriteString("\n## Reported bugs\n\n" + wrap("", "This section lists bugs that users reported. We ran the checks "+
-		"over the revisions before and after the fix. \"Found before\" means that the checks find the bug in the revision "+
-		"before the fix, and \"silent after\" that they do not report it in the revision after the fix. \"Looked for "+
-		"afterwards\" marks bugs that we looked for only after the checks were written.") + "\n")
+	b.WriteString("\n## Reported bugs\n\n" + wrap("", "This section lists bugs that users reported. We ran the "+
+		"checks over the revisions before and after the fix. For each bug, the list shows the issue, the check that finds "+
+		"the bug (if one does), and what we found out. \"Looked for afterwards\" marks bugs that we looked for only after "+
+		"we had written the checks.") + "\n")
 	for _, one := range f.Bugs {
 		name := one.Name
 		if one.Frozen {

@@ -46,13 +46,15 @@ type source struct {
 var sources = []source{
 	{
 		"Provider",
-		"`capstan-manager` serves them at `--metrics-bind`; of several managers, the leader has the gauges.",
+		"`capstan-manager` serves these metrics at the address in `--metrics-bind`. If several managers run, only the " +
+			"leader has the gauges.",
 		provider,
 	},
-	{"Calls of runtime extensions", "Programs that call extensions by `runtime/client` have them " +
-		"if they set `Options.Metrics`.", calls},
-	{"Runtime extensions", "`capstan-extension` serves them at `--healthz`. Extensions made with `runtime/server` " +
-		"have them if they set `Options.Metrics`.", extensions},
+	{"Calls of runtime extensions", "Programs that call extensions with `runtime/client` have these " +
+		"metrics if they set `Options.Metrics`.", calls},
+	{"Runtime extensions", "`capstan-extension` serves these metrics at the address in `--healthz`. Other " +
+		"extensions made with `runtime/server` have the `runtime_extension` metrics if they set " +
+		"`Options.Metrics`.", extensions},
 }
 
 func provider(registerer prometheus.Registerer) error {
@@ -84,7 +86,8 @@ func (c *collectors) Unregister(collector prometheus.Collector) bool { return fa
 
 func page() (string, error) {
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nMade by `make generate` from the code that registers them. Durations are in seconds.\n")
+	b.WriteString("# Metrics\n\n`make generate` makes this page from the code that registers the metrics. Durations are " +
+		"in seconds.\n")
 	for _, s := range sources {
 		registered := &collectors{}
 		if err := s.register(registered); err != nil {
@@ -97,8 +100,9 @@ func page() (string, error) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| Metric | Type | Labels | What it is |\n|---|---|---|---|\n%s",
 			s.title, s.from, strings.Join(rows, ""))
 	}
-	b.WriteString("\n## Agent\n\n`capstan-agent` serves them at `--metrics-bind-address`, and none by default. " +
-		"It counts from its start.\n\n| Metric | Type | Labels | What it is |\n|---|---|---|---|\n")
+	b.WriteString("\n## Agent\n\n`capstan-agent` serves these metrics at the address in `--metrics-bind-address`. " +
+		"Without this flag, it serves no\nmetrics. All counts begin at the start of the agent.\n\n" +
+		"| Metric | Type | Labels | What it is |\n|---|---|---|---|\n")
 	for _, f := range agentmetrics.Families() {
 		b.WriteString(line(f.Name, f.Kind, strings.Join(f.Labels, ","), f.Help))
 	}

@@ -20,7 +20,7 @@ func TestThePageIsThatOfTheCode(t *testing.T) {
 		t.Error("docs/reference/metrics.md is not that of the code: run make generate")
 	}
 	for _, row := range []string{
-		"| `capstan_hosts` | gauge | `namespace`, `zone`, `phase` | CapstanHosts by their phase. |",
+		"| `capstan_hosts` | gauge | `namespace`, `zone`, `phase` | Number of CapstanHosts by phase. |",
 		"| `capstan_machine_host_wait_seconds` | histogram | – |",
 		"| `runtime_hook_calls_total` | counter |",
 		"| `runtime_extension_calls_running` | gauge | – |",

@@ -23,13 +23,14 @@ type group struct {
 var conditionGroups = []group{
 	{
 		"Hosts, machines and clusters",
-		"On CapstanHosts, CapstanMachines and CapstanClusters. `Ready` has the reason of the condition that keeps it " +
-			"from being True. Ids such as IM-30 name rules of Cluster API's provider contracts.",
+		"CapstanHosts, CapstanMachines and CapstanClusters have these conditions. While another condition keeps `Ready` " +
+			"from being True, `Ready` has the reason of that condition. Ids such as IM-30 name rules of Cluster API's " +
+			"provider contracts.",
 		[]string{"api/v1beta2/conditions.go"},
 	},
 	{
 		"Runtime extensions",
-		"On ExtensionConfigs, beside those that Cluster API sets itself.",
+		"ExtensionConfigs have these conditions in addition to the conditions that Cluster API defines.",
 		[]string{"runtime/extensionconfig/conditions.go", "runtime/client/discover.go"},
 	},
 }
@@ -37,19 +38,19 @@ var conditionGroups = []group{
 const apiEvents = "api/v1beta2/events.go"
 
 var eventGroups = []group{
-	{"Hosts, machines and clusters", "Recorded by `capstan-manager`.", []string{apiEvents}},
+	{"Hosts, machines and clusters", "`capstan-manager` records these Events.", []string{apiEvents}},
 	{
-		"Lifecycle hooks", "Recorded on Clusters by programs that call runtime extensions with `runtime/client`.",
+		"Lifecycle hooks", "Programs that call runtime extensions with `runtime/client` record these Events on Clusters.",
 		[]string{"runtime/blockevent/blockevent.go"},
 	},
 	{
-		"Providers on the plane", "Recorded by the management plane of `capstan up`, which runs Deployments of " +
-			"providers as processes.", []string{"plane/providers/child.go"},
+		"Providers on the plane", "The management plane of `capstan up` runs Deployments of providers as " +
+			"processes, and records this Event on a Deployment.", []string{"plane/providers/child.go"},
 	},
 }
 
-const made = "Made by `make generate` from the Go docs of the constants. " +
-	"What to do about each: [troubleshooting](../troubleshooting.md).\n"
+const made = "`make generate` makes this page from the Go docs of the constants. " +
+	"[troubleshooting](../troubleshooting.md) says what to do about each reason.\n"
 
 func conditionsPage(root string) (string, error) {
 	var b strings.Builder
@@ -106,8 +107,9 @@ func eventsPage(root string) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			fmt.Fprintf(&b, "\nWhen `Ready` of an object changes to one of the following reasons, a Warning repeats the "+
-				"condition's\nreason and message. When it becomes True again, a Normal Event `Ready` says so.\n\n- `%s`\n",
+			fmt.Fprintf(&b, "\nWhen condition `Ready` of an object changes to one of the following reasons, a Warning Event "+
+				"repeats the reason and\nthe message. When `Ready` becomes True again, a Normal Event with reason `Ready` says "+
+				"so.\n\n- `%s`\n",
 				strings.Join(repeated, "`\n- `"))
 		}
 	}

@@ -36,8 +36,9 @@ func agentPage(root string) (string, error) {
 		return "", err
 	}
 	return "# Settings of the agent\n\n" +
-		"Made by `make generate` from the code that reads `/etc/capstan/agent.yaml`. The file has mode 0600. " +
-		"`capstan-agent enroll`\nwrites it; [owned-hosts.md](../owned-hosts.md) shows how to write one by hand.\n\n" +
+		"`make generate` makes this page from the code that reads the agent's file, `/etc/capstan/agent.yaml`, which has " +
+		"mode 0600.\n`capstan-agent enroll` writes this file. [owned-hosts.md](../owned-hosts.md) shows how to write it " +
+		"by hand.\n\n" +
 		"| Setting | Type | What it is |\n|---|---|---|\n" + strings.Join(rows, ""), nil
 }
 

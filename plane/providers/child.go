@@ -18,7 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
-// ProcessEndedEvent of a Deployment: the process that the plane runs for it exited and is started again.
+// ProcessEndedEvent of a Deployment: the process that the plane runs in place of the Deployment's Pods exited. The
+// plane starts it again.
 const ProcessEndedEvent = "ProcessEnded"
 
 const (

@@ -50,12 +50,13 @@ func newGauges() gauges {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	return gauges{
-		hosts: gauge(Hosts, "CapstanHosts by their phase.", "namespace", "zone", "phase"),
+		hosts: gauge(Hosts, "Number of CapstanHosts by phase.", "namespace", "zone", "phase"),
 		unschedulable: gauge(
-			Unschedulable, "CapstanHosts whose spec keeps machines away.", "namespace", "zone",
+			Unschedulable, "Number of CapstanHosts whose spec keeps new machines away.", "namespace", "zone",
 		),
-		agents: gauge(Agents, "CapstanHosts by the version of their agent; empty: no report yet.", "version"),
-		waiting: gauge(Waiting, "CapstanMachines without a host, by the reason of their condition HostClaimed.",
+		agents: gauge(Agents, "Number of CapstanHosts by agent version, which is empty before the first report.",
+			"version"),
+		waiting: gauge(Waiting, "Number of CapstanMachines without a host, by the reason of their condition HostClaimed.",
 			"namespace", "reason"),
 	}
 }

@@ -79,20 +79,21 @@ func TestTheInventoryIsCounted(t *testing.T) {
 	}, watchfilter.Filter(""), yes)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(in)
-	const want = `# HELP capstan_host_agents CapstanHosts by the version of their agent; empty: no report yet.
+	const want = `
+# HELP capstan_host_agents Number of CapstanHosts by agent version, which is empty before the first report.
 # TYPE capstan_host_agents gauge
 capstan_host_agents{version=""} 1
 capstan_host_agents{version="v1"} 3
 capstan_host_agents{version="v2"} 1
-# HELP capstan_hosts CapstanHosts by their phase.
+# HELP capstan_hosts Number of CapstanHosts by phase.
 # TYPE capstan_hosts gauge
 capstan_hosts{namespace="default",phase="Available",zone="a"} 3
 capstan_hosts{namespace="default",phase="Enrolling",zone="a"} 1
 capstan_hosts{namespace="default",phase="Offline",zone=""} 1
-# HELP capstan_hosts_unschedulable CapstanHosts whose spec keeps machines away.
+# HELP capstan_hosts_unschedulable Number of CapstanHosts whose spec keeps new machines away.
 # TYPE capstan_hosts_unschedulable gauge
 capstan_hosts_unschedulable{namespace="default",zone="a"} 1
-# HELP capstan_machines_waiting CapstanMachines without a host, by the reason of their condition HostClaimed.
+# HELP capstan_machines_waiting Number of CapstanMachines without a host, by the reason of their condition HostClaimed.
 # TYPE capstan_machines_waiting gauge
 capstan_machines_waiting{namespace="default",reason="NoHostMatches"} 2
 capstan_machines_waiting{namespace="default",reason="NoReasonReported"} 1

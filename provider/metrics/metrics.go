@@ -69,13 +69,13 @@ func New(registerer prometheus.Registerer, now clock.PassiveClock) (*Recorder, e
 		clock: now,
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    ClaimWait,
-			Help:    "Seconds from when a CapstanMachine first needed a host until it had one.",
+			Help:    "Seconds from the time when a CapstanMachine first needed a host until it had one.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400},
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: PlacementFailures,
-			Help: "Searches for a host that found none, by the reason why hosts did not fit. A search counts once for each of " +
-				"its reasons.",
+			Help: "Number of searches that found no host for a machine, by the reason why hosts did not fit. A search counts " +
+				"once for each reason.",
 		}, []string{"reason"}),
 		bootstraps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    BootstrapDuration,
@@ -84,11 +84,12 @@ func New(registerer prometheus.Registerer, now clock.PassiveClock) (*Recorder, e
 		}, []string{"result"}),
 		cleanings: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    CleaningDuration,
-			Help:    "Seconds from the release of a host until it was proved clean, or quarantined.",
+			Help:    "Seconds from the release of a host until it was proved clean or quarantined.",
 			Buckets: []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 3600},
 		}, []string{"result"}),
 		quarantines: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: Quarantines, Help: "Hosts that were not clean after a machine, by the reason of their condition Clean.",
+			Name: Quarantines,
+			Help: "Number of times that a host was not clean after a machine, by the reason of its condition Clean.",
 		}, []string{"reason"}),
 		waiting:  map[types.NamespacedName]began{},
 		cleaning: map[types.NamespacedName]began{},

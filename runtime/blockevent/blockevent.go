@@ -28,11 +28,11 @@ import (
 
 // Reasons of Events.
 const (
-	// ReasonBlocked (Normal, or Warning if the handler fails): a handler begins to hold the Cluster back.
+	// ReasonBlocked (Normal, or Warning if the handler fails): a handler of the hook begins to block the Cluster.
 	ReasonBlocked = "HookBlocked"
-	// ReasonReleased (Normal): the handler no longer holds the Cluster back.
+	// ReasonReleased (Normal): the handler no longer blocks the Cluster.
 	ReasonReleased = "HookReleased"
-	// ReasonUnblocked (Warning): an administrator let the Cluster through, although a handler still blocks.
+	// ReasonUnblocked (Warning): an administrator let the Cluster pass, although a handler still blocks it.
 	ReasonUnblocked = "HookUnblocked"
 )
 

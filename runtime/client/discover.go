@@ -24,8 +24,9 @@ import (
 )
 
 const (
-	// HooksKnownCondition is False on an ExtensionConfig with handlers for hooks that are not in the catalog; its message
-	// names them. Those handlers are not called, the others are. Without such handlers the condition is absent.
+	// HooksKnownCondition is False on an ExtensionConfig with handlers for hooks that are not in the catalog. Its message
+	// names these handlers. They are not called, but all other handlers are. Without such handlers, the condition is
+	// absent.
 	HooksKnownCondition = "HooksKnown"
 	// UnknownHooksReason is the reason of HooksKnownCondition.
 	UnknownHooksReason = "UnknownHooks"

@@ -78,18 +78,19 @@ func newMetrics(registerer prometheus.Registerer, catalog *hook.Catalog, endpoin
 	}
 	m := &metrics{
 		catalog: catalog, endpoints: endpoints, series: map[seriesKey]*series{},
-		calls: counter(MetricCalls, "Calls to handlers of runtime extensions, by answer.", "answer", "asked"),
+		calls: counter(MetricCalls, "Number of calls to handlers of runtime extensions, by answer.", "answer", "asked"),
 		errors: counter(MetricErrors,
-			"Calls to handlers of runtime extensions that failed, before their failure policy was applied."),
+			"Number of failed calls to handlers of runtime extensions, including those whose failure policy is Ignore."),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: MetricDuration, Help: "How long calls to handlers of runtime extensions took.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, handlerLabels),
-		blocked: counter(MetricBlocked, "Seconds that handlers of runtime extensions asked to wait."),
+		blocked: counter(MetricBlocked, "Seconds for which handlers of runtime extensions asked their callers to wait."),
 		deprecated: counter(MetricDeprecated,
-			"Calls to handlers of runtime extensions in a deprecated version of their hook."),
+			"Number of calls to handlers of runtime extensions for a deprecated version of a hook."),
 		circuit: prometheus.NewDesc(MetricCircuit,
-			"Whether an extension is called (Closed), not called because its calls failed (Open), or tried again (Probing).",
+			"1 for the state of the extension: it is called (Closed), not called because calls failed (Open), or tried again "+
+				"with one call (Probing).",
 			[]string{"extension", "state"}, nil),
 	}
 	var errs []error

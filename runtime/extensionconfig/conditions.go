@@ -18,13 +18,13 @@ import (
 
 const (
 	// HooksCurrentCondition is False on an ExtensionConfig with handlers for deprecated versions of hooks. Without such
-	// handlers it is absent.
+	// handlers, the condition is absent.
 	HooksCurrentCondition = "HooksCurrent"
 	// DeprecatedHooksReason is the reason of HooksCurrentCondition.
 	DeprecatedHooksReason = "DeprecatedHooks"
 
 	// OverridesUsedCondition is False on an ExtensionConfig with an annotation that overrides a handler which does not
-	// exist. Without such an annotation it is absent.
+	// exist. Without such an annotation, the condition is absent.
 	OverridesUsedCondition = "OverridesUsed"
 	// NoSuchHandlerReason is the reason of OverridesUsedCondition.
 	NoSuchHandlerReason = "NoSuchHandler"

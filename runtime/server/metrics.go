@@ -33,18 +33,18 @@ var handlerLabels = []string{"hook", "version", "handler"}
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "runtime_extension_calls_total", Help: "Calls of handlers that finished, by outcome.",
+			Name: "runtime_extension_calls_total", Help: "Number of finished calls of handlers, by outcome.",
 		}, append(handlerLabels[:len(handlerLabels):len(handlerLabels)], "answer")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "runtime_extension_call_duration_seconds",
-			Help:    "How long calls of handlers took, from the headers of the request to the answer.",
+			Help:    "Seconds that calls of handlers took, from the headers of the request to the answer.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 30},
 		}, handlerLabels),
 		waited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "runtime_extension_wait_seconds_total", Help: "Seconds that callers were asked to wait.",
+			Name: "runtime_extension_wait_seconds_total", Help: "Seconds for which handlers asked their callers to wait.",
 		}, handlerLabels),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "runtime_extension_calls_running", Help: "Calls in progress.",
+			Name: "runtime_extension_calls_running", Help: "Number of calls in progress.",
 		}),
 	}
 	if registerer == nil {

@@ -44,13 +44,13 @@ func TestMetrics(t *testing.T) {
 	post(s, createPath, `{`)
 	post(s, "/whatever/callers/send", `{}`) // never becomes a label
 	want := `
-		# HELP runtime_extension_calls_total Calls of handlers that finished, by outcome.
+		# HELP runtime_extension_calls_total Number of finished calls of handlers, by outcome.
 		# TYPE runtime_extension_calls_total counter
 		runtime_extension_calls_total{answer="failure",handler="gate",hook="BeforeClusterCreate",version="v1alpha1"} 2
 		runtime_extension_calls_total{answer="panic",handler="gate",hook="BeforeClusterCreate",version="v1alpha1"} 1
 		runtime_extension_calls_total{answer="success",handler="gate",hook="BeforeClusterCreate",version="v1alpha1"} 2
 		runtime_extension_calls_total{answer="wait",handler="gate",hook="BeforeClusterCreate",version="v1alpha1"} 1
-		# HELP runtime_extension_wait_seconds_total Seconds that callers were asked to wait.
+		# HELP runtime_extension_wait_seconds_total Seconds for which handlers asked their callers to wait.
 		# TYPE runtime_extension_wait_seconds_total counter
 		runtime_extension_wait_seconds_total{handler="gate",hook="BeforeClusterCreate",version="v1alpha1"} 7
 	`

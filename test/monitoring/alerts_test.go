@@ -119,7 +119,7 @@ func TestAlertsFire(t *testing.T) {
 		},
 		"no manager runs": {
 			"load 1m\n  up 1x2000", 9 * time.Minute, 11 * time.Minute,
-			map[string]string{"CapstanProviderAbsent": "no capstan-manager is scraped"},
+			map[string]string{"CapstanProviderAbsent": "Prometheus gets no metrics from a capstan-manager"},
 		},
 		"an extension is left alone": {
 			healthy + `  runtime_hook_circuit_state{extension="e",state="Open"} 1x2000
