@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,7 @@ func (w *world) class(dir string) {
 			"kubeletHealthCheckSeconds: %[1]d, kubernetesAPICallSeconds: %[1]d, etcdAPICallSeconds: %[1]d, "+
 			"tlsBootstrapSeconds: %[1]d}", int((5 * time.Minute * w.slowness).Seconds()))
 		settings = map[string]string{"initConfiguration:\n": limits, "joinConfiguration:\n": limits}
+		text = regexp.MustCompile(`(?m)^ *timeouts: .*\n`).ReplaceAllString(text, "") // the last one would win
 	}
 	text = strings.ReplaceAll(text, "capstan-owned", className)
 	for section, setting := range settings {
