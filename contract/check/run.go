@@ -50,7 +50,7 @@ type Skipped struct {
 // What can verify a rule that files cannot show.
 const (
 	ByRunning = "a running provider"
-	ByReading = "its documents and code"
+	ByReading = "the provider's documents and code"
 )
 
 // Live is a rule that no check of files can verify.

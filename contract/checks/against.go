@@ -19,44 +19,51 @@ const deprecationPage = "https://kubernetes.io/docs/reference/using-api/deprecat
 var againstChecks = []*check.Check{
 	{
 		ID: "against-definitions", Level: check.Must, Contracts: contracts, Page: versionsPage,
-		Doc: "The definitions of the older release are still there, with their scope and the version in which it " +
-			"stores objects.",
-		Why:   "The API server refuses a definition that lacks a version in which objects are stored, so upgrades stop.",
-		Fix:   "Keep the definition and the version, with served: false, until a release has migrated all objects.",
+		Doc: "Each definition of the older release still exists with the same scope, and still has the API version " +
+			"in which the older release stores objects.",
+		Why: "The API server refuses a definition that lacks a version in which objects are stored, so upgrades stop.",
+		Fix: "Keep the definition and the version until a release has migrated all objects. The version may have " +
+			"served: false.",
 		Rules: []string{"RV-01", "RV-07"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstDefinitions,
 	},
 	{
 		ID: "against-served", Level: check.Should, Contracts: contracts, Page: deprecationPage,
-		Doc:   "Versions that the older release serves are still served.",
-		Why:   "Clients, GitOps repositories and ClusterClasses that name the version stop working with the upgrade.",
+		Doc: "Versions that the older release serves are still served.",
+		Why: "Clients, GitOps repositories and ClusterClasses that name a version stop working when the version is " +
+			"no longer served.",
 		Fix:   "Serve the version for as long as the deprecation policy says, and announce its removal.",
 		Rules: []string{"RV-02"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstServed,
 	},
 	{
 		ID: "against-schema", Level: check.Must, Contracts: contracts, Page: deprecationPage,
-		Doc:   "The schema of a version accepts everything that the older release accepted.",
-		Why:   "Stored objects lose fields or can no longer be written, and what clients send is refused.",
+		Doc: "The schema of a version accepts everything that the older release accepted.",
+		Why: "If the schema becomes stricter, stored objects lose fields or can no longer be written, and what " +
+			"clients send is refused.",
 		Fix:   "Make the change in a new version with conversion, or keep the field, its type and its values.",
 		Rules: []string{"RV-03"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstSchema,
 	},
 	{
 		ID: "against-immutable", Level: check.Must, Contracts: contracts, Page: deprecationPage,
-		Doc:   "No field becomes immutable that could be changed before.",
-		Why:   "Changes that users and controllers made are refused after the upgrade.",
+		Doc: "No field becomes immutable that could be changed before.",
+		Why: "If a field becomes immutable, changes that users and controllers could make before are refused after " +
+			"the upgrade.",
 		Fix:   "Remove the validation rule that uses oldSelf from this version, or introduce the rule in a new version.",
 		Rules: []string{"RV-04"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstImmutable,
 	},
 	{
 		ID: "against-metadata", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc:   "metadata.yaml keeps the series of the older release, and their contracts.",
-		Why:   "clusterctl does not know the contract of an installed release any more, and cannot plan its upgrade.",
+		Doc: "metadata.yaml keeps the release series that it had in the older release, and the contracts of these " +
+			"series.",
+		Why: "If a series is missing or has another contract, clusterctl no longer knows the contract of an " +
+			"installed release, and cannot plan the upgrade of that release.",
 		Fix:   "Add the series again, with the contract that it was published with.",
 		Rules: []string{"RV-05", "RV-06"}, Needs: []check.Need{check.Before, check.Metadata}, Run: againstMetadata,
 	},
 	{
 		ID: "against-contract", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
-		Doc:   "An API version implements the contract that it implemented in the older release.",
-		Why:   "Core applies the new contract to objects that were written for the old one, so it finds no status in them.",
+		Doc: "An API version implements the contract that it implemented in the older release.",
+		Why: "If an API version changes its contract, core applies the new contract to objects that were written for " +
+			"the old one, and finds no status in them.",
 		Fix:   "Make a new API version for the new contract, with conversion.",
 		Rules: []string{"RV-08"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstContract,
 	},

@@ -10,7 +10,7 @@ var bootstrapChecks = []*check.Check{
 		ID: "bootstrap-data", Level: check.Must, Contracts: contracts, Page: bootstrapPage + "#bootstrapconfig-data-secret",
 		Doc: "A bootstrap configuration has the field status.dataSecretName for the name of the Secret with the " +
 			"bootstrap data.",
-		Why:   "Core copies the name to the Machine; without it no machine gets its bootstrap data.",
+		Why:   "Core copies this name to the Machine. Without the field, no machine gets its bootstrap data.",
 		Fix:   "Add DataSecretName string with json:\"dataSecretName,omitempty\" to the status.",
 		Rules: []string{"BP-11"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{config: "BP-11"}.eachSchema(wants(
@@ -22,7 +22,7 @@ var bootstrapChecks = []*check.Check{
 		Page: bootstrapPage + "#bootstrapconfig-initialization-completed",
 		Doc: "A bootstrap configuration has the boolean field that its contract uses to report that the bootstrap data is " +
 			"ready.",
-		Why:   "Core waits for this field forever, and the Machine stays in phase Pending.",
+		Why:   "Without this field, core waits forever, and the Machine stays in phase Pending.",
 		Fix:   "Add status.initialization.dataSecretCreated for contract v1beta2, status.ready for v1beta1.",
 		Rules: []string{"BP-14"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{config: "BP-14"}.eachSchema(wants(
@@ -33,10 +33,10 @@ var bootstrapChecks = []*check.Check{
 	{
 		ID: "resource-conditions", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-conditions",
-		Doc: "If a control plane, bootstrap configuration or pool has conditions, each condition has type and status " +
-			"as strings.",
-		Why:   "Core mirrors one of the conditions, and cannot read another shape.",
-		Fix:   "Use []metav1.Condition for contract v1beta2, the conditions of Cluster API for v1beta1.",
+		Doc: "If a control plane, bootstrap configuration or InfraMachinePool has conditions, each condition has " +
+			"type and status as strings.",
+		Why:   "Core mirrors one of these conditions, and cannot read conditions of another shape.",
+		Fix:   "Use []metav1.Condition for contract v1beta2, and Cluster API's own condition type for v1beta1.",
 		Rules: conditionRules.ids(), Needs: []check.Need{check.Definitions}, Run: conditionRules.eachSchema(conditions),
 	},
 }

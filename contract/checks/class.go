@@ -15,15 +15,17 @@ const classPage = "https://cluster-api.sigs.k8s.io/tasks/experimental-features/c
 var classChecks = []*check.Check{
 	{
 		ID: "class-references", Level: check.Must, Contracts: contracts, Page: classPage + "#basic-clusterclass",
-		Doc:   "A ClusterClass refers to templates, by kind, name and API version, and names each worker class once.",
-		Why:   "Cluster API's webhook refuses the class.",
+		Doc: "A ClusterClass refers only to templates, by kind, name and API version, and gives each worker class a " +
+			"unique name.",
+		Why:   "Cluster API's webhook refuses a class that breaks these rules.",
 		Fix:   "Refer to a kind that ends in Template, and give each worker class a unique name.",
 		Rules: []string{"CC-01", "CC-02"}, Needs: []check.Need{check.Classes}, Run: classReferences,
 	},
 	{
 		ID: "class-patches", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
-		Doc:   "Patches of a ClusterClass have the form that the book requires, and select templates of the class.",
-		Why:   "Cluster API's webhook refuses the class, or the patch changes nothing.",
+		Doc: "Patches of a ClusterClass have the form that Cluster API's book requires, and select templates of the " +
+			"class.",
+		Why:   "If a patch breaks these rules, Cluster API's webhook refuses the class, or the patch changes nothing.",
 		Fix:   "Correct what the message names.",
 		Rules: []string{"CC-03", "CC-04", "CC-05"}, Needs: []check.Need{check.Classes}, Run: classPatches,
 	},

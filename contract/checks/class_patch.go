@@ -12,8 +12,10 @@ import (
 var patchChecks = []*check.Check{
 	{
 		ID: "class-templates", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
-		Doc:   "Templates and conditions of patches can be parsed, and use variables that the class defines.",
-		Why:   "Cluster API's webhook refuses the class, or the topology controller cannot plan any cluster of the class.",
+		Doc: "The Go templates and the conditions (enabledIf) of patches can be parsed, and use only variables that " +
+			"the class defines or that are built in.",
+		Why: "If a patch breaks these rules, Cluster API's webhook refuses the class, or the topology controller " +
+			"cannot plan any cluster of the class.",
 		Fix:   "Define the variable, or correct its name; use only functions of sprig that have no side effects.",
 		Rules: []string{"CC-06", "CC-07"}, Needs: []check.Need{check.Classes}, Run: classTemplates,
 	},
@@ -21,14 +23,16 @@ var patchChecks = []*check.Check{
 		ID: "class-patched", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
 		Doc: "A template still fits its definition when the patches have changed it, both with the defaults of the " +
 			"variables and with the values from the Clusters in the release.",
-		Why:   "The API server refuses the object that the topology controller creates, and the cluster hangs.",
+		Why: "If a template no longer fits, the API server refuses the object that the topology controller creates, " +
+			"and the cluster hangs.",
 		Fix:   "Correct the path or the value of the patch, or the default of its variable.",
 		Rules: []string{"CC-09"}, Needs: []check.Need{check.Classes, check.Definitions}, Run: classPatched,
 	},
 	{
 		ID: "workload-schema", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#workload-cluster-templates",
-		Doc:   "Objects of cluster templates and ClusterClasses fit the definitions of the release.",
-		Why:   "The API server refuses the object, or silently drops the field.",
+		Doc: "Objects of cluster templates and ClusterClasses fit the definitions of the release.",
+		Why: "If an object does not fit its definition, the API server refuses the object, or silently drops the " +
+			"field that does not fit.",
 		Fix:   "Correct the field that the message names.",
 		Rules: []string{"CC-10"}, Needs: []check.Need{check.Components, check.Definitions}, Run: workloadSchema,
 	},

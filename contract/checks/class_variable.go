@@ -16,8 +16,8 @@ import (
 var variableOfClassChecks = []*check.Check{
 	{
 		ID: "class-variables", Level: check.Must, Contracts: contracts, Page: classPage + "#variable-types",
-		Doc:   "Variables of a ClusterClass have schemas that Cluster API accepts, and defaults that fit them.",
-		Why:   "Cluster API's webhook refuses the class.",
+		Doc:   "Variables of a ClusterClass have schemas that Cluster API accepts, and defaults that fit these schemas.",
+		Why:   "Cluster API's webhook refuses a class that breaks this rule.",
 		Fix:   "Correct the schema or the default.",
 		Rules: []string{"CC-08"}, Needs: []check.Need{check.Classes}, Run: classVariables,
 	},
@@ -25,7 +25,7 @@ var variableOfClassChecks = []*check.Check{
 		ID: "class-clusters", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
 		Doc: "A Cluster with a ClusterClass names only worker classes that the ClusterClass has, and sets the " +
 			"variables that the ClusterClass requires, with values that their schemas accept.",
-		Why:   "Cluster API's webhook refuses the Cluster.",
+		Why:   "Cluster API's webhook refuses a Cluster that breaks this rule.",
 		Fix:   "Correct the name or the value, or set the variable.",
 		Rules: []string{"CC-11"}, Needs: []check.Need{check.Classes, check.Templates}, Run: classClusters,
 	},

@@ -10,38 +10,42 @@ import (
 var clusterChecks = []*check.Check{
 	{
 		ID: "cluster-provisioned", Level: check.Must, Contracts: contracts,
-		Page:  clusterPage + "#infracluster-initialization-completed",
-		Doc:   "A cluster has the boolean field that its contract uses to report that the cluster is provisioned.",
-		Why:   "Core waits for this field forever, and no machine of the cluster is created.",
-		Fix:   "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the label.",
+		Page: clusterPage + "#infracluster-initialization-completed",
+		Doc: "An InfraCluster has the boolean field that its contract uses to report that the infrastructure is " +
+			"provisioned.",
+		Why: "Without this field, core waits forever, and no machine of the cluster is created.",
+		Fix: "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the " +
+			"contract label.",
 		Rules: []string{"IC-22"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-22"}.eachSchema(provisioned),
 	},
 	{
 		ID: "cluster-endpoint", Level: check.Must, Contracts: contracts,
 		Page: clusterPage + "#infracluster-control-plane-endpoint",
-		Doc:  "If a cluster has spec.controlPlaneEndpoint, it is optional and has host and port.",
-		Why: "Core copies the endpoint to the Cluster. If the field is required, the cluster can't be created before " +
-			"it has an endpoint.",
-		Fix:   "Use the type of the book: host a string, port an int32, both optional.",
+		Doc:  "If an InfraCluster has spec.controlPlaneEndpoint, this field is optional, and has host and port.",
+		Why: "Core copies the endpoint to the Cluster. If the field is required, the InfraCluster can't be created " +
+			"before there is an endpoint.",
+		Fix:   "Use the type from Cluster API's book: host is a string, port is an int32, and both are optional.",
 		Rules: []string{"IC-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-16"}.eachSchema(endpoint),
 	},
 	{
 		ID: "cluster-failure-domains", Level: check.Must, Contracts: contracts,
 		Page: clusterPage + "#infracluster-failure-domains",
-		Doc: "If a cluster shows failure domains, they have the shape of its contract: a list in v1beta2, a map in " +
-			"v1beta1.",
-		Why:   "Core fails to read the other shape, and the Cluster never gets its infrastructure.",
-		Fix:   "For v1beta2 use []clusterv1.FailureDomain as a map list by name, for v1beta1 a map of names.",
+		Doc: "If an InfraCluster reports failure domains, they have the shape that its contract defines: a list in " +
+			"v1beta2, a map in v1beta1.",
+		Why: "If the failure domains have another shape, core fails to read them, and the Cluster never gets its " +
+			"infrastructure.",
+		Fix: "For v1beta2, use []clusterv1.FailureDomain as a list of type map whose key is the field name. For " +
+			"v1beta1, use a map from names to failure domains.",
 		Rules: []string{"IC-19", "IC-20"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-19"}.eachSchema(failureDomains),
 	},
 	{
 		ID: "cluster-conditions", Level: check.Must, Contracts: contracts, Page: clusterPage + "#infracluster-conditions",
-		Doc:   "If a cluster has status.conditions, each condition has type and status as strings.",
-		Why:   "Core mirrors the condition Ready of the cluster, and cannot read another shape.",
-		Fix:   "Use []metav1.Condition for contract v1beta2, the conditions of Cluster API for v1beta1.",
+		Doc:   "If an InfraCluster has status.conditions, each condition has type and status as strings.",
+		Why:   "Core mirrors the condition Ready of the InfraCluster, and cannot read conditions of another shape.",
+		Fix:   "Use []metav1.Condition for contract v1beta2, and Cluster API's own condition type for v1beta1.",
 		Rules: []string{"IC-26"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-26"}.eachSchema(conditions),
 	},

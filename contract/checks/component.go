@@ -15,38 +15,43 @@ const componentsPage = clusterctlPage + "#components-yaml"
 var componentChecks = []*check.Check{
 	{
 		ID: "components-namespace", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#target-namespace",
-		Doc:   "Components have at most one Namespace, and all namespaced objects are in it.",
-		Why:   "clusterctl stops at a second Namespace, and puts all objects into one.",
+		Doc: "Components have at most one Namespace, and all namespaced objects are in it.",
+		Why: "clusterctl puts all namespaced objects into one namespace, and stops with an error if there is a " +
+			"second Namespace.",
 		Fix:   "Keep one Namespace and put everything into it.",
 		Rules: []string{"CT-45", "CT-47"}, Needs: []check.Need{check.Components}, Run: componentsNamespace,
 	},
 	{
 		ID: "components-manager", Level: check.Must, Contracts: contracts,
-		Page:  clusterctlPage + "#controllers--watching-namespace",
-		Doc:   "Controllers run from a Deployment, in a container named manager.",
-		Why:   "clusterctl waits only for Deployments with such a container, and changes only their arguments.",
+		Page: clusterctlPage + "#controllers--watching-namespace",
+		Doc:  "Controllers run from a Deployment, in a container named manager.",
+		Why: "clusterctl waits only for Deployments with such a container, and changes arguments only in these " +
+			"Deployments.",
 		Fix:   "Use a Deployment, and give the container of the controllers the name manager.",
 		Rules: []string{"CT-48", "CT-49"}, Needs: []check.Need{check.Components}, Run: componentsManager,
 	},
 	{
 		ID: "components-all-namespaces", Level: check.Must, Contracts: contracts,
-		Page:  clusterctlPage + "#controllers--watching-namespace",
-		Doc:   "The manager's arguments do not limit it to one namespace.",
-		Why:   "clusterctl installs one provider for all namespaces, and clusters in other namespaces would be ignored.",
+		Page: clusterctlPage + "#controllers--watching-namespace",
+		Doc:  "The manager's arguments do not limit it to one namespace.",
+		Why: "clusterctl installs one instance of the provider for all namespaces. If the manager is limited to one " +
+			"namespace, clusters in other namespaces are ignored.",
 		Fix:   "Remove the value of --namespace.",
 		Rules: []string{"CT-51"}, Needs: []check.Need{check.Deployments}, Run: componentsAllNamespaces,
 	},
 	{
 		ID: "components-references", Level: check.Must, Contracts: contracts, Page: componentsPage,
-		Doc:   "Accounts, roles, services and certificates that components refer to are among the components.",
-		Why:   "clusterctl installs only this file, so pods do not start, or webhooks cannot be reached.",
+		Doc: "Accounts, roles, services and certificates that components refer to are among the components.",
+		Why: "clusterctl installs only the components file. If an object is missing from this file, pods do not " +
+			"start, or webhooks cannot be reached.",
 		Fix:   "Add the object that the message names, or correct its name.",
 		Rules: []string{"CT-36"}, Needs: []check.Need{check.Deployments}, Run: componentsReferences,
 	},
 	{
 		ID: "variables", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#variables",
-		Doc:   "Variables follow the grammar of drone/envsubst, and no variable's name contains another variable.",
-		Why:   "clusterctl stops, or writes the text of the variable into the object.",
+		Doc: "Variables follow the grammar of drone/envsubst, and no variable's name contains another variable.",
+		Why: "If a variable has another form, clusterctl stops, or writes the variable itself into the object " +
+			"instead of a value.",
 		Fix:   "Write ${NAME} or ${NAME:=default}.",
 		Rules: []string{"CT-56"}, Needs: []check.Need{check.Components}, Run: variableGrammar,
 	},
@@ -62,7 +67,7 @@ var componentChecks = []*check.Check{
 		ID: "components-provider-label", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#labels",
 		Doc:   "Each object of components has the label of its provider.",
 		Why:   "Without the label, clusterctl cannot take over what was installed with kubectl.",
-		Fix:   "Set cluster.x-k8s.io/provider for all objects, with labels in the kustomization.",
+		Fix:   "Set the label cluster.x-k8s.io/provider on all objects, with the field labels of the kustomization.",
 		Rules: []string{"CT-60"}, Needs: []check.Need{check.Deployments}, Run: componentsProviderLabel,
 	},
 }

@@ -19,9 +19,10 @@ var controlPlaneChecks = []*check.Check{
 	},
 	{
 		ID: "control-plane-initialized", Level: check.Must, Contracts: contracts,
-		Page:  controlPlanePage + "#controlplane-initialization-completed",
-		Doc:   "A control plane has the boolean field that its contract uses to report that it is initialized.",
-		Why:   "Core waits for this field forever, and no worker joins the cluster.",
+		Page: controlPlanePage + "#controlplane-initialization-completed",
+		Doc: "A control plane has the boolean field that its contract uses to report that the control plane is " +
+			"initialized.",
+		Why:   "Without this field, core waits forever, and no worker joins the cluster.",
 		Fix:   "Add status.initialization.controlPlaneInitialized for contract v1beta2, status.initialized for v1beta1.",
 		Rules: []string{"CP-27"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-27"}.eachSchema(wants(
@@ -32,18 +33,19 @@ var controlPlaneChecks = []*check.Check{
 	{
 		ID: "control-plane-endpoint", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-endpoint",
-		Doc:  "If a control plane has spec.controlPlaneEndpoint, it is optional and has host and port.",
+		Doc:  "If a control plane has spec.controlPlaneEndpoint, this field is optional, and has host and port.",
 		Why: "Core copies the endpoint to the Cluster. If the field is required, the control plane can't be created " +
 			"before there is an endpoint.",
-		Fix:   "Use the type of the book: host a string, port an int32, both optional.",
+		Fix:   "Use the type from Cluster API's book: host is a string, port is an int32, and both are optional.",
 		Rules: []string{"CP-12"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-12"}.eachSchema(endpoint),
 	},
 	{
 		ID: "control-plane-replicas", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-replicas",
-		Doc:  "A control plane whose replicas can be set has the counters and the scale subresource of its contract.",
-		Why: "Without the field, core cannot see whether the control plane is scaling, and holds back upgrades of " +
+		Doc: "A control plane whose replicas can be set has spec.replicas, and the counters and the scale " +
+			"subresource that its contract requires.",
+		Why: "Without these fields, core cannot see whether the control plane is scaling, and holds back upgrades of " +
 			"clusters with a ClusterClass.",
 		Fix:   "Add the field that the message names, and the marker +kubebuilder:subresource:scale with the paths of CP-16.",
 		Rules: []string{"CP-14", "CP-15", "CP-16"}, Needs: []check.Need{check.Definitions},
@@ -53,8 +55,8 @@ var controlPlaneChecks = []*check.Check{
 		ID: "control-plane-version", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-version",
 		Doc:  "A control plane whose version can be set has spec.version, and says in status which versions run.",
-		Why: "The topology controller writes spec.version and waits until the status shows that version. Otherwise " +
-			"clusters with a ClusterClass are never upgraded.",
+		Why: "The topology controller writes spec.version and waits until the status shows that version. Without " +
+			"these fields, clusters with a ClusterClass are never upgraded.",
 		Fix:   "Add Version string to the spec, and Versions []clusterv1.StatusVersion or Version string to the status.",
 		Rules: []string{"CP-17", "CP-18"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-17"}.eachSchema(controlPlaneVersion),
@@ -62,8 +64,8 @@ var controlPlaneChecks = []*check.Check{
 	{
 		ID: "control-plane-machines", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-machines",
-		Doc: "A control plane that creates Machines has the fields of spec.machineTemplate that its contract requires: " +
-			"the reference to the template, metadata and timeouts.",
+		Doc: "A control plane that creates Machines has the fields of spec.machineTemplate that its contract " +
+			"requires: metadata, timeouts, and the reference to the machine template.",
 		Why: "The topology controller writes these fields, and the API server drops those that the definition does not " +
 			"have.",
 		Fix:   "Add the field that the message names; for contract v1beta2 most are below spec.machineTemplate.spec.",
@@ -72,9 +74,10 @@ var controlPlaneChecks = []*check.Check{
 	},
 	{
 		ID: "control-plane-rollout", Level: check.Must, Contracts: contracts,
-		Page:  controlPlanePage + "#controlplane-rolloutafter",
-		Doc:   "A control plane whose rollout can be scheduled has the time in the field that its contract defines.",
-		Why:   "clusterctl alpha rollout restart writes the field of the contract, and the control plane ignores it.",
+		Page: controlPlanePage + "#controlplane-rolloutafter",
+		Doc:  "A control plane whose rollout can be scheduled has the time in the field that its contract defines.",
+		Why: "clusterctl alpha rollout restart writes the time into the field that the contract defines. A control " +
+			"plane that uses another field ignores this time.",
 		Fix:   "Add spec.rollout.after for contract v1beta2, spec.rolloutAfter for v1beta1.",
 		Rules: []string{"CP-26"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-26"}.eachSchema(controlPlaneRollout),

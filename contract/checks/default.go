@@ -19,17 +19,17 @@ var defaultChecks = []*check.Check{
 		Page: "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#defaulting",
 		Doc: "A field has one default: the same in all versions, the same in a template and in the kind that is " +
 			"created from it, and the same in its own schema and in the default of its parent.",
-		Why: "If a client leaves the field out, its value depends on the version or the path. Server-side apply and " +
-			"the topology controller then see a change that nobody made.",
+		Why: "If the defaults differ and a client leaves the field out, the field's value depends on which default " +
+			"applies. Server-side apply and the topology controller then see a change that nobody made.",
 		Fix:   "Give the field the same default everywhere, or keep only one of the defaults.",
 		Rules: []string{"RV-22", "RV-23", "RV-24"}, Needs: []check.Need{check.Definitions}, Run: schemaDefaults,
 	},
 	{
 		ID: "template-immutable", Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
-		Doc:  "No rule in a template's schema forbids every change.",
-		Why: "Such a rule also refuses the topology controller's dry runs, because it cannot recognise them. Each " +
-			"change of a ClusterClass that reaches the field then stops the topology controller.",
+		Doc:  "No validation rule in a template's schema forbids every change of a field.",
+		Why: "Such a rule also refuses the topology controller's dry runs, because a rule in a schema cannot " +
+			"recognise them. Each change of a ClusterClass that reaches such a field then stops the topology controller.",
 		Fix:   "Forbid changes in a webhook, which lets the topology controller's dry runs pass (topology.IsDryRunRequest).",
 		Rules: dryRunRules.ids(), Needs: []check.Need{check.Definitions}, Run: dryRunRules.eachSchema(templateImmutable),
 	},

@@ -47,23 +47,24 @@ var definitionChecks = []*check.Check{
 	{
 		ID: "definition-accepted", Level: check.Must, Contracts: contracts, Page: machinePage,
 		Doc:   "Each CustomResourceDefinition is one that an API server accepts.",
-		Why:   "The API server refuses the definition, so the installation of the provider stops halfway.",
+		Why:   "If the API server refuses a definition, the installation of the provider stops halfway.",
 		Fix:   "Change the field that the message names; controller-gen generates definitions that are accepted.",
 		Rules: append(acceptedRules.ids(), "IM-03", "CT-03"), Needs: []check.Need{check.Definitions},
 		Run: definitionAccepted,
 	},
 	{
 		ID: "definition-name", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "A definition is named by the plural of its kind in lower case, a dot and its group.",
-		Why:   "Core computes the name from the kind of a reference, and does not find a definition of another name.",
+		Doc: "A definition is named by the plural of its kind in lower case, a dot and its group.",
+		Why: "Core computes a definition's name from the kind in a reference, and does not find a definition that " +
+			"has another name.",
 		Fix:   "Set the plural of the resource to what the message says.",
 		Rules: nameRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: nameRules.each(definitionName),
 	},
 	{
 		ID: "definition-scope", Fixes: true, Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc: "Objects that core interacts with are namespaced: machines, clusters, control planes, bootstrap, pools, " +
-			"templates.",
+		Doc: "Objects that core interacts with are namespaced: infrastructure machines and clusters, control planes, " +
+			"bootstrap configurations, machine pools, and the templates of all these.",
 		Why:   "Core creates and looks up these objects in the namespace of their Cluster.",
 		Fix:   "Set spec.scope to Namespaced.",
 		Rules: scopeRules.ids(), Needs: []check.Need{check.Definitions},
@@ -80,8 +81,8 @@ var definitionChecks = []*check.Check{
 	},
 	{
 		ID: "definition-parts", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "A machine has a spec and a status, a template has a spec.",
-		Why:   "Core reads and writes fields below them; it fails where they are missing.",
+		Doc:   "An InfraMachine has a spec and a status, and a template has a spec.",
+		Why:   "Core reads and writes fields below spec and status, and fails if spec or status is missing.",
 		Fix:   "Add the field as an object to the Go type, and generate the definition again.",
 		Rules: append(partRules.ids(), "IM-08"), Needs: []check.Need{check.Definitions},
 		Run: partRules.eachSchema(definitionParts),

@@ -17,7 +17,7 @@ var extensionChecks = []*check.Check{
 		Page: "https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/deploy-runtime-extension",
 		Doc: "An ExtensionConfig in components refers to a Service among the components, and core can verify its " +
 			"server.",
-		Why: "Core cannot reach the extension. Its hooks fail, and clusters stop at them.",
+		Why: "If core cannot reach the extension, the extension's hooks fail, and clusters stop at these hooks.",
 		Fix: "Name a Service of the components. Set caBundle, or set the annotation " + caAnnotation +
 			" to the NAMESPACE/NAME of a Secret with the CA.",
 		Rules: []string{"RV-19"}, Needs: []check.Need{check.Components}, Run: extensionConfigs,

@@ -28,8 +28,10 @@ var (
 var labelChecks = []*check.Check{
 	{
 		ID: "contract-label", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
-		Doc:   "Each definition that core reads has a label that names its API versions for a contract version.",
-		Why:   "Core finds no version for its references, and clusters of the provider never come up.",
+		Doc: "Each definition that core reads has a contract label, which names the definition's API versions that " +
+			"implement a contract version.",
+		Why: "Without the label, core finds no version for its references, and clusters of the provider never come " +
+			"up.",
 		Fix:   "Add the label cluster.x-k8s.io/v1beta2 with the API versions that implement that contract.",
 		Rules: labelRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: labelRules.each(contractLabel),
@@ -37,26 +39,29 @@ var labelChecks = []*check.Check{
 	{
 		ID: "contract-label-versions", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
 		Doc:   "The API version that core takes from a contract label is served.",
-		Why:   "Core asks the API server for a version that is not served.",
+		Why:   "If the version is not served, core asks the API server for it in vain.",
 		Fix:   "Correct the label, or serve the version.",
 		Rules: labelVersionRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: labelVersionRules.each(contractLabelVersions),
 	},
 	{
 		ID: "contract-label-left-over", Level: check.Should, Contracts: contracts,
-		Page:  machinePage + "#all-resources-version",
-		Doc:   "A contract label names only API versions that are served, even if core uses a newer one.",
-		Why:   "Nothing breaks with Cluster API's own code; other readers of the label may take the older version.",
-		Fix:   "Remove the version from the label.",
+		Page: machinePage + "#all-resources-version",
+		Doc: "A contract label names only API versions that are served. This also holds for older versions, which " +
+			"core does not use if the label names a newer one.",
+		Why: "Cluster API's own code works even if the label names an older version that is not served, but other " +
+			"readers of the label may take that version.",
+		Fix:   "Remove the version that is not served from the label.",
 		Rules: []string{"RV-21"}, Needs: []check.Need{check.Definitions}, Run: contractLabelLeftOver,
 	},
 	{
 		ID: "contract-label-once", Fixes: true, Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#all-resources-version",
-		Doc: "If the labels of both contracts name an API version, that version has the fields of both. Each label lists " +
-			"its versions in ascending order.",
-		Why: "Core takes the highest version of a label, while the book says that it takes the last one. If both labels " +
-			"name a version, core may read that version under a contract whose fields the version lacks.",
+		Doc: "If the labels of both contracts name the same API version, that version has the fields of both " +
+			"contracts. Each label lists its versions in ascending order.",
+		Why: "Core takes the highest version of a label, while Cluster API's book says that core takes the last one. " +
+			"If both labels name the same version, core may read that version under a contract whose fields the version " +
+			"lacks.",
 		Fix:   "Write the versions in ascending order, and name a version under the contract that it implements.",
 		Rules: []string{"IM-37", "IC-10"}, Needs: []check.Need{check.Definitions},
 		Run: contractLabelOnce,

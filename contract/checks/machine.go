@@ -5,7 +5,8 @@ import "github.com/capstan-dev/capstan/contract/check"
 var machineChecks = []*check.Check{
 	{
 		ID: "machine-provider-id", Level: check.Must, Contracts: contracts, Page: machinePage + "#inframachine-provider-id",
-		Doc: "A machine has spec.providerID, a string that whoever creates the machine may leave out.",
+		Doc: "An InfraMachine has the field spec.providerID, an optional string: whoever creates the InfraMachine " +
+			"may leave it out.",
 		Why: "Core finds the Node of a Machine by this id. If the field were required, no machine could be created " +
 			"from a template.",
 		Fix:   "Add ProviderID string with json:\"providerID,omitempty\" and +optional to the spec.",
@@ -14,17 +15,19 @@ var machineChecks = []*check.Check{
 	},
 	{
 		ID: "machine-provisioned", Level: check.Must, Contracts: contracts,
-		Page:  machinePage + "#inframachine-initialization-completed",
-		Doc:   "A machine has the boolean field that its contract uses to report that the machine is provisioned.",
-		Why:   "Core waits for it forever, and the Machine stays in phase Provisioning.",
-		Fix:   "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the label.",
+		Page: machinePage + "#inframachine-initialization-completed",
+		Doc: "An InfraMachine has the boolean field that its contract uses to report that the infrastructure is " +
+			"provisioned.",
+		Why: "Without this field, core waits forever, and the Machine stays in phase Provisioning.",
+		Fix: "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the " +
+			"contract label.",
 		Rules: []string{"IM-19"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-19"}.eachSchema(provisioned),
 	},
 	{
 		ID: "machine-addresses", Level: check.Must, Contracts: contracts, Page: machinePage + "#inframachine-addresses",
-		Doc:   "If a machine shows addresses, they are a list of objects with type and address at status.addresses.",
-		Why:   "Core copies them to the Machine, and fails on another shape.",
+		Doc:   "If an InfraMachine reports addresses, status.addresses is a list of objects with type and address.",
+		Why:   "Core copies the addresses to the Machine, and fails if they have another shape.",
 		Fix:   "Use []clusterv1.MachineAddress.",
 		Rules: []string{"IM-28"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-28"}.eachSchema(machineAddresses),

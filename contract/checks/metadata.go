@@ -24,7 +24,7 @@ var metadataChecks = []*check.Check{
 		ID: "release-files", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#provider-repositories",
 		Doc:   "A release has metadata.yaml and components, and both can be read.",
 		Why:   "clusterctl cannot install a release without them.",
-		Fix:   "Publish the file that the message names with each release.",
+		Fix:   "With each release, publish the file that the message names.",
 		Rules: []string{"CT-02", "CT-03"}, Needs: []check.Need{check.Directory}, Run: releaseFiles,
 	},
 	{
@@ -40,31 +40,33 @@ var metadataChecks = []*check.Check{
 	{
 		ID: "metadata-form", Fixes: true, Level: check.Must, Contracts: contracts, Page: metadataPage,
 		Doc:   "metadata.yaml is one object Metadata of clusterctl.cluster.x-k8s.io/v1alpha3 that lists release series.",
-		Why:   "clusterctl refuses the file, and with it the release.",
-		Fix:   "Write apiVersion, kind and releaseSeries with major, minor and contract as in the book.",
+		Why:   "clusterctl refuses a file of another form, and with the file the release.",
+		Fix:   "Write apiVersion, kind and releaseSeries with major, minor and contract as in Cluster API's book.",
 		Rules: []string{"CT-29", "CT-30", "CT-31"}, Needs: []check.Need{check.Metadata}, Run: metadataForm,
 	},
 	{
 		ID: "metadata-series", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc:   "metadata.yaml lists the series of the release that it is published with.",
-		Why:   "clusterctl does not find the contract of the release, and stops the installation.",
+		Doc: "metadata.yaml lists the series of the release that it is published with.",
+		Why: "If the series is missing, clusterctl does not find the contract of the release, and stops the " +
+			"installation.",
 		Fix:   "Add the series with major and minor of this release.",
 		Rules: []string{"CT-32"}, Needs: []check.Need{check.Complete, check.Metadata, check.Version},
 		Run: metadataSeries,
 	},
 	{
 		ID: "metadata-contract-known", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc:   "The contract of the series is one that Cluster API accepts.",
+		Doc:   "The contract that metadata.yaml names for the series of the release is one that Cluster API accepts.",
 		Why:   "clusterctl refuses a release for a contract that its own version of Cluster API does not have.",
 		Fix:   "Write v1beta2, or v1beta1 if the release still implements that contract.",
 		Rules: []string{"CT-33"}, Needs: []check.Need{check.Metadata}, Run: metadataContractKnown,
 	},
 	{
 		ID: "metadata-contract-labels", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc: "The contract of the release in metadata.yaml is one that the labels of its definitions name.",
-		Why: "clusterctl plans upgrades with the contract of the file, but core goes by the labels. If they differ, " +
-			"upgrades break clusters.",
-		Fix:   "Correct the series, or label the definitions with the contract that they implement.",
+		Doc: "The contract that metadata.yaml names for the release is also named by the contract labels of the " +
+			"release's definitions.",
+		Why: "clusterctl plans upgrades with the contract in metadata.yaml, but core uses the contract labels. If " +
+			"the two differ, upgrades break clusters.",
+		Fix:   "Correct the contract of the series, or label the definitions with the contract that they implement.",
 		Rules: contractRules.ids(), Needs: []check.Need{check.Complete, check.Metadata, check.Definitions},
 		Run: contractRules.each(metadataContractLabels),
 	},

@@ -23,17 +23,18 @@ var offerChecks = []*check.Check{
 	{
 		ID: "machine-failure-domain", Level: check.Should, Contracts: []string{v1beta2},
 		Page: machinePage + "#inframachine-failure-domain",
-		Doc:  "The spec of a machine of contract v1beta2 has no field for a failure domain.",
-		Why: "Core reads the machine's status.failureDomain, and Machine.spec.failureDomain says where the machine " +
-			"should be. A third field could contradict them.",
+		Doc:  "Under contract v1beta2, the spec of an InfraMachine has no field for a failure domain.",
+		Why: "Core reads status.failureDomain of the InfraMachine, and Machine.spec.failureDomain says where the " +
+			"machine should be. A third field could contradict these two.",
 		Fix:   "Read Machine.spec.failureDomain, report status.failureDomain, and drop spec.failureDomain in a new version.",
 		Rules: []string{"IM-15"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-15"}.eachSchema(machineFailureDomain),
 	},
 	{
 		ID: "definition-category", Level: check.Should, Contracts: contracts, Page: machinePage,
-		Doc:   "The definition of machines is in the category cluster-api.",
-		Why:   "kubectl get cluster-api shows all that belongs to clusters, but not these machines.",
+		Doc: "The definition of the InfraMachine is in the category cluster-api.",
+		Why: "kubectl get cluster-api shows all that belongs to clusters. Without the category, it does not show " +
+			"these machines.",
 		Fix:   "Add categories=cluster-api to the marker +kubebuilder:resource.",
 		Rules: []string{"IM-70"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-70"}.each(definitionCategory),
@@ -43,14 +44,17 @@ var offerChecks = []*check.Check{
 		Page: clusterctlPage + "#workload-cluster-templates",
 		Doc: "Cluster templates are named after their flavor, and take name and Kubernetes version from variables of " +
 			"clusterctl.",
-		Why:   "clusterctl generate cluster finds no such flavor, or makes the same cluster for every name and version.",
+		Why: "If the file has another name, clusterctl generate cluster does not find the flavor. Without the " +
+			"variables, it makes the same cluster for every name and version.",
 		Fix:   "Name the file cluster-template-FLAVOR.yaml, and use ${CLUSTER_NAME} and ${KUBERNETES_VERSION}.",
 		Rules: []string{"CT-66", "CT-72"}, Needs: []check.Need{check.Complete}, Run: templateVariables,
 	},
 	{
 		ID: "components-closed", Level: check.Should, Contracts: contracts, Page: componentsPage,
-		Doc:   "Secrets and ConfigMaps that pods of components need are among the components, or are created from them.",
-		Why:   "clusterctl installs only this file, so the pod waits for an object that nobody creates.",
+		Doc: "Each Secret or ConfigMap that pods of the components need is itself among the components, or is " +
+			"created by a Certificate among them.",
+		Why: "clusterctl installs only the components file. If an object is missing from this file, the pod waits " +
+			"for an object that nobody creates.",
 		Fix:   "Add the object, or mark the reference to it as optional.",
 		Rules: []string{"CT-92"}, Needs: []check.Need{check.Deployments}, Run: componentsClosed,
 	},

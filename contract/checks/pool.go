@@ -6,16 +6,18 @@ var poolChecks = []*check.Check{
 	{
 		ID: "pool-provisioned", Level: check.Must, Contracts: contracts,
 		Page: poolPage + "#inframachinepool-initialization-completed",
-		Doc:  "A machine pool has the boolean field that its contract uses to report that the pool is provisioned.",
-		Why: "Core waits for this field forever, and the MachinePool stays in phase Provisioning. Core v1.14 still " +
-			"reads status.ready in both contracts, so keep that field as well.",
-		Fix:   "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the label.",
+		Doc: "An InfraMachinePool has the boolean field that its contract uses to report that the pool is " +
+			"provisioned.",
+		Why: "Without this field, core waits forever, and the MachinePool stays in phase Provisioning. Core v1.14 " +
+			"still reads status.ready in both contracts, so keep that field as well.",
+		Fix: "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the " +
+			"contract label.",
 		Rules: []string{"MP-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-16"}.eachSchema(provisioned),
 	},
 	{
 		ID: "pool-instances", Level: check.Must, Contracts: contracts, Page: poolPage + "#inframachinepool-provideridlist",
-		Doc:   "A machine pool lists its instances in spec.providerIDList, and counts them in status.replicas.",
+		Doc:   "An InfraMachinePool lists its instances in spec.providerIDList, and counts them in status.replicas.",
 		Why:   "Core finds the Nodes of the pool by the list, and deletes Nodes that have left the list.",
 		Fix:   "Add ProviderIDList []string to the spec, optional, and Replicas int32 to the status.",
 		Rules: []string{"MP-15", "MP-20"}, Needs: []check.Need{check.Definitions},
@@ -23,9 +25,10 @@ var poolChecks = []*check.Check{
 	},
 	{
 		ID: "pool-machines", Level: check.Must, Contracts: contracts, Page: poolPage + "#machinepoolmachines-support",
-		Doc: "If a machine pool names the kind of its machines, the kind is a string at " +
+		Doc: "If an InfraMachinePool names the kind of its machines, this kind is a string at " +
 			"status.infrastructureMachineKind.",
-		Why:   "Core uses the kind to create a Machine for each replica, and fails to read another shape.",
+		Why: "Core uses the kind to create a Machine for each replica, and fails to read a value that is not a " +
+			"string.",
 		Fix:   "Use a string.",
 		Rules: []string{"MP-12"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-12"}.eachSchema(poolMachines),

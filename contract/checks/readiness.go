@@ -14,10 +14,11 @@ var readinessChecks = []*check.Check{
 	{
 		ID: "readiness", Level: check.Should, Contracts: []string{v1beta1}, Page: migrationPage,
 		Doc: "The provider does not depend on contract v1beta1.",
-		Why: "Cluster API v1.16 (April 2027) no longer reads contract v1beta1: the provider stops working with it.",
+		Why: "Cluster API v1.16 (April 2027) no longer reads contract v1beta1. A provider that depends on this " +
+			"contract stops working with v1.16.",
 		Fix: "Add an API version for contract v1beta2, with status.initialization.provisioned in place of " +
 			"status.ready, []metav1.Condition, and references without namespace. Convert between the versions, name the " +
-			"new one in the label cluster.x-k8s.io/v1beta2, and name that contract in metadata.yaml.",
+			"new version in the label cluster.x-k8s.io/v1beta2, and name contract v1beta2 in metadata.yaml.",
 		Rules: []string{"RV-09"}, Needs: []check.Need{check.Components}, Run: readiness,
 	},
 	{

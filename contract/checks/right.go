@@ -32,24 +32,26 @@ var coreRules = ruleOf{
 var rightChecks = []*check.Check{
 	{
 		ID: "core-rights", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-api-group",
-		Doc: "A provider with its own API group grants core its rights on machines, clusters and templates.",
-		Why: "Core is not allowed to read or write the objects, so it cannot set owners, and clusters hang.",
+		Doc: "A provider with its own API group grants core the rights that core needs on the provider's resources.",
+		Why: "Without these rights, core cannot read or write the objects, so it cannot set owners, and clusters " +
+			"hang.",
 		Fix: "Add a ClusterRole with label cluster.x-k8s.io/aggregate-to-manager: \"true\" and the verbs that the " +
 			"message names.",
 		Rules: coreRules.ids(), Needs: []check.Need{check.Definitions, check.Deployments}, Run: coreRules.each(coreRights),
 	},
 	{
 		ID: "core-rights-label", Fixes: true, Level: check.Should, Contracts: contracts,
-		Page:  machinePage + "#all-resources-api-group",
-		Doc:   "The aggregation label of a ClusterRole for core has the value true.",
-		Why:   "Core aggregates roles by key and value: another value grants nothing.",
+		Page: machinePage + "#all-resources-api-group",
+		Doc:  "The aggregation label of a ClusterRole for core has the value true.",
+		Why: "Core aggregates roles by the key and the value of this label, so a role with another value grants " +
+			"nothing.",
 		Fix:   "Write the value as the string \"true\".",
 		Rules: []string{"RB-08"}, Needs: []check.Need{check.Components}, Run: coreRightsLabel,
 	},
 	{
 		ID: "manager-rights", Level: check.Must, Contracts: contracts, Page: machinePage,
 		Doc:   "The account of the controllers may read and change machines and clusters of the provider, and their status.",
-		Why:   "The API server refuses the controllers' requests, and nothing is ever reconciled.",
+		Why:   "Without these rights, the API server refuses the controllers' requests, and nothing is ever reconciled.",
 		Fix:   "Add the rights as markers +kubebuilder:rbac, and bind the role to the account of the Deployment.",
 		Rules: []string{"RB-01", "RB-02"}, Needs: []check.Need{check.Definitions, check.Deployments},
 		Run: ruleOf{machine: "RB-01", cluster: "RB-01"}.each(managerRights),

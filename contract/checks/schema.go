@@ -15,7 +15,7 @@ var schemaChecks = []*check.Check{
 		ID: "schema-conditions", Level: check.Should, Contracts: []string{v1beta2},
 		Page:  "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
 		Doc:   "The conditions are a list of type map, with type as the key.",
-		Why:   "A client that applies one condition removes all others.",
+		Why:   "If the list is not of type map, a client that applies one condition removes all others.",
 		Fix:   "Add the markers +listType=map and +listMapKey=type.",
 		Rules: []string{"RV-15"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{
@@ -34,9 +34,9 @@ var schemaChecks = []*check.Check{
 		ID: "class-schema", Level: check.Should, Contracts: contracts,
 		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
 		Doc:  "In a template's schema, spec.template.spec is optional or has a default.",
-		Why: "A ClusterClass patch that removes the last field leaves null. If the schema requires an object, the API " +
-			"server refuses null, and the topology controller stops.",
-		Fix:   "Add +kubebuilder:default={} to spec.template.spec, or make it optional.",
+		Why: "A ClusterClass patch that removes the last field of spec.template.spec leaves null there. If the " +
+			"schema requires an object, the API server refuses null, and the topology controller stops.",
+		Fix:   "Add +kubebuilder:default={} to spec.template.spec, or make this field optional.",
 		Rules: []string{"CC-12"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{
 			machineTemplate: "CC-12", clusterTemplate: "CC-12", controlPlaneTemplate: "CC-12", configTemplate: "CC-12",

@@ -23,7 +23,7 @@ var hasConditionRules = ruleOf{
 var shouldChecks = []*check.Check{
 	{
 		ID: "release-names", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#components-yaml",
-		Doc: "Components, templates and ClusterClasses have the names that the book specifies.",
+		Doc: "Components, templates and ClusterClasses have the file names that Cluster API's book specifies.",
 		Why: "Users have to configure each name that differs, in each tool that installs the provider.",
 		Fix: "Name the files TYPE-components.yaml, cluster-template.yaml and clusterclass-NAME.yaml.",
 		Rules: []string{
@@ -42,7 +42,8 @@ var shouldChecks = []*check.Check{
 	{
 		ID: "class-files", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#clusterclass-definitions",
 		Doc: "Files of ClusterClasses set no namespace, use no variables of clusterctl, and have no object in common.",
-		Why: "The class cannot be used in another namespace, or two classes overwrite each other's templates.",
+		Why: "A class that names a namespace cannot be used in another namespace. If two classes share a template, " +
+			"one class overwrites the template of the other.",
 		Fix: "Remove namespaces, use variables and patches of the class instead of variables of clusterctl, and give " +
 			"each class its own templates.",
 		Rules: []string{
@@ -52,7 +53,7 @@ var shouldChecks = []*check.Check{
 	{
 		ID: "has-conditions", Level: check.Should, Contracts: contracts, Page: machinePage + "#inframachine-conditions",
 		Doc:   "Objects that core interacts with have status.conditions.",
-		Why:   "Users see that an object is not ready, but not why.",
+		Why:   "Without conditions, users see that an object is not ready, but not why.",
 		Fix:   "Add Conditions []metav1.Condition to the status, with a condition Ready or Available.",
 		Rules: hasConditionRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: hasConditionRules.eachSchema(wants(
@@ -61,9 +62,11 @@ var shouldChecks = []*check.Check{
 	},
 	{
 		ID: "least-rights", Level: check.Should, Contracts: contracts, Page: machinePage,
-		Doc: "The account of the controllers does not have rights on everything: all groups, all verbs, or all resources " +
-			"of a group that it does not share with other providers.",
-		Why:   "Whoever takes over the provider takes over the management cluster.",
+		Doc: "No role of the controllers' account covers all groups, all verbs, or all resources of a group. One " +
+			"exception: of a group that several providers share, such as infrastructure.cluster.x-k8s.io, a role may cover " +
+			"all resources.",
+		Why: "If the account has rights on everything, whoever takes over the provider takes over the management " +
+			"cluster.",
 		Fix:   "Name groups, resources and verbs; see the markers +kubebuilder:rbac.",
 		Rules: []string{"RB-12"}, Needs: []check.Need{check.Deployments}, Run: leastRights,
 	},

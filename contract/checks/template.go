@@ -45,15 +45,17 @@ var templateChecks = []*check.Check{
 		Page:  machinePage + "#inframachinetemplate-inframachinetemplatelist-resource-definition",
 		Doc:   "A template has the required field spec.template, which has the field spec.",
 		Why:   "Core copies spec.template.spec into each object that it makes from the template.",
-		Fix:   "Give the template the shape that the book specifies.",
+		Fix:   "Give the template the shape that Cluster API's book specifies.",
 		Rules: templateSpecRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: templateSpecRules.eachSchema(templateSpec),
 	},
 	{
 		ID: "template-fields", Level: check.Must, Contracts: contracts,
-		Page:  machinePage + "#inframachinetemplate-inframachinetemplatelist-resource-definition",
-		Doc:   "Each field of spec.template.spec of a machine template is a field of the machine, with the same type.",
-		Why:   "The API server drops or refuses the field when core makes a machine from the template.",
+		Page: machinePage + "#inframachinetemplate-inframachinetemplatelist-resource-definition",
+		Doc: "Each field of spec.template.spec of a machine template is also a field of the InfraMachine's spec, " +
+			"with the same type.",
+		Why: "If the InfraMachine lacks the field or gives it another type, the API server drops or refuses the " +
+			"field when core makes a machine from the template.",
 		Fix:   "Add the field to the machine, or remove it from the template.",
 		Rules: []string{"IMT-07"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machineTemplate: "IMT-07"}.eachSchema(templateFields),

@@ -31,7 +31,7 @@ var variableChecks = []*check.Check{
 	{
 		ID: "variables-left", Level: check.Must, Contracts: contracts, Page: variablePage,
 		Doc:   "After the replacement of variables, no part of a variable is left over.",
-		Why:   "The text of the variable goes into the object, and with it to the controller.",
+		Why:   "What is left over of a variable goes into the object, and with the object to the controller.",
 		Fix:   "Write ${NAME} or ${NAME:=default}, with braces.",
 		Rules: []string{"RV-18"}, Needs: []check.Need{check.Components}, Run: variableLeft,
 	},

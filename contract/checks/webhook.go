@@ -15,23 +15,25 @@ const webhookPage = "https://kubernetes.io/docs/reference/access-authn-authz/ext
 var webhookChecks = []*check.Check{
 	{
 		ID: "webhook-port", Level: check.Must, Contracts: contracts, Page: webhookPage,
-		Doc:   "The Service of each webhook has the webhook's port, and that port leads to a port of the Pods.",
-		Why:   "The API server cannot reach the webhook, so objects of the provider cannot be written or converted.",
+		Doc: "The Service of each webhook has the webhook's port, and that port leads to a port of the Pods.",
+		Why: "If the port is wrong, the API server cannot reach the webhook, so objects of the provider cannot be " +
+			"written or converted.",
 		Fix:   "Use port 443 with targetPort webhook-server, and a container port of that name.",
 		Rules: []string{"RV-11"}, Needs: []check.Need{check.Deployments}, Run: webhookPorts,
 	},
 	{
 		ID: "webhook-form", Level: check.Must, Contracts: contracts, Page: webhookPage,
 		Doc: "Webhooks have unique DNS names with at least three labels, a path, and no side effects.",
-		Why: "The API server refuses the configuration, or it refuses every dry run, so that the topology controller " +
-			"cannot plan.",
+		Why: "If a webhook breaks these rules, the API server refuses the configuration, or it refuses every dry " +
+			"run, so that the topology controller cannot plan.",
 		Fix:   "Correct the field that the message names; webhooks that write nothing have sideEffects: None.",
 		Rules: []string{"RV-12", "RV-14"}, Needs: []check.Need{check.Components}, Run: webhookForm,
 	},
 	{
 		ID: "webhook-fails-closed", Fixes: true, Level: check.Should, Contracts: contracts, Page: webhookPage,
-		Doc:   "Webhooks for the provider's resources have failure policy Fail.",
-		Why:   "While the webhook cannot be reached, objects are stored that nobody has checked or defaulted.",
+		Doc: "Webhooks for the provider's resources have failure policy Fail.",
+		Why: "With the failure policy Ignore, objects that nobody has checked or defaulted are stored while the " +
+			"webhook cannot be reached.",
 		Fix:   "Set failurePolicy: Fail.",
 		Rules: []string{"RV-13"}, Needs: []check.Need{check.Components}, Run: webhookFailsClosed,
 	},

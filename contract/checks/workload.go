@@ -12,25 +12,27 @@ import (
 var workloadChecks = []*check.Check{
 	{
 		ID: "template-references", Level: check.Must, Contracts: contracts,
-		Page:  clusterctlPage + "#workload-cluster-templates",
-		Doc:   "Each object that a cluster template or a ClusterClass refers to is in the same file.",
-		Why:   "The cluster hangs: its machines or its control plane are made from an object that does not exist.",
+		Page: clusterctlPage + "#workload-cluster-templates",
+		Doc:  "Each object that a cluster template or a ClusterClass refers to is in the same file.",
+		Why: "If such an object is missing, the cluster hangs, because its machines or its control plane are made " +
+			"from that object.",
 		Fix:   "Add the object that the message names, or correct the kind or the name.",
 		Rules: []string{"CT-62", "CT-76"}, Needs: []check.Need{check.Components}, Run: templateReferences,
 	},
 	{
 		ID: "template-namespace", Level: check.Must, Contracts: contracts,
-		Page:  clusterctlPage + "#workload-cluster-templates",
-		Doc:   "Cluster templates and ClusterClasses have no Namespace object, and all objects are in one namespace.",
-		Why:   "clusterctl puts all objects of the file into the namespace that the user names, which must exist.",
+		Page: clusterctlPage + "#workload-cluster-templates",
+		Doc:  "Cluster templates and ClusterClasses have no Namespace object, and all objects are in one namespace.",
+		Why: "clusterctl puts all objects of the file into the namespace that the user names. This namespace must " +
+			"already exist.",
 		Fix:   "Remove the Namespace object. In all other objects, leave the namespace out or set it to ${NAMESPACE}.",
 		Rules: []string{"CT-68", "CT-69", "CT-81"}, Needs: []check.Need{check.Components}, Run: templateNamespace,
 	},
 	{
 		ID: "class-name", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#clusterclass-definitions",
 		Doc: "A file clusterclass-NAME.yaml has the ClusterClass NAME.",
-		Why: "clusterctl computes the name of the file from the class that the cluster names, and does not find the " +
-			"file.",
+		Why: "clusterctl computes the name of the file from the class that the cluster names. It does not find a " +
+			"file with another name.",
 		Fix:   "Give file and ClusterClass the same name.",
 		Rules: []string{"CT-79"}, Needs: []check.Need{check.Classes}, Run: className,
 	},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -73,8 +74,8 @@ func index() string {
 		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", c.ID, c.ID, c.Level, strings.Join(c.Rules, " "))
 	}
 	b.WriteString("\n## What files do not show\n\n")
-	b.WriteString(wrap("To check these rules, you need a running provider, or people who read its documents and "+
-		"code.", ""))
+	b.WriteString(wrap("To check these rules, you need a running provider, or people who read the provider's "+
+		"documents and code.", ""))
 	b.WriteString("\n" + wrap("`contract/doc.go` lists the documents that the rules cite by number, such as 003, and "+
 		"`contract/data/decisions.yaml` has decisions such as D-09. *Derived* marks our conclusions from the "+
 		"documents; *upstream only* marks what is only in Cluster API's book or code.", ""))
@@ -98,6 +99,7 @@ func page(c *check.Check) string {
 	}
 	fmt.Fprintf(&b, "- Source: <%s>\n\n## Why\n\n%s\n## What to do\n\n%s\n## Rules\n", c.Link(), wrap(c.Why, ""),
 		wrap(c.Fix, ""))
+	rules := b.Len()
 	for _, id := range c.Rules {
 		rule, ok := contract.Find(id)
 		if !ok {
@@ -110,9 +112,38 @@ func page(c *check.Check) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n## To accept a finding\n\n    - check: %s\n      rule: %s\n", c.ID, c.Rules[0])
+	if text := notes(b.String()[rules:]); text != "" {
+		b.WriteString("\n" + wrap(text, ""))
+	}
+	b.WriteString("\n## To accept a finding\n\n" +
+		wrap("Add this entry to your [baseline file](../verify.md#baseline), with the rule that the finding names:", ""))
+	fmt.Fprintf(&b, "\n    - check: %s\n      rule: %s\n", c.ID, c.Rules[0])
 	b.WriteString("      reason: why your project accepts it\n")
 	return b.String()
+}
+
+var (
+	document = regexp.MustCompile(`\bdocument 00\d\b`)
+	decision = regexp.MustCompile(`\bD-\d\d\b`)
+)
+
+// notes explains what the text of rules refers to and marks.
+func notes(rules string) string {
+	rules = strings.Join(strings.Fields(rules), " ") // no line breaks
+	var all []string
+	if document.MatchString(strings.ToLower(rules)) {
+		all = append(all, "`contract/doc.go` lists the documents that the rules cite by number.")
+	}
+	if id := decision.FindString(rules); id != "" {
+		all = append(all, "`contract/data/decisions.yaml` has decisions such as "+id+".")
+	}
+	if strings.Contains(rules, "*derived*") {
+		all = append(all, "*Derived* marks our conclusions from the documents.")
+	}
+	if strings.Contains(rules, "*upstream only*") {
+		all = append(all, "*Upstream only* marks what is only in Cluster API's book or code.")
+	}
+	return strings.Join(all, " ")
 }
 
 // width is the maximum number of columns of a Markdown line.
