@@ -37,17 +37,17 @@ var againstChecks = []*check.Check{
 	{
 		ID: "against-schema", Level: check.Must, Contracts: contracts, Page: deprecationPage,
 		Doc: "The schema of a version accepts everything that the older release accepted.",
-		Why: "If the schema becomes stricter, stored objects lose fields or can no longer be written, and what " +
-			"clients send is refused.",
+		Why: "If the schema becomes stricter, stored objects lose fields or can no longer be written, and the API server " +
+			"refuses requests that it accepted before.",
 		Fix:   "Make the change in a new version with conversion, or keep the field, its type and its values.",
 		Rules: []string{"RV-03"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstSchema,
 	},
 	{
 		ID: "against-immutable", Level: check.Must, Contracts: contracts, Page: deprecationPage,
-		Doc: "No field becomes immutable that could be changed before.",
+		Doc: "Each field that could be changed in the older release can still be changed.",
 		Why: "If a field becomes immutable, changes that users and controllers could make before are refused after " +
 			"the upgrade.",
-		Fix:   "Remove the validation rule that uses oldSelf from this version, or introduce the rule in a new version.",
+		Fix:   "Remove the new validation rule that uses oldSelf. If you need the rule, introduce it in a new API version.",
 		Rules: []string{"RV-04"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstImmutable,
 	},
 	{
@@ -62,8 +62,8 @@ var againstChecks = []*check.Check{
 	{
 		ID: "against-contract", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
 		Doc: "An API version implements the contract that it implemented in the older release.",
-		Why: "If an API version changes its contract, core applies the new contract to objects that were written for " +
-			"the old one, and finds no status in them.",
+		Why: "If an API version changes its contract, core applies the new contract to objects that were written for the " +
+			"old one, and does not find the status fields of the new contract in them.",
 		Fix:   "Make a new API version for the new contract, with conversion.",
 		Rules: []string{"RV-08"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstContract,
 	},

@@ -23,7 +23,7 @@ var bootstrapChecks = []*check.Check{
 		Doc: "A bootstrap configuration has the boolean field that its contract uses to report that the bootstrap data is " +
 			"ready.",
 		Why:   "Without this field, core waits forever, and the Machine stays in phase Pending.",
-		Fix:   "Add status.initialization.dataSecretCreated for contract v1beta2, status.ready for v1beta1.",
+		Fix:   "Add status.initialization.dataSecretCreated for contract v1beta2, or status.ready for contract v1beta1.",
 		Rules: []string{"BP-14"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{config: "BP-14"}.eachSchema(wants(
 			want{v1beta1, "boolean", "status.ready"},

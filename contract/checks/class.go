@@ -15,8 +15,8 @@ const classPage = "https://cluster-api.sigs.k8s.io/tasks/experimental-features/c
 var classChecks = []*check.Check{
 	{
 		ID: "class-references", Level: check.Must, Contracts: contracts, Page: classPage + "#basic-clusterclass",
-		Doc: "A ClusterClass refers only to templates, by kind, name and API version, and gives each worker class a " +
-			"unique name.",
+		Doc: "A ClusterClass refers only to templates, and each reference has a kind, a name and an API version. Each " +
+			"worker class has a unique name.",
 		Why:   "Cluster API's webhook refuses a class that breaks these rules.",
 		Fix:   "Refer to a kind that ends in Template, and give each worker class a unique name.",
 		Rules: []string{"CC-01", "CC-02"}, Needs: []check.Need{check.Classes}, Run: classReferences,

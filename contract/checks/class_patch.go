@@ -21,8 +21,8 @@ var patchChecks = []*check.Check{
 	},
 	{
 		ID: "class-patched", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
-		Doc: "A template still fits its definition when the patches have changed it, both with the defaults of the " +
-			"variables and with the values from the Clusters in the release.",
+		Doc: "After the patches have changed a template, the template still fits its definition, both with the defaults of " +
+			"the variables and with the values from the Clusters in the release.",
 		Why: "If a template no longer fits, the API server refuses the object that the topology controller creates, " +
 			"and the cluster hangs.",
 		Fix:   "Correct the path or the value of the patch, or the default of its variable.",

@@ -14,8 +14,8 @@ var clusterChecks = []*check.Check{
 		Doc: "An InfraCluster has the boolean field that its contract uses to report that the infrastructure is " +
 			"provisioned.",
 		Why: "Without this field, core waits forever, and no machine of the cluster is created.",
-		Fix: "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the " +
-			"contract label.",
+		Fix: "Add status.initialization.provisioned for contract v1beta2, or status.ready for contract v1beta1. If the " +
+			"contract label is wrong, correct the label instead.",
 		Rules: []string{"IC-22"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-22"}.eachSchema(provisioned),
 	},
@@ -36,8 +36,8 @@ var clusterChecks = []*check.Check{
 			"v1beta2, a map in v1beta1.",
 		Why: "If the failure domains have another shape, core fails to read them, and the Cluster never gets its " +
 			"infrastructure.",
-		Fix: "For v1beta2, use []clusterv1.FailureDomain as a list of type map whose key is the field name. For " +
-			"v1beta1, use a map from names to failure domains.",
+		Fix: "For v1beta2, use []clusterv1.FailureDomain with the markers +listType=map and +listMapKey=name. For v1beta1, " +
+			"use a map from names to failure domains.",
 		Rules: []string{"IC-19", "IC-20"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{cluster: "IC-19"}.eachSchema(failureDomains),
 	},

@@ -25,8 +25,8 @@ var componentChecks = []*check.Check{
 		ID: "components-manager", Level: check.Must, Contracts: contracts,
 		Page: clusterctlPage + "#controllers--watching-namespace",
 		Doc:  "Controllers run from a Deployment, in a container named manager.",
-		Why: "clusterctl waits only for Deployments with such a container, and changes arguments only in these " +
-			"Deployments.",
+		Why: "If a Deployment has no container named manager, clusterctl does not wait for the Deployment, and does not " +
+			"change its arguments.",
 		Fix:   "Use a Deployment, and give the container of the controllers the name manager.",
 		Rules: []string{"CT-48", "CT-49"}, Needs: []check.Need{check.Components}, Run: componentsManager,
 	},
@@ -65,9 +65,10 @@ var componentChecks = []*check.Check{
 	},
 	{
 		ID: "components-provider-label", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#labels",
-		Doc:   "Each object of components has the label of its provider.",
-		Why:   "Without the label, clusterctl cannot take over what was installed with kubectl.",
-		Fix:   "Set the label cluster.x-k8s.io/provider on all objects, with the field labels of the kustomization.",
+		Doc: "Each object of components has the label of its provider.",
+		Why: "Without the label, clusterctl cannot take over what was installed with kubectl.",
+		Fix: "Set the label cluster.x-k8s.io/provider on all objects. To do this with kustomize, add the label to the " +
+			"labels list in kustomization.yaml.",
 		Rules: []string{"CT-60"}, Needs: []check.Need{check.Deployments}, Run: componentsProviderLabel,
 	},
 }

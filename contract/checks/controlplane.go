@@ -11,8 +11,8 @@ var controlPlaneChecks = []*check.Check{
 	{
 		ID: "provider-resource", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-controlplanelist-resource-definition",
-		Doc: "A control plane provider has a definition of a kind that ends in ControlPlane, a bootstrap provider one " +
-			"that ends in Config.",
+		Doc: "A control plane provider has a definition of a kind that ends in ControlPlane. A bootstrap provider has a " +
+			"definition of a kind that ends in Config.",
 		Why:   "Without the definition, a Cluster or a Machine has nothing to refer to.",
 		Fix:   "Add the definition to the components.",
 		Rules: []string{"CP-08", "BP-08"}, Needs: []check.Need{check.Directory, check.Components}, Run: providerResource,
@@ -22,8 +22,9 @@ var controlPlaneChecks = []*check.Check{
 		Page: controlPlanePage + "#controlplane-initialization-completed",
 		Doc: "A control plane has the boolean field that its contract uses to report that the control plane is " +
 			"initialized.",
-		Why:   "Without this field, core waits forever, and no worker joins the cluster.",
-		Fix:   "Add status.initialization.controlPlaneInitialized for contract v1beta2, status.initialized for v1beta1.",
+		Why: "Without this field, core waits forever, and no worker joins the cluster.",
+		Fix: "Add status.initialization.controlPlaneInitialized for contract v1beta2, or status.initialized for contract " +
+			"v1beta1.",
 		Rules: []string{"CP-27"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-27"}.eachSchema(wants(
 			want{v1beta1, "boolean", "status.initialized"},
@@ -64,21 +65,22 @@ var controlPlaneChecks = []*check.Check{
 	{
 		ID: "control-plane-machines", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-machines",
-		Doc: "A control plane that creates Machines has the fields of spec.machineTemplate that its contract " +
-			"requires: metadata, timeouts, and the reference to the machine template.",
-		Why: "The topology controller writes these fields, and the API server drops those that the definition does not " +
-			"have.",
-		Fix:   "Add the field that the message names; for contract v1beta2 most are below spec.machineTemplate.spec.",
+		Doc: "A control plane that creates Machines has the fields of spec.machineTemplate that its contract requires: " +
+			"metadata, timeouts, and the reference to an InfraMachineTemplate.",
+		Why: "The topology controller writes fields of spec.machineTemplate, and the API server drops those that the " +
+			"definition does not have.",
+		Fix:   "Add the field that the message names. For contract v1beta2, most fields are below spec.machineTemplate.spec.",
 		Rules: []string{"CP-21"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-21"}.eachSchema(controlPlaneMachines),
 	},
 	{
 		ID: "control-plane-rollout", Level: check.Must, Contracts: contracts,
 		Page: controlPlanePage + "#controlplane-rolloutafter",
-		Doc:  "A control plane whose rollout can be scheduled has the time in the field that its contract defines.",
-		Why: "clusterctl alpha rollout restart writes the time into the field that the contract defines. A control " +
-			"plane that uses another field ignores this time.",
-		Fix:   "Add spec.rollout.after for contract v1beta2, spec.rolloutAfter for v1beta1.",
+		Doc: "A control plane that can schedule a rollout takes the time of the rollout from the field that its contract " +
+			"defines.",
+		Why: "The command clusterctl alpha rollout restart writes a time into the field that the contract defines. A " +
+			"control plane that uses another field ignores this time.",
+		Fix:   "Add spec.rollout.after for contract v1beta2, or spec.rolloutAfter for contract v1beta1.",
 		Rules: []string{"CP-26"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-26"}.eachSchema(controlPlaneRollout),
 	},

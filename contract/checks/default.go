@@ -17,8 +17,9 @@ var defaultChecks = []*check.Check{
 	{
 		ID: "schema-defaults", Level: check.Should, Contracts: contracts,
 		Page: "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#defaulting",
-		Doc: "A field has one default: the same in all versions, the same in a template and in the kind that is " +
-			"created from it, and the same in its own schema and in the default of its parent.",
+		Doc: "All versions that define a default for a field define the same default. A field has the same default in a " +
+			"template and in the resource that is created from the template. If the default of the parent object sets the " +
+			"field, it sets the same value.",
 		Why: "If the defaults differ and a client leaves the field out, the field's value depends on which default " +
 			"applies. Server-side apply and the topology controller then see a change that nobody made.",
 		Fix:   "Give the field the same default everywhere, or keep only one of the defaults.",
@@ -28,8 +29,8 @@ var defaultChecks = []*check.Check{
 		ID: "template-immutable", Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
 		Doc:  "No validation rule in a template's schema forbids every change of a field.",
-		Why: "Such a rule also refuses the topology controller's dry runs, because a rule in a schema cannot " +
-			"recognise them. Each change of a ClusterClass that reaches such a field then stops the topology controller.",
+		Why: "A validation rule in a schema cannot recognise the topology controller's dry runs, so it also refuses the " +
+			"change in a dry run. If a change of a ClusterClass reaches the field, the topology controller stops.",
 		Fix:   "Forbid changes in a webhook, which lets the topology controller's dry runs pass (topology.IsDryRunRequest).",
 		Rules: dryRunRules.ids(), Needs: []check.Need{check.Definitions}, Run: dryRunRules.eachSchema(templateImmutable),
 	},

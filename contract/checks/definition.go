@@ -89,7 +89,7 @@ var definitionChecks = []*check.Check{
 	},
 	{
 		ID: "definition-list", Fixes: true, Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "The list kind of a resource is the kind followed by List.",
+		Doc:   "The list kind of a resource is the resource's kind followed by List.",
 		Why:   "Clients, core among them, derive the kind of the list from the kind of the resource.",
 		Fix:   "Set spec.names.listKind to the kind followed by List.",
 		Rules: listRules.ids(), Needs: []check.Need{check.Definitions},
@@ -97,7 +97,7 @@ var definitionChecks = []*check.Check{
 	},
 	{
 		ID: "definition-status", Level: check.Should, Contracts: contracts, Page: machinePage,
-		Doc: "Status of machines and clusters is a subresource of each version that is served.",
+		Doc: "The status of InfraMachines and InfraClusters is a subresource in each version that is served.",
 		Why: "Without the subresource, each write of the spec can overwrite the status, and rights on the status mean " +
 			"nothing.",
 		Fix:   "Add the marker +kubebuilder:subresource:status to the type, and generate the definition again.",

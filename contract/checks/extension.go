@@ -15,8 +15,8 @@ var extensionChecks = []*check.Check{
 	{
 		ID: "extension-config", Level: check.Must, Contracts: contracts,
 		Page: "https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/deploy-runtime-extension",
-		Doc: "An ExtensionConfig in components refers to a Service among the components, and core can verify its " +
-			"server.",
+		Doc: "An ExtensionConfig in components refers to a Service among the components, and says with which CA core " +
+			"verifies the server.",
 		Why: "If core cannot reach the extension, the extension's hooks fail, and clusters stop at these hooks.",
 		Fix: "Name a Service of the components. Set caBundle, or set the annotation " + caAnnotation +
 			" to the NAMESPACE/NAME of a Secret with the CA.",

@@ -51,7 +51,7 @@ var labelChecks = []*check.Check{
 			"core does not use if the label names a newer one.",
 		Why: "Cluster API's own code works even if the label names an older version that is not served, but other " +
 			"readers of the label may take that version.",
-		Fix:   "Remove the version that is not served from the label.",
+		Fix:   "In the label, remove the version that is not served.",
 		Rules: []string{"RV-21"}, Needs: []check.Need{check.Definitions}, Run: contractLabelLeftOver,
 	},
 	{
@@ -62,7 +62,8 @@ var labelChecks = []*check.Check{
 		Why: "Core takes the highest version of a label, while Cluster API's book says that core takes the last one. " +
 			"If both labels name the same version, core may read that version under a contract whose fields the version " +
 			"lacks.",
-		Fix:   "Write the versions in ascending order, and name a version under the contract that it implements.",
+		Fix: "Write the versions in ascending order, and list a version only in the label of a contract that the version " +
+			"implements.",
 		Rules: []string{"IM-37", "IC-10"}, Needs: []check.Need{check.Definitions},
 		Run: contractLabelOnce,
 	},

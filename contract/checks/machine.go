@@ -19,8 +19,8 @@ var machineChecks = []*check.Check{
 		Doc: "An InfraMachine has the boolean field that its contract uses to report that the infrastructure is " +
 			"provisioned.",
 		Why: "Without this field, core waits forever, and the Machine stays in phase Provisioning.",
-		Fix: "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the " +
-			"contract label.",
+		Fix: "Add status.initialization.provisioned for contract v1beta2, or status.ready for contract v1beta1. If the " +
+			"contract label is wrong, correct the label instead.",
 		Rules: []string{"IM-19"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-19"}.eachSchema(provisioned),
 	},

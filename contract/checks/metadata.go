@@ -23,7 +23,7 @@ var metadataChecks = []*check.Check{
 	{
 		ID: "release-files", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#provider-repositories",
 		Doc:   "A release has metadata.yaml and components, and both can be read.",
-		Why:   "clusterctl cannot install a release without them.",
+		Why:   "clusterctl cannot install a release without metadata.yaml and components.",
 		Fix:   "With each release, publish the file that the message names.",
 		Rules: []string{"CT-02", "CT-03"}, Needs: []check.Need{check.Directory}, Run: releaseFiles,
 	},
@@ -40,7 +40,7 @@ var metadataChecks = []*check.Check{
 	{
 		ID: "metadata-form", Fixes: true, Level: check.Must, Contracts: contracts, Page: metadataPage,
 		Doc:   "metadata.yaml is one object Metadata of clusterctl.cluster.x-k8s.io/v1alpha3 that lists release series.",
-		Why:   "clusterctl refuses a file of another form, and with the file the release.",
+		Why:   "If metadata.yaml has the wrong form, clusterctl refuses the whole release.",
 		Fix:   "Write apiVersion, kind and releaseSeries with major, minor and contract as in Cluster API's book.",
 		Rules: []string{"CT-29", "CT-30", "CT-31"}, Needs: []check.Need{check.Metadata}, Run: metadataForm,
 	},
@@ -55,8 +55,9 @@ var metadataChecks = []*check.Check{
 	},
 	{
 		ID: "metadata-contract-known", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc:   "The contract that metadata.yaml names for the series of the release is one that Cluster API accepts.",
-		Why:   "clusterctl refuses a release for a contract that its own version of Cluster API does not have.",
+		Doc: "The contract that metadata.yaml names for the series of the release is one that Cluster API accepts.",
+		Why: "If clusterctl's version of Cluster API does not have the contract of a release, clusterctl refuses the " +
+			"release.",
 		Fix:   "Write v1beta2, or v1beta1 if the release still implements that contract.",
 		Rules: []string{"CT-33"}, Needs: []check.Need{check.Metadata}, Run: metadataContractKnown,
 	},

@@ -13,9 +13,9 @@ import (
 var offerChecks = []*check.Check{
 	{
 		ID: "infrastructure-resources", Level: check.Should, Contracts: contracts, Page: machinePage,
-		Doc: "An infrastructure provider has a definition of machines and one of clusters.",
-		Why: "Without the first, no Machine gets its infrastructure; without the second, no Cluster gets its " +
-			"infrastructure.",
+		Doc: "An infrastructure provider has a definition of machines and a definition of clusters.",
+		Why: "Without a definition of machines, no Machine gets its infrastructure. Without a definition of clusters, no " +
+			"Cluster gets its infrastructure.",
 		Fix:   "Add the definition; its kind ends in Machine or Cluster.",
 		Rules: []string{"IM-01", "IC-01"}, Needs: []check.Need{check.Complete, check.Definitions},
 		Run: infrastructureResources,
@@ -33,8 +33,8 @@ var offerChecks = []*check.Check{
 	{
 		ID: "definition-category", Level: check.Should, Contracts: contracts, Page: machinePage,
 		Doc: "The definition of the InfraMachine is in the category cluster-api.",
-		Why: "kubectl get cluster-api shows all that belongs to clusters. Without the category, it does not show " +
-			"these machines.",
+		Why: "kubectl get cluster-api shows all objects that belong to clusters. Without the category, it does not show " +
+			"InfraMachines.",
 		Fix:   "Add categories=cluster-api to the marker +kubebuilder:resource.",
 		Rules: []string{"IM-70"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-70"}.each(definitionCategory),
@@ -42,8 +42,8 @@ var offerChecks = []*check.Check{
 	{
 		ID: "template-variables", Level: check.Should, Contracts: contracts,
 		Page: clusterctlPage + "#workload-cluster-templates",
-		Doc: "Cluster templates are named after their flavor, and take name and Kubernetes version from variables of " +
-			"clusterctl.",
+		Doc: "Cluster templates are named after their flavor, and take the cluster's name and Kubernetes version from " +
+			"variables of clusterctl.",
 		Why: "If the file has another name, clusterctl generate cluster does not find the flavor. Without the " +
 			"variables, it makes the same cluster for every name and version.",
 		Fix:   "Name the file cluster-template-FLAVOR.yaml, and use ${CLUSTER_NAME} and ${KUBERNETES_VERSION}.",

@@ -10,8 +10,8 @@ var poolChecks = []*check.Check{
 			"provisioned.",
 		Why: "Without this field, core waits forever, and the MachinePool stays in phase Provisioning. Core v1.14 " +
 			"still reads status.ready in both contracts, so keep that field as well.",
-		Fix: "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the " +
-			"contract label.",
+		Fix: "Add status.initialization.provisioned for contract v1beta2, or status.ready for contract v1beta1. If the " +
+			"contract label is wrong, correct the label instead.",
 		Rules: []string{"MP-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-16"}.eachSchema(provisioned),
 	},
@@ -19,7 +19,7 @@ var poolChecks = []*check.Check{
 		ID: "pool-instances", Level: check.Must, Contracts: contracts, Page: poolPage + "#inframachinepool-provideridlist",
 		Doc:   "An InfraMachinePool lists its instances in spec.providerIDList, and counts them in status.replicas.",
 		Why:   "Core finds the Nodes of the pool by the list, and deletes Nodes that have left the list.",
-		Fix:   "Add ProviderIDList []string to the spec, optional, and Replicas int32 to the status.",
+		Fix:   "Add the optional field ProviderIDList []string to the spec, and Replicas int32 to the status.",
 		Rules: []string{"MP-15", "MP-20"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-15"}.eachSchema(poolInstances),
 	},

@@ -16,17 +16,17 @@ var readinessChecks = []*check.Check{
 		Doc: "The provider does not depend on contract v1beta1.",
 		Why: "Cluster API v1.16 (April 2027) no longer reads contract v1beta1. A provider that depends on this " +
 			"contract stops working with v1.16.",
-		Fix: "Add an API version for contract v1beta2, with status.initialization.provisioned in place of " +
-			"status.ready, []metav1.Condition, and references without namespace. Convert between the versions, name the " +
-			"new version in the label cluster.x-k8s.io/v1beta2, and name contract v1beta2 in metadata.yaml.",
+		Fix: "Add an API version for contract v1beta2. In this version, replace status.ready with " +
+			"status.initialization.provisioned, use []metav1.Condition for conditions, and leave the namespace out of " +
+			"references. Convert between the versions. Name the new version in the label cluster.x-k8s.io/v1beta2, and " +
+			"contract v1beta2 in metadata.yaml.",
 		Rules: []string{"RV-09"}, Needs: []check.Need{check.Components}, Run: readiness,
 	},
 	{
 		ID: "readiness-fields", Level: check.Should, Contracts: []string{v1beta2}, Page: migrationPage,
-		Doc: "An API version for contract v1beta2 has no fields that only contract v1beta1 had.",
-		Why: "Core v1.16 ignores these fields, so users read values on which nothing acts.",
-		Fix: "Report failures as conditions; keep the old fields below status.deprecated.v1beta1 until they are " +
-			"removed.",
+		Doc:   "An API version for contract v1beta2 has no fields that only contract v1beta1 had.",
+		Why:   "Core v1.16 ignores these fields, so users read values on which nothing acts.",
+		Fix:   "Report failures as conditions. Until you remove the old fields, keep them below status.deprecated.v1beta1.",
 		Rules: []string{"RV-10"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{
 			machine: "RV-10", cluster: "RV-10", controlPlane: "RV-10", config: "RV-10", pool: "RV-10",

@@ -14,7 +14,7 @@ var schemaChecks = []*check.Check{
 	{
 		ID: "schema-conditions", Level: check.Should, Contracts: []string{v1beta2},
 		Page:  "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
-		Doc:   "The conditions are a list of type map, with type as the key.",
+		Doc:   "The conditions are a list of type map, whose key is the condition type.",
 		Why:   "If the list is not of type map, a client that applies one condition removes all others.",
 		Fix:   "Add the markers +listType=map and +listMapKey=type.",
 		Rules: []string{"RV-15"}, Needs: []check.Need{check.Definitions},
@@ -25,8 +25,8 @@ var schemaChecks = []*check.Check{
 	{
 		ID: "definition-conversion", Level: check.Should, Contracts: contracts, Page: versionsPage,
 		Doc: "A definition that serves several versions with different schemas converts between them.",
-		Why: "Without conversion, only apiVersion changes. Fields that a version does not have are lost when the " +
-			"object is written in that version.",
+		Why: "Without conversion, the API server changes only apiVersion. Fields that a version does not have are lost " +
+			"when the object is written in that version.",
 		Fix:   "Set spec.conversion.strategy to Webhook, with the Service of the webhooks.",
 		Rules: []string{"RV-16"}, Needs: []check.Need{check.Definitions}, Run: definitionConversion,
 	},

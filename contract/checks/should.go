@@ -33,19 +33,19 @@ var shouldChecks = []*check.Check{
 	{
 		ID: "release-templates", Level: check.Should, Contracts: contracts,
 		Page: clusterctlPage + "#workload-cluster-templates",
-		Doc:  "An infrastructure provider publishes cluster templates, and a Namespace with its components.",
-		Why: "Without templates, clusterctl generate cluster has nothing to generate a cluster from. Without a " +
-			"Namespace, users have to name one.",
+		Doc:  "An infrastructure provider publishes cluster templates. The components of each provider contain a Namespace.",
+		Why: "Without templates, clusterctl generate cluster has nothing to generate a cluster from. Without a Namespace, " +
+			"users have to name one with --target-namespace.",
 		Fix:   "Publish cluster-template.yaml, and one Namespace in the components.",
 		Rules: []string{"CT-04", "CT-44"}, Needs: []check.Need{check.Directory, check.Deployments}, Run: releaseTemplates,
 	},
 	{
 		ID: "class-files", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#clusterclass-definitions",
 		Doc: "Files of ClusterClasses set no namespace, use no variables of clusterctl, and have no object in common.",
-		Why: "A class that names a namespace cannot be used in another namespace. If two classes share a template, " +
-			"one class overwrites the template of the other.",
-		Fix: "Remove namespaces, use variables and patches of the class instead of variables of clusterctl, and give " +
-			"each class its own templates.",
+		Why: "A class that names a namespace cannot be used in another namespace. If two class files contain a template of " +
+			"the same kind and name, one file overwrites the template of the other.",
+		Fix: "Remove the namespaces. Use variables and patches of the class instead of variables of clusterctl. Give each " +
+			"class its own templates.",
 		Rules: []string{
 			"CT-82", "CT-83", "CT-84", "CT-85",
 		}, Needs: []check.Need{check.Classes}, Run: classFiles,
@@ -62,9 +62,9 @@ var shouldChecks = []*check.Check{
 	},
 	{
 		ID: "least-rights", Level: check.Should, Contracts: contracts, Page: machinePage,
-		Doc: "No role of the controllers' account covers all groups, all verbs, or all resources of a group. One " +
-			"exception: of a group that several providers share, such as infrastructure.cluster.x-k8s.io, a role may cover " +
-			"all resources.",
+		Doc: "No role of the controllers' account covers all groups, all verbs, or all resources of a group. There is one " +
+			"exception: a role may cover all resources of a group that several providers share, such as " +
+			"infrastructure.cluster.x-k8s.io.",
 		Why: "If the account has rights on everything, whoever takes over the provider takes over the management " +
 			"cluster.",
 		Fix:   "Name groups, resources and verbs; see the markers +kubebuilder:rbac.",

@@ -25,8 +25,8 @@ var templateChecks = []*check.Check{
 	{
 		ID: "machine-template", Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#inframachinetemplate-inframachinetemplatelist-resource-definition",
-		Doc: "Each kind of machine and of bootstrap configuration has a template kind, and the name of each template " +
-			"kind is a kind followed by Template.",
+		Doc: "Each InfraMachine kind and each BootstrapConfig kind has a template kind. The name of each template kind is " +
+			"the name of an existing kind followed by Template.",
 		Why:   "Without the template, no MachineDeployment and no control plane can create machines.",
 		Fix:   "Add the template type.",
 		Rules: append(hasTemplateRules.ids(), templateOfRules.ids()...), Needs: []check.Need{check.Definitions},
@@ -35,7 +35,7 @@ var templateChecks = []*check.Check{
 	{
 		ID: "class-template", Level: check.Should, Contracts: contracts,
 		Page:  controlPlanePage + "#controlplanetemplate-controlplanetemplatelist-resource-definition",
-		Doc:   "Each kind of cluster, control plane and machine pool has a template kind.",
+		Doc:   "Each InfraCluster, ControlPlane and InfraMachinePool kind has a template kind.",
 		Why:   "Without a template, no ClusterClass can use the kind.",
 		Fix:   "Add the template type.",
 		Rules: classRules.ids(), Needs: []check.Need{check.Definitions}, Run: classRules.each(lacksTemplate),

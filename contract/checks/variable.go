@@ -16,8 +16,8 @@ const variablePage = clusterctlPage + "#variables"
 var variableChecks = []*check.Check{
 	{
 		ID: "variables-blanks", Level: check.Should, Contracts: []string{v1beta1}, Page: variablePage,
-		Doc:   "There are no blanks inside of the braces of a variable.",
-		Why:   "Contract v1beta1 deprecates them, and tools other than clusterctl do not support them.",
+		Doc:   "There are no blanks inside the braces of a variable.",
+		Why:   "Contract v1beta1 deprecates blanks inside the braces, and tools other than clusterctl do not support them.",
 		Fix:   "Write ${NAME}.",
 		Rules: []string{"CT-55"}, Needs: []check.Need{check.Components}, Run: variableBlanks,
 	},
@@ -31,7 +31,7 @@ var variableChecks = []*check.Check{
 	{
 		ID: "variables-left", Level: check.Must, Contracts: contracts, Page: variablePage,
 		Doc:   "After the replacement of variables, no part of a variable is left over.",
-		Why:   "What is left over of a variable goes into the object, and with the object to the controller.",
+		Why:   "The remaining part of the variable goes into the object, and from there to the controller.",
 		Fix:   "Write ${NAME} or ${NAME:=default}, with braces.",
 		Rules: []string{"RV-18"}, Needs: []check.Need{check.Components}, Run: variableLeft,
 	},

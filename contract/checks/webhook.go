@@ -23,7 +23,7 @@ var webhookChecks = []*check.Check{
 	},
 	{
 		ID: "webhook-form", Level: check.Must, Contracts: contracts, Page: webhookPage,
-		Doc: "Webhooks have unique DNS names with at least three labels, a path, and no side effects.",
+		Doc: "Each webhook has a path, a unique DNS name of at least three labels, and no side effects.",
 		Why: "If a webhook breaks these rules, the API server refuses the configuration, or it refuses every dry " +
 			"run, so that the topology controller cannot plan.",
 		Fix:   "Correct the field that the message names; webhooks that write nothing have sideEffects: None.",

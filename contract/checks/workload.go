@@ -14,8 +14,8 @@ var workloadChecks = []*check.Check{
 		ID: "template-references", Level: check.Must, Contracts: contracts,
 		Page: clusterctlPage + "#workload-cluster-templates",
 		Doc:  "Each object that a cluster template or a ClusterClass refers to is in the same file.",
-		Why: "If such an object is missing, the cluster hangs, because its machines or its control plane are made " +
-			"from that object.",
+		Why: "If the file lacks the object, the cluster hangs, because its machines or its control plane are made from " +
+			"that object.",
 		Fix:   "Add the object that the message names, or correct the kind or the name.",
 		Rules: []string{"CT-62", "CT-76"}, Needs: []check.Need{check.Components}, Run: templateReferences,
 	},

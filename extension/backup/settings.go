@@ -32,8 +32,8 @@ func Settings() []setting.Setting {
 	return []setting.Setting{
 		{
 			Name: settingKeep, Default: "5", Allowed: "a number between 1 and 500", Check: checkKeep,
-			Does: "How many of the backups that hooks requested are kept for each cluster. Repeated backups of one step " +
-				"are removed first.",
+			Does: "How many of the backups that hooks requested are kept for each cluster. Older backups for the same " +
+				"upgrade or deletion are removed first.",
 		},
 		{
 			Name: settingMaxAge, Default: "720h", Allowed: "a duration, such as 720h, or 0s for no limit",

@@ -74,11 +74,12 @@ func index() string {
 		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", c.ID, c.ID, c.Level, strings.Join(c.Rules, " "))
 	}
 	b.WriteString("\n## What files do not show\n\n")
-	b.WriteString(wrap("To check these rules, you need a running provider, or people who read the provider's "+
-		"documents and code.", ""))
-	b.WriteString("\n" + wrap("`contract/doc.go` lists the documents that the rules cite by number, such as 003, and "+
-		"`contract/data/decisions.yaml` has decisions such as D-09. *Derived* marks our conclusions from the "+
-		"documents; *upstream only* marks what is only in Cluster API's book or code.", ""))
+	b.WriteString(wrap("Files show only in part, or not at all, whether a provider keeps these rules. To check them, you "+
+		"need a running provider, or people who read the provider's documents and code. Rules of level MAY are not in "+
+		"the list, so the numbered steps have gaps.", ""))
+	b.WriteString("\n" + wrap("`contract/doc.go` lists the documents that the rules cite by number, such as 003. "+
+		decided("D-09")+" *Derived* marks our conclusions from the documents; *upstream only* marks what is only in "+
+		"Cluster API's book or code.", ""))
 	for _, l := range contract.Live() {
 		fmt.Fprintf(&b, "\n%s", wrap(fmt.Sprintf("- %s (%s, %s): %s", l.Rule, l.Level, l.By, l.Text), "  "))
 	}
@@ -95,7 +96,7 @@ func page(c *check.Check) string {
 	fmt.Fprintf(&b, "- Level: %s\n- Contract: %s\n- Needs: %s\n", c.Level, strings.Join(c.Contracts, ", "),
 		strings.Join(needs, ", "))
 	if c.Fixes {
-		b.WriteString("- `--fix` corrects the file if the field is on one line\n")
+		b.WriteString("- `--fix` corrects the value if it is on one line of the file\n")
 	}
 	fmt.Fprintf(&b, "- Source: <%s>\n\n## Why\n\n%s\n## What to do\n\n%s\n## Rules\n", c.Link(), wrap(c.Why, ""),
 		wrap(c.Fix, ""))
@@ -135,7 +136,7 @@ func notes(rules string) string {
 		all = append(all, "`contract/doc.go` lists the documents that the rules cite by number.")
 	}
 	if id := decision.FindString(rules); id != "" {
-		all = append(all, "`contract/data/decisions.yaml` has decisions such as "+id+".")
+		all = append(all, decided(id))
 	}
 	if strings.Contains(rules, "*derived*") {
 		all = append(all, "*Derived* marks our conclusions from the documents.")
@@ -144,6 +145,12 @@ func notes(rules string) string {
 		all = append(all, "*Upstream only* marks what is only in Cluster API's book or code.")
 	}
 	return strings.Join(all, " ")
+}
+
+// decided explains what the ids of decisions are.
+func decided(example string) string {
+	return "`contract/data/decisions.yaml` has our decisions, such as " + example +
+		", on points where Cluster API's documents and code contradict each other."
 }
 
 // width is the maximum number of columns of a Markdown line.

@@ -68,6 +68,8 @@ func (w *world) class(dir string) {
 			"tlsBootstrapSeconds: %[1]d}", int((5 * time.Minute * w.slowness).Seconds()))
 		settings = map[string]string{"initConfiguration:\n": limits, "joinConfiguration:\n": limits}
 		text = regexp.MustCompile(`(?m)^ *timeouts: .*\n`).ReplaceAllString(text, "") // the last one would win
+		const startup = "nodeStartupTimeoutSeconds: 1200"                             // a health check would replace the machine
+		text = strings.ReplaceAll(text, startup, fmt.Sprintf("nodeStartupTimeoutSeconds: %d", 1200*w.slowness))
 	}
 	text = strings.ReplaceAll(text, "capstan-owned", className)
 	for section, setting := range settings {
