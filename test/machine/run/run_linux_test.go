@@ -67,9 +67,11 @@ func (w *world) class(dir string) {
 			"kubeletHealthCheckSeconds: %[1]d, kubernetesAPICallSeconds: %[1]d, etcdAPICallSeconds: %[1]d, "+
 			"tlsBootstrapSeconds: %[1]d}", int((5 * time.Minute * w.slowness).Seconds()))
 		settings = map[string]string{"initConfiguration:\n": limits, "joinConfiguration:\n": limits}
-		text = regexp.MustCompile(`(?m)^ *timeouts: .*\n`).ReplaceAllString(text, "") // the last one would win
-		const startup = "nodeStartupTimeoutSeconds: 1200"                             // a health check would replace the machine
-		text = strings.ReplaceAll(text, startup, fmt.Sprintf("nodeStartupTimeoutSeconds: %d", 1200*w.slowness))
+		// The class has timeouts, too, and the last ones would win.
+		text = regexp.MustCompile(`(?m)^ *timeouts: .*\n`).ReplaceAllString(text, "")
+		const startup = "nodeStartupTimeoutSeconds: 1200" // a health check would replace the machine
+		text = strings.ReplaceAll(text, startup,
+			fmt.Sprintf("nodeStartupTimeoutSeconds: %d", 1200*w.slowness))
 	}
 	text = strings.ReplaceAll(text, "capstan-owned", className)
 	for section, setting := range settings {
