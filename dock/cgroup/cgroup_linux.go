@@ -216,9 +216,9 @@ func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
 	return nil, nil
 }
 
-// Enter makes this process treat its host's group of version 2, in which Start has started it, as the top of the tree.
-// Then it moves the process to a group for the host's own processes. The caller has locked the thread. group is the
-// host's group, as the host sees it.
+// Enter prepares this process, which Start has started in its host's group of version 2. Enter makes the process treat
+// this group as the top of the tree. Then it moves the process to a group for the host's own processes. The caller has
+// locked the thread. group is the host's group, as the host sees it.
 //
 // The order matters. systemd mounts version 2 so that a process can move others only below the top of its own tree. If
 // the tree began at the group for the host's own processes, none could be moved to a pod's group. And a group that has

@@ -17,8 +17,8 @@ import (
 )
 
 // answerMargin is how long before its caller's deadline a part must finish, so that it can still report what it waits
-// for. A late answer is lost. After a few of them, callers stop calling the whole extension for a while, even for
-// clusters that respond.
+// for. A late answer is lost. After a few late answers, callers stop calling the whole extension for a while. They do
+// so for all clusters, even for those whose API servers respond to the parts in time.
 const answerMargin = 2 * time.Second
 
 // Handler is one handler of a part. Create it with [Handle] or [HandleResponse].

@@ -40,14 +40,16 @@ type result struct {
 	reason string
 }
 
-// byVersion reports whether tests record a family once for each contract version, because a provider serves them
+// byVersion reports whether tests record the rules of a family once for each contract version. They do so for the
+// families of InfraMachine, InfraCluster and their templates, because a provider serves the two contract versions
 // differently.
 func byVersion(family string) bool {
 	return slices.Contains([]string{"IM", "IMT", "IC", "ICT"}, family)
 }
 
-// rows returns a row for each rule in each contract version that has it, and rows for the sequences of families that
-// have versions.
+// rows returns the rows of the report. A rule has one row, but if its family is recorded by version (byVersion), the
+// rule has one row for each contract version to which it belongs. In such a family, each sequence also has one row for
+// each contract version. Sequences of other families have no rows.
 func rows() []row {
 	var all []row
 	add := func(r row, family string, in func(contract.Version) bool) {

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// named matches a string literal that names a rule, optionally with the beginning of a version.
+// named matches a string literal that names a rule or a sequence. After the id there may be a contract version, as in
+// "IM-05 v1beta2", or only a space, as in "IM-05 " + version.
 var named = regexp.MustCompile(`^((?:T-)?[A-Z]+-\d\d\d?)(?: |(?: v1beta[12]))?$`)
 
 // inARow is the largest number of rules that consecutive statements may record. More would be a list, not records at

@@ -75,7 +75,8 @@ func (t *Tree) MakeContainer(pod, container string, l Limits) ([]string, error) 
 	var dirs []string
 	for name, pods := range t.pods {
 		dir := filepath.Join(pods, pod)
-		if err := makeGroup(name, dir, Limits{}, true); err != nil { // the pod was made by an older server
+		// An older release of the CRI server may have made the pod without this group.
+		if err := makeGroup(name, dir, Limits{}, true); err != nil {
 			return nil, err
 		}
 		dir = filepath.Join(dir, container)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netlink is the Kernel of the network namespace in which its thread called Open.
+// Netlink is the Kernel of one network namespace: the namespace of the thread that called Open.
 type Netlink struct{ handle *netlink.Handle }
 
 // netlinkLimit bounds the wait for the kernel.

@@ -88,9 +88,10 @@ func defaultRoute(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// Source returns the address from which the host sends to pods of the range r. For IPv4 that is the host's own address,
-// node: a server that listens on all addresses then answers from the address that the pod called. If the host has no
-// address of the family, as for IPv6 in a dock, Source returns the gateway's address.
+// Source returns the address from which the host sends to pods of the range r. For IPv4, Source returns node, which is
+// the host's own address. This is for servers of the host that listen on all addresses: if a pod calls such a server at
+// the host's own address, the answer comes from that address, too. If the host has no address of the family, as for
+// IPv6 in a dock, Source returns the gateway's address.
 func Source(r netip.Prefix, node netip.Addr) netip.Addr {
 	if r.Addr().Is4() && node.IsValid() {
 		return node

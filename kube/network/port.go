@@ -86,7 +86,8 @@ func rules(ranges []netip.Prefix, pods []Pod) table.Table {
 	away := table.Chain{Name: "away", Hook: table.Forward, Priority: table.Filter}
 	from := table.Chain{Name: "from", NAT: true, Hook: table.Postrouting, Priority: table.SrcNAT}
 	for _, r := range ranges {
-		// Traffic through the host's own address must not look as if it came from the host's tunnel.
+		// Traffic of pods to other places is masqueraded: it leaves with the host's own address. If it could reach the port
+		// of other hosts' tunnels, it would look as if it came from this host's tunnel.
 		away.Rules = append(away.Rules, table.Rule{
 			table.From(r), outward, table.Port(table.UDP, TunnelPort), table.Drop,
 		})

@@ -8,9 +8,9 @@
 //	err = server.Serve(ctx, server.TLS{Address: ":9443", GetCertificate: keeper.GetCertificate}, extension)
 //
 // A [Keeper] has its own certificate authority and a server certificate signed by it. Both live in a [Store], which all
-// replicas of an extension share: the first replica to find that a renewal is due renews, and the others load the
-// result. The store publishes the authorities that callers must trust as "ca.crt"; an ExtensionConfig with the
-// annotation that [Annotation] returns gets them from the Secret (RC-09).
+// replicas of an extension share. When a renewal is due, the replica that notices this first makes the renewal, and the
+// others load the result. The store publishes the authorities that callers must trust as "ca.crt"; an ExtensionConfig
+// with the annotation that [Annotation] returns gets them from the Secret (RC-09).
 //
 // Renewal causes no interruption. A certificate is renewed after two thirds of its lifetime. A new authority is
 // published beside the old one for [Options.Overlap] before it signs anything, so that callers know it in time.

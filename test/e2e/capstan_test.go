@@ -109,7 +109,8 @@ func try(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	start := time.Now()
 	err = cmd.Run()
-	if took := time.Since(start); took >= time.Second { // conditions are checked at short intervals
+	// Quick commands are not logged: while a test waits for a condition, it runs many of them.
+	if took := time.Since(start); took >= time.Second {
 		t.Logf("capstan %s: %s", strings.Join(args, " "), took.Round(100*time.Millisecond))
 	}
 	return out.String(), errOut.String(), err

@@ -35,7 +35,7 @@ spec:
   preKubeadmCommands: ["rm -rf /run/cluster-api && touch /run/cluster-api"]
 `
 
-// TestAFailedMachineLeavesNoNode deletes a machine whose Node Cluster API does not know.
+// TestAFailedMachineLeavesNoNode deletes a machine whose Node is unknown to Cluster API.
 func TestAFailedMachineLeavesNoNode(t *testing.T) {
 	const name = "noted"
 	must(t, "cluster", "create", name, "--workers", "0")

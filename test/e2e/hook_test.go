@@ -20,7 +20,7 @@ func TestHooksAreCalledByHand(t *testing.T) {
 	if out := must(t, "hook", "call", "AfterClusterUpgrade", "-o", "json"); !strings.Contains(out, `"answer": "Success"`) {
 		t.Errorf("the answer is %s", out)
 	}
-	// there is no such ClusterClass
+	// The handler fails because the Cluster in the sample request names a ClusterClass that does not exist.
 	mustFail(t, "1 of 1 handlers of hook BeforeClusterCreate failed", "hook", "call", "BeforeClusterCreate")
 	mustFail(t, "no extension has a handler of hook UpdateMachine", "hook", "call", "UpdateMachine")
 	state, err := os.ReadFile(filepath.Join(homeDir, "dock", "state.json"))

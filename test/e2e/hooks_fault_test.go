@@ -97,7 +97,8 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 }
 
 // Extensions and the plane fail while a cluster waits for a hook, at its creation and at its deletion: nothing is lost.
-// A hook that follows an event is called even if the plane is killed before the hook has passed.
+// The After... hooks follow an event. If the plane is killed before such a hook has passed, the hook is still called
+// when the plane is back.
 func TestExtensionsFailInALife(t *testing.T) {
 	const name = "troubled"
 	a := newActor(t)

@@ -227,8 +227,9 @@ func (u *upgrade) beforeTheWorkers() {
 	u.uncalled("before workers are upgraded", upgradeHooks[4:]...)
 }
 
-// While an old worker still exists, held by its drain, the upgrade is not finished, and a later one waits, even if its
-// version was not refused.
+// The upgrade is not finished while an old worker still exists. Here the test delays the drain of an old worker.
+// Meanwhile, Cluster API refuses the version of a later upgrade. If an annotation makes Cluster API accept that
+// version, the later upgrade still waits for this one.
 func (u *upgrade) whileWorkersRoll() {
 	const drain = clusterv1.PreDrainDeleteHookAnnotationPrefix + "/test"
 	const unsafe = clusterv1.ClusterTopologyUnsafeUpdateVersionAnnotation
@@ -281,7 +282,8 @@ func (u *upgrade) afterTheWorkers() {
 	u.passes(hook)
 }
 
-// AfterClusterUpgrade: everything is new, each object after one rollout, and only a later upgrade waits.
+// AfterClusterUpgrade: everything is new, and the control plane and each MachineDeployment were rolled out only once.
+// Now only a later upgrade waits.
 func (u *upgrade) afterTheCluster() {
 	const hook = "AfterClusterUpgrade"
 	u.a.held(u.name, hook, "not yet")

@@ -179,7 +179,7 @@ func push(t *testing.T, ref, program string) string {
 	return digest.String()
 }
 
-// garbage is the cluster "full" of a plane, whose image store has a small disk.
+// garbage is the cluster with the name "full". The image store of its plane has a small disk.
 type garbage struct {
 	t       *testing.T
 	o       own

@@ -50,7 +50,8 @@ var points = map[string]func(t *testing.T, cluster string) (host string, err err
 		}
 		return "", nil
 	},
-	// Deletion is quick, so the point is its beginning, on a host if one is still there.
+	// Deletion is quick, so this point is the moment when deletion begins. If the cluster still has a host then, the
+	// function returns that host.
 	deletionHasBegun: func(t *testing.T, cluster string) (string, error) {
 		out, _, err := try(t, "kubectl", "get", "cluster", cluster, "-o", "jsonpath={.metadata.deletionTimestamp}")
 		if err == nil && out == "" {
@@ -361,7 +362,7 @@ func killWhenThere(t *testing.T, name string) {
 	t.Fatalf("%s did not start within a minute", name)
 }
 
-// TestARebootBringsItsNodeBack reboots each host of a running cluster on request.
+// TestARebootBringsItsNodeBack uses the command "capstan host reboot" on each host of a running cluster.
 func TestARebootBringsItsNodeBack(t *testing.T) {
 	const name = "reboots"
 	must(t, "cluster", "create", name, "--workers", "1")

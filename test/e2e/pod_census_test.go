@@ -88,7 +88,8 @@ func (c census) addNetwork(where string, pid int) error {
 	return nil
 }
 
-// addGroups counts the control groups of a host: those of its pods have the same parents on every host.
+// addGroups counts the control groups of a host. Every host has the same groups above those of its pods, even if it has
+// no pods. So the sum over all hosts stays the same when a pod moves to another host.
 func (c census) addGroups(pid int) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

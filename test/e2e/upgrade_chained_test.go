@@ -11,7 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// chainedClass returns the local ClusterClass with other names, whose upgrades the plane's own extension plans.
+// chainedClass returns a copy of the local ClusterClass in which names contain "chained" instead of "capstan-local".
+// For Clusters of this class, the plane's own extension plans the upgrades.
 func chainedClass() string {
 	class := strings.ReplaceAll(string(templates.Local), "capstan-local", "chained")
 	return strings.Replace(class, "\nspec:\n",

@@ -26,7 +26,7 @@ import (
 // Environment variables that make this test binary something else.
 const (
 	insideVariable   = "CAPSTAN_LINE_INSIDE"   // the tests, in their own network namespace
-	computerVariable = "CAPSTAN_LINE_COMPUTER" // a computer; its address
+	computerVariable = "CAPSTAN_LINE_COMPUTER" // a computer: the value is the computer's address
 )
 
 const (
