@@ -3,6 +3,8 @@ package hosts
 import (
 	"strings"
 	"testing"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
 // plant is bootstrap data that leaves something on its host.
@@ -114,7 +116,7 @@ func (w *world) found(t *testing.T, h *host, p plant) {
 	}
 	const clean = `.status.conditions[?(@.type=="Clean")]`
 	wait(t, "the host is found unclean", func() bool {
-		return w.field("capstanhost", h.Name, clean+".status") == "False"
+		return w.field("capstanhost", h.Name, clean+".reason") == infrav1.LeftoversFoundReason
 	})
 	message := w.field("capstanhost", h.Name, clean+".message")
 	t.Log(message)
