@@ -20,25 +20,29 @@ const freezer = "/sys/fs/cgroup/freezer"
 func (c *Cleaner) thaw(context.Context) error { return thawPods(freezer) }
 
 // thawPods thaws the control groups of all pods: those below the slice of the kubelet's driver systemd, and below the
-// directory of its driver cgroupfs.
+// directory of its driver cgroupfs. A group that can't be thawed keeps none of the others frozen.
 func thawPods(root string) error {
 	var errs []error
 	for _, name := range []string{"kubepods.slice", "kubepods"} {
-		errs = append(errs, filepath.WalkDir(filepath.Join(root, name), thawGroup))
+		_ = filepath.WalkDir(filepath.Join(root, name), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Name() == "freezer.state" {
+				err = thawGroup(path)
+			}
+			// Groups may disappear at any time.
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+				errs = append(errs, err)
+			}
+			return nil
+		})
 	}
 	return errors.Join(errs...)
 }
 
-// thawGroup thaws the control group that a file belongs to. Groups may disappear at any time.
-func thawGroup(path string, entry fs.DirEntry, err error) error {
-	if err == nil && entry.Name() == "freezer.state" {
-		var state []byte
-		if state, err = os.ReadFile(path); err == nil && strings.TrimSpace(string(state)) != "THAWED" {
-			err = os.WriteFile(path, []byte("THAWED"), 0)
-		}
+// thawGroup thaws the control group with this state, unless it is thawed.
+func thawGroup(path string) error {
+	state, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(state)) == "THAWED" {
+		return err
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
-		return nil
-	}
-	return err
+	return os.WriteFile(path, []byte("THAWED"), 0)
 }
