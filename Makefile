@@ -26,9 +26,15 @@ TESTS := bin/tools/gotestsum --format standard-quiet
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
+# The bundle is a module of its own and takes longest, so its build starts first. It uses the processor while the other
+# builds wait for the network or link.
 .PHONY: build
-build: manifests kube ## build everything into bin/
-	@umask 022; mkdir -p bin; chmod o-w bin; for b in $(BINARIES); do echo "→ building bin/$$b"; go build -ldflags '$(LDFLAGS)' -o bin/$$b ./cmd/$$b; done
+build: ## build everything into bin/ (the bundle beside the other programs; the first build takes some minutes)
+	@umask 022; mkdir -p bin; chmod o-w bin; \
+	setsid kube/build $(KUBERNETES_VERSION) bin/bundles & bundle=$$!; trap 'kill -- -$$bundle 2>/dev/null || true' EXIT; \
+	make --no-print-directory manifests; \
+	for b in $(BINARIES); do echo "→ building bin/$$b"; go build -ldflags '$(LDFLAGS)' -o bin/$$b ./cmd/$$b; done; \
+	if kill -0 $$bundle 2>/dev/null; then echo "→ waiting for the bundle"; fi; wait $$bundle
 
 .PHONY: agents
 agents: ## build the agent for all architectures of hosts, for planes with which other computers enroll
@@ -73,7 +79,7 @@ generate: manifests bin/tools/controller-gen ## regenerate files (deep copies, C
 	@go run ./hack/apidocs config/crd/bases docs/reference/api.md
 	@go run ./hack/metricdocs docs/reference/metrics.md
 	@go run ./hack/statusdocs . docs/reference
-	@UPDATE=1 go test -count=1 -run '^TestTheReferenceIsThatOfTheCommands$$' ./cmd/capstan > /dev/null
+	@UPDATE=1 go test -vet=off -count=1 -run '^TestTheReferenceIsThatOfTheCommands$$' ./cmd/capstan > /dev/null
 	@go run ./hack/release -docs docs/flavors.md
 	@go run ./hack/field -page > docs/field.md
 	@go run ./hack/checkdocs docs/checks
@@ -134,25 +140,50 @@ recording: build ## record the demo as docs/demo.cast, which asciinema plays
 # A test that fails runs three times, and the majority of its results counts (docs/conformance.md).
 CONFORMANCE_LIST = go run ./hack/conformance -again -images list -list test/conformance/ci.txt
 
+# Packages that the race detector watches.
+UNIT = $$(go list ./... ./api/... ./contract/... ./runtime/... | grep -vE '$(HEAVY)')
+
+# The conformance tests mostly wait for a cluster, so make test runs this target beside them, at low priority (Linux
+# weighs whole sessions against each other, by /proc/self/autogroup). It compiles the unit tests and their dependencies
+# for the race detector.
+.PHONY: beside
+beside: kube-previous lint
+	@echo "→ compiling for the race detector"
+	@CGO_ENABLED=$(RACE_CGO) go list -export -deps -test $(RACE) $(UNIT) >/dev/null
+
+# With full caches, make test writes up to 4 GB at a time.
+.PHONY: space
+space:
+	@hack/space 6
+
+# make lint runs all of go vet, so go test need not run a part of it. The tests of package agent mostly wait, so three
+# packages run at a time.
 .PHONY: test
-test: generate lint build kube-previous bin/tools/gotestsum ## run unit tests, API tests, and end-to-end tests with real clusters
+test: space generate build bin/tools/gotestsum ## run unit tests, API tests, and end-to-end tests with real clusters
 	@echo "→ generated files are up to date"
 	@if [ -n "$${CI:-}" ]; then git diff --exit-code -- api config docs/reference || { echo "run make generate and commit the result"; exit 1; }; fi
-	@echo "→ unit tests$(if $(RACE), with the race detector,)"
-	@cd kube && GOWORK=off go test -timeout 20m ./...
-	@cd test/monitoring && GOWORK=off go test ./...
 	@mkdir -p bin/reports
-	@CGO_ENABLED=$(RACE_CGO) $(TESTS) --jsonfile bin/reports/unit.json -- -timeout 20m $(RACE) $$(go list ./... ./api/... ./contract/... ./runtime/... | grep -vE '$(HEAVY)')
+	@echo "→ in the background: the previous bundle, linters, compiling unit tests (bin/reports/beside.log)"
+	@setsid nice -n 19 bash -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null || true; exec make --no-print-directory beside' >bin/reports/beside.log 2>&1 </dev/null & beside=$$!; \
+	trap 'kill -- -$$beside 2>/dev/null || true' EXIT; \
+	if command -v apt-get >/dev/null; then echo "→ 60 conformance tests of Kubernetes"; $(CONFORMANCE_LIST); \
+		else echo "→ no conformance tests: their images are made from Debian's packages, by apt-get"; fi; \
+	if kill -0 $$beside 2>/dev/null; then echo "→ waiting for what runs in the background"; fi; \
+	wait $$beside || { cat bin/reports/beside.log; exit 1; }
+	@echo "→ unit tests$(if $(RACE), with the race detector,)"
+	@cd kube && GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' go test -timeout 20m ./...
+	@cd test/monitoring && GOWORK=off go test ./...
+	@CGO_ENABLED=$(RACE_CGO) $(TESTS) --jsonfile bin/reports/unit.json -- -vet=off -p 3 -timeout 20m $(RACE) $(UNIT)
 	@echo "→ the agent's memory, without the race detector"
 	@CGO_ENABLED=0 go test -run '^TestTheAgentNeeds30MiB$$' ./agent
+	@echo "→ faults and random schedules of the provider, without the race detector"
+	@CGO_ENABLED=0 go test -run '^Test(EveryCallFailsOnce|NoTwoOwners)$$' ./provider
 	@echo "→ the client that Cluster API uses itself calls our server"
 	@go run ./hack/peer ./runtime/server -run Published
 	@echo "→ the clients that make bench compares compile"
 	@go run ./hack/peer ./runtime/internal/speed -run '^$$'
-	@if command -v apt-get >/dev/null; then echo "→ 60 conformance tests of Kubernetes"; $(CONFORMANCE_LIST); \
-		else echo "→ no conformance tests: their images are made from Debian's packages, by apt-get"; fi
 	@echo "→ heavy tests, end to end"
-	@$(TESTS) --jsonfile bin/reports/heavy.json -- -timeout 60m $(LONGEST) $$(go list ./... | grep -E '$(HEAVY)' | grep -v '$(LONGEST)$$')
+	@$(TESTS) --jsonfile bin/reports/heavy.json -- -vet=off -timeout 60m $(LONGEST) $$(go list ./... | grep -E '$(HEAVY)' | grep -v '$(LONGEST)$$')
 	@echo "→ each rule of the contracts: bin/reports/rules.tsv"
 	@go run ./hack/coverage -out bin/reports/rules.tsv bin/reports/unit.json bin/reports/heavy.json
 	@echo "All tests passed. Next: make demo"
@@ -162,6 +193,10 @@ KILLS ?= 200
 .PHONY: test-pod-kills
 test-pod-kills: kube ## kill the processes that run real pods on a local host, 200 times at random points (takes an hour): make test-pod-kills KILLS=20
 	@cd kube && GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_KILLS='$(KILLS)' go test -count=1 -timeout 4h -v -run TestPodsSurviveKills .
+
+.PHONY: test-pods-before
+test-pods-before: kube-previous kube-oldest ## test real pods, Services and the metrics API with the bundles of the two earlier Kubernetes minors
+	@cd kube && for f in PREVIOUS OLDEST; do echo "→ Kubernetes $$(cat $${f}_VERSION)"; GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_VERSION="$$(cat $${f}_VERSION)" go test -count=1 -timeout 20m -run '^Test(RealNode|ServicesByName)$$' .; done
 
 .PHONY: test-dock-kills
 test-dock-kills: build ## kill the dock's and the plane's processes while real pods run, 200 times (takes hours): make test-dock-kills KILLS=20
@@ -194,8 +229,9 @@ test-before: before build ## upgrade a plane, and a provider in a management clu
 	@CAPSTAN_TEST_BEFORE='$(CURDIR)/.cache/before' go test -count=1 -timeout 20m -v -run TestUpgradeFromTheReleaseBefore ./test/clusterctl
 
 .PHONY: test-long
-test-long: test-upgrade test-bucket ## run what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members, a real S3-compatible store
-	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestFlavors|TestThreeMembersAreRestored' ./test/e2e
+test-long: build kube-previous test-bucket ## run what takes too long for make test: all tests of planes, clusters and moves, with all their cases, and a real S3-compatible store (takes hours)
+	@cd kube && GOWORK=off CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 20m -v -run Storm ./cri/realtest
+	@CAPSTAN_TEST_LONG=1 go test -count=1 -p 1 -timeout 4h -v ./plane ./test/clusterctl ./test/e2e
 
 .PHONY: test-next
 test-next: ## build and test against a checkout of Cluster API: make test-next CLUSTER_API=DIR [PACKAGES='./plane/...'] (not in CI)
@@ -219,8 +255,8 @@ test-faults: kube ## test the provider while each call to its API server fails i
 	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_FAULTS=1 go test $(RACE) -count=20 -timeout 60m -run TestFaultsOfTheAPIServer ./test/contract
 
 .PHONY: test-provider-binary
-test-provider-binary: build ## run another project's real provider as a process of the plane, and create a cluster with it (builds the provider first, which takes minutes)
-	@CAPSTAN_TEST_PROVIDER_BINARY=1 go test -count=1 -timeout 20m -v -run TestDevelopmentProvider ./test/clusterctl
+test-provider-binary: build ## run other providers as processes of the plane: a tiny one, and another project's real one, which creates a cluster (builds it first, which takes minutes)
+	@CAPSTAN_TEST_LONG=1 CAPSTAN_TEST_PROVIDER_BINARY=1 go test -count=1 -timeout 20m -v -run '^Test(ProviderBinary|DevelopmentProvider)$$' ./test/clusterctl
 
 .PHONY: test-bucket
 test-bucket: ## test backups in a bucket of a real S3-compatible store, on loopback (builds the store first, which takes minutes)

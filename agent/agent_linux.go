@@ -138,7 +138,7 @@ func runEnrolled(
 }
 
 // enrolled returns the effective configuration: the one in the file at path, unless the host has moved since the file
-// was written. If the host has moved, enrolled returns the configuration for the new management cluster.
+// was written. If the host has moved, the result is the configuration for the new management cluster.
 func enrolled(path string) (config.Config, handover.Store, error) {
 	c, err := config.Read(path)
 	if err != nil {
@@ -152,7 +152,7 @@ func enrolled(path string) (config.Config, handover.Store, error) {
 	return c, store, err
 }
 
-// enroll collects the facts of the host for the report. It retries until that works or ctx ends, because the network
+// enroll collects the facts of the host for the report. It retries until it succeeds or ctx ends, because the network
 // may come up after the agent.
 func (a *agent) enroll(ctx context.Context) error {
 	pauses := backoff.Backoff{Spread: backoff.FleetSpread}

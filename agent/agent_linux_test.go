@@ -76,14 +76,14 @@ func TestABootstrapThatIsKilledAnywhereConverges(t *testing.T) {
 			calls := content("/var/log/calls")
 			inits, resets := strings.Count(calls, "kubeadm init"), strings.Count(calls, "kubeadm reset")
 			if inits > 2 || inits != resets+1 && (inits != 1 || resets != 1) {
-				t.Errorf("kubeadm: %d times init, %d times reset", inits, resets)
+				t.Errorf("kubeadm init ran %d times, kubeadm reset %d times", inits, resets)
 			}
 			h.releaseIt(t, id)
 			checkClean(t)
 			stop(t, agent)
 			forget(t, "/var/lib/post", "/var/log/calls", "/var/log/boot")
 			if t.Failed() {
-				t.Fatalf("at point %q", point)
+				t.Fatalf("failed after the agent was killed at point %q", point)
 			}
 		}
 	})
@@ -131,7 +131,7 @@ func TestACleaningThatIsKilledAnywhereConverges(t *testing.T) {
 			stop(t, second)
 			forget(t, "/var/lib/post")
 			if t.Failed() {
-				t.Fatalf("at point %q", point)
+				t.Fatalf("failed after the agent was killed at point %q", point)
 			}
 		}
 	})
@@ -149,7 +149,7 @@ func TestAReleaseInTheMiddleOfABootstrap(t *testing.T) {
 		h.releaseIt(t, id)
 		checkClean(t)
 		if left := running(t, "sleep"); len(left) > 0 {
-			t.Errorf("left: %v", left)
+			t.Errorf("processes left after the release: %v", left)
 		}
 		stop(t, agent)
 	})
@@ -211,7 +211,7 @@ func TestARebootInTheMiddleConverges(t *testing.T) {
 			stop(t, agent)
 			forget(t, "/var/lib/post", "/var/log/calls", "/var/log/boot")
 			if t.Failed() {
-				t.Fatalf("at point %q", point)
+				t.Fatalf("failed after the agent was killed at point %q", point)
 			}
 		}
 	})
@@ -222,18 +222,19 @@ func TestFailures(t *testing.T) {
 		h := newTestHost(t)
 		agent := h.start(t, "")
 		cases := []struct{ name, data, step, message string }{
-			{"not cloud-config", "{}", "bootstrap data", "must start with #cloud-config"},
+			{"not a cloud-config", "{}", "bootstrap data", "must start with #cloud-config"},
 			{"an unknown variable", "## template: jinja\n#cloud-config\nruncmd: ['{{ ds.meta_data.nothing }}']\n",
 				"bootstrap data", "variable ds.meta_data.nothing is unknown"},
-			{"disks", "#cloud-config\ndisk_setup: {/dev/sdb: {layout: true}}\n", "disk_setup", "a local host has no disks"},
-			{"an owner", "#cloud-config\nwrite_files: [{path: /x, owner: hunter2}]\n", "write_files",
+			{"disks on a local host", "#cloud-config\ndisk_setup: {/dev/sdb: {layout: true}}\n", "disk_setup",
+				"a local host has no disks"},
+			{"an owner that doesn't exist", "#cloud-config\nwrite_files: [{path: /x, owner: hunter2}]\n", "write_files",
 				"file 1 of 1: its owner doesn't exist"},
-			{"kubeadm",
+			{"kubeadm fails",
 				"#cloud-config\nruncmd:\n- kubeadm init hunter2 && echo > /run/cluster-api/bootstrap-success.complete\n" +
 					"- touch /run/after\n", "runcmd 1/2", "kubeadm init ended with exit status 1"},
-			{"no kubeadm", "#cloud-config\nruncmd: ['/nowhere/kubeadm join hunter2']\n", "runcmd 1/1",
+			{"kubeadm is not installed", "#cloud-config\nruncmd: ['/nowhere/kubeadm join hunter2']\n", "runcmd 1/1",
 				"this host has no kubeadm: install it"},
-			{"the last command", "#cloud-config\nruncmd:\n- true\n- echo hunter2; exit 5\n", "runcmd 2/2",
+			{"the last command fails", "#cloud-config\nruncmd:\n- true\n- echo hunter2; exit 5\n", "runcmd 2/2",
 				"the last command ended with exit status 5"},
 		}
 		for _, c := range cases {
@@ -249,7 +250,7 @@ func TestFailures(t *testing.T) {
 		h.api.Claim("other", "#cloud-config\n")
 		h.api.Change(func() { h.api.Host.Spec.Claim.KubernetesVersion = "v1.30.0" })
 		if _, err := os.Stat("/run/after"); err == nil {
-			t.Error("commands went on after kubeadm failed")
+			t.Error("the agent ran more commands after kubeadm had failed")
 		}
 		stop(t, agent)
 	})
@@ -277,7 +278,7 @@ func TestAServerThatFailsAndATokenThatIsGone(t *testing.T) {
 		agent := h.start(t, "")
 		id := h.claimIt(testData)
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
-		h.api.Change(func() { clear(h.api.Tokens) }) // all are revoked
+		h.api.Change(func() { clear(h.api.Tokens) }) // all tokens are revoked
 		h.api.CloseClientConnections()
 		// the host enrolled again
 		if err := os.WriteFile(h.config, []byte(h.api.AgentConfig("/var/lib/capstan")), 0o600); err != nil {
@@ -328,12 +329,12 @@ func TestASuppliedHostIsNotCleaned(t *testing.T) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatal("the bootstrap goes on after the release")
+				t.Fatal("the bootstrap still runs after the release")
 			}
 		}
 		stop(t, agent)
 		if h.api.Host.Status.Agent.Cleaning != nil || strings.Contains(content("/var/log/calls"), "stop kubelet") {
-			t.Errorf("the agent cleaned after %s", id)
+			t.Errorf("the agent cleaned a supplied host after %s", id)
 		}
 	})
 }
@@ -350,7 +351,7 @@ func TestLeftoversAreReportedAndTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
-		h.api.Wait(t, "what is left", func(r *v1beta2.AgentReport) bool {
+		h.api.Wait(t, "a report of leftovers", func(r *v1beta2.AgentReport) bool {
 			return r.Cleaning != nil && r.Cleaning.Done &&
 				slices.Contains(r.Cleaning.Leftovers, "mount /var/lib/kubelet/pods/a/volume") &&
 				slices.Contains(r.Cleaning.Leftovers, "path /var/lib/kubelet")
@@ -383,12 +384,12 @@ func TestMainProgram(t *testing.T) {
 		code        int
 		out, errOut string
 	}{
-		"the version":          {[]string{"--version"}, 0, "capstan-agent dev\n", ""},
-		"help":                 {[]string{"--help"}, 0, "", "-config"},
-		"an unknown flag":      {[]string{"--nothing"}, 2, "", "nothing"},
-		"an argument":          {[]string{"run"}, 2, "", `unknown argument "run"`},
-		"no configuration":     {[]string{"--config", "/does/not/exist"}, 1, "", "enroll the host"},
-		"a directory is wrong": {[]string{"--config", "/"}, 1, "", "capstan-agent: reading"},
+		"the version":                  {[]string{"--version"}, 0, "capstan-agent dev\n", ""},
+		"help":                         {[]string{"--help"}, 0, "", "-config"},
+		"an unknown flag":              {[]string{"--nothing"}, 2, "", "nothing"},
+		"an argument":                  {[]string{"run"}, 2, "", `unknown argument "run"`},
+		"no configuration":             {[]string{"--config", "/does/not/exist"}, 1, "", "enroll the host"},
+		"a directory as configuration": {[]string{"--config", "/"}, 1, "", "capstan-agent: reading"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

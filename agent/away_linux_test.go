@@ -14,17 +14,17 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// waitCarries waits until the agent reports that the host carries the machine with this id, or no machine if id is
-// empty.
+// waitCarries waits until the agent reports the machine with this id as the one that is still on the host, or reports
+// no machine if id is empty.
 func (h *host) waitCarries(t *testing.T, id string) {
 	t.Helper()
-	h.api.Wait(t, "what the host carries", func(r *v1beta2.AgentReport) bool { return r.Carries == id })
+	h.api.Wait(t, "the expected machine in the report", func(r *v1beta2.AgentReport) bool { return r.Carries == id })
 }
 
 // waitFree waits until the agent has cleaned up after a machine although no claim asks for that.
 func (h *host) waitFree(t *testing.T, id string) {
 	t.Helper()
-	h.api.Wait(t, "a host that carries nothing", func(r *v1beta2.AgentReport) bool {
+	h.api.Wait(t, "a report that no machine is on the host", func(r *v1beta2.AgentReport) bool {
 		return r.Carries == "" && r.Cleaning != nil && r.Cleaning.ProviderID == id && r.Cleaning.Done &&
 			len(r.Cleaning.Leftovers) == 0
 	})
@@ -42,11 +42,11 @@ func (h *host) away(t *testing.T) (id string) {
 	return id
 }
 
-// runsOn checks that nobody has cleaned up after the machine.
+// runsOn checks that the machine still runs and was not cleaned away.
 func runsOn(t *testing.T) {
 	t.Helper()
 	if len(running(t, "kubelet")) == 0 || content("/etc/kubernetes/kubelet.conf") != "conf\n" {
-		t.Error("the machine was cleaned")
+		t.Error("the agent cleaned up after the machine")
 	}
 }
 
@@ -67,10 +67,10 @@ func TestAHostWhoseClaimEndedWithoutIt(t *testing.T) {
 			stop(t, agent)
 			forget(t, "/var/lib/post")
 			if t.Failed() {
-				t.Fatalf("at point %q", point)
+				t.Fatalf("failed after the agent was killed at point %q", point)
 			}
 		}
-		h.away(t) // and is used again
+		h.away(t) // the host can be used again
 	})
 }
 
@@ -80,7 +80,7 @@ func TestAHostThatIsClaimedAnewBeforeItIsBack(t *testing.T) {
 		h := newTestHost(t)
 		for name, then := range map[string]func(){
 			"the claim ended": h.api.NextEpoch,
-			"the host was registered anew": func() {
+			"the host was registered again": func() {
 				h.api.Change(func() { h.api.Host.UID, h.api.Host.Spec.Epoch, h.api.Host.Status.Agent = "another", 0, nil })
 			},
 		} {
@@ -105,21 +105,22 @@ func TestAHostThatIsClaimedAnewBeforeItIsBack(t *testing.T) {
 }
 
 // TestAClaimThatIsMissingIsNoWord: a management cluster that was restored from a backup doesn't know the claim. The
-// agent reports which machine the host carries, and cleans nothing until an administrator allows the machine to go.
+// agent reports which machine is still on the host, and cleans nothing until an administrator allows the agent to
+// remove the machine.
 func TestAClaimThatIsMissingIsNoWord(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		id := h.away(t)
 		h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret, h.api.Host.Status.Agent = nil, nil, nil })
 		agent := h.start(t, "")
-		h.api.Wait(t, "what the host carries", func(r *v1beta2.AgentReport) bool {
+		h.api.Wait(t, "a report of the machine that is still on the host", func(r *v1beta2.AgentReport) bool {
 			return r.Carries == id && r.Cleaning != nil && r.Cleaning.ProviderID == id && len(r.Cleaning.Leftovers) == 1
 		})
 		runsOn(t)
 
-		other := h.claimIt(testData) // by a provider that ignores what the host carries
+		other := h.claimIt(testData) // by a provider that ignores the machine on the host
 		got := h.waitBootstrap(t, other, v1beta2.BootstrapFailed)
-		if !strings.Contains(got.Message, "still carries the machine of "+id) {
+		if !strings.Contains(got.Message, "still has the machine of "+id) {
 			t.Errorf("report %+v", got)
 		}
 		runsOn(t)
@@ -147,7 +148,7 @@ func TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
-			h.api.Wait(t, "what is left", func(r *v1beta2.AgentReport) bool {
+			h.api.Wait(t, "a report of leftovers", func(r *v1beta2.AgentReport) bool {
 				return r.Cleaning != nil && r.Cleaning.Done && len(r.Cleaning.Leftovers) > 0 && r.Carries == id
 			})
 			if !there {
@@ -161,7 +162,7 @@ func TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway(t *testing.T) {
 			h.waitCarries(t, "")
 			left, err := filepath.Glob("/var/lib/capstan/journal/*")
 			if err != nil || len(left) > 0 {
-				t.Errorf("journals %v, %v", left, err)
+				t.Errorf("journals left after the leftovers were accepted: %v, %v", left, err)
 			}
 			keep.Close()
 			shell(t, "umount /var/lib/kubelet/pods/a/volume; rm -rf /var/lib/kubelet")
@@ -186,7 +187,7 @@ func TestAHostThatIsToBeInstalledAnewStaysOut(t *testing.T) {
 		stop(t, agent)
 		h.api.NextEpoch()
 		agent = h.start(t, "")
-		h.api.Wait(t, "what is asked for", func(r *v1beta2.AgentReport) bool {
+		h.api.Wait(t, "a report that the host must be reinstalled", func(r *v1beta2.AgentReport) bool {
 			return r.Carries == id && r.Cleaning != nil && r.Cleaning.Done &&
 				slices.ContainsFunc(
 					r.Cleaning.Leftovers,
@@ -194,7 +195,7 @@ func TestAHostThatIsToBeInstalledAnewStaysOut(t *testing.T) {
 				)
 		})
 		if len(running(t, "kubelet")) > 0 {
-			t.Error("the kubelet runs on")
+			t.Error("the kubelet still runs")
 		}
 		h.api.Change(func() { h.api.Host.Annotations = map[string]string{v1beta2.AcceptAnnotation: id} })
 		h.waitCarries(t, "")
@@ -203,7 +204,7 @@ func TestAHostThatIsToBeInstalledAnewStaysOut(t *testing.T) {
 }
 
 // TestAJournalOfAnEarlierVersion: such a journal contains nothing about its claim, so nothing is cleaned. The next
-// version of the agent adds the claim to the journal while the machine still has the host.
+// version of the agent adds the claim to the journal while the machine is still on the host.
 func TestAJournalOfAnEarlierVersion(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -224,7 +225,7 @@ func TestAJournalOfAnEarlierVersion(t *testing.T) {
 		claim := h.api.Host.Spec.Claim
 		h.api.NextEpoch()
 		agent := h.start(t, "")
-		h.api.Wait(t, "what the host carries", func(r *v1beta2.AgentReport) bool {
+		h.api.Wait(t, "a report of the machine that is still on the host", func(r *v1beta2.AgentReport) bool {
 			return r.Carries == id && r.Cleaning != nil
 		})
 		runsOn(t)

@@ -55,7 +55,8 @@ func newOwnedHost(t *testing.T) *host {
 	return h
 }
 
-// compareIt claims the host with proof Compare, and stores the digest like the controller.
+// compareIt claims the host with the proof Compare, and stores the baseline's digest in the claim, as the controller
+// does.
 func (h *host) compareIt(t *testing.T, data string) (id, digest string) {
 	t.Helper()
 	h.claims++
@@ -65,7 +66,7 @@ func (h *host) compareIt(t *testing.T, data string) (id, digest string) {
 		return r.Bootstrap != nil && r.Bootstrap.ProviderID == id && r.Bootstrap.Baseline != ""
 	})
 	if _, err := os.Stat("/var/log/begun"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("the bootstrap began before the management cluster had the baseline")
+		t.Error("the bootstrap began before the management cluster had the baseline's digest")
 	}
 	h.api.Change(func() {
 		digest = h.api.Host.Status.Agent.Bootstrap.Baseline
@@ -79,7 +80,7 @@ func (h *host) compareIt(t *testing.T, data string) (id, digest string) {
 func (h *host) left(t *testing.T, id string, enough func([]string) bool) []string {
 	t.Helper()
 	var left []string
-	h.api.Wait(t, "what is left", func(r *v1beta2.AgentReport) bool {
+	h.api.Wait(t, "enough leftovers in the report", func(r *v1beta2.AgentReport) bool {
 		if r.Cleaning != nil && r.Cleaning.ProviderID == id && r.Cleaning.Done {
 			left = slices.Clone(r.Cleaning.Leftovers)
 		}
@@ -95,7 +96,7 @@ func TestWhatAMachineLeaves(t *testing.T) {
 		agent := h.start(t, "")
 		id, digest := h.compareIt(t, leavingData)
 		if hosts := content("/etc/hosts"); !strings.Contains(hosts, " # the Node on this host\n") {
-			t.Errorf("the Node's name is not among the names of the host:\n%s", hosts)
+			t.Errorf("/etc/hosts lacks the Node's name:\n%s", hosts)
 		}
 		shell(t, "echo 192.0.2.77 administrator >> /etc/hosts") // cleaning must keep this line
 		// A program that the machine left removes the agent's notes.
@@ -109,13 +110,13 @@ func TestWhatAMachineLeaves(t *testing.T) {
 			"path /root/.ssh", "path /etc/hosts",
 		} {
 			if !strings.Contains(left, want) {
-				t.Errorf("%s is not named:\n%s", want, left)
+				t.Errorf("%s is not reported:\n%s", want, left)
 			}
 		}
 
 		if hosts := content("/etc/hosts"); strings.Contains(hosts, "the Node on this host") ||
 			!strings.Contains(hosts, "192.0.2.77 administrator\n") {
-			t.Errorf("after cleaning, the names of the host are\n%s", hosts)
+			t.Errorf("after cleaning, /etc/hosts is\n%s", hosts)
 		}
 
 		// Somebody removes the leftovers, and the agent finds out by itself that the host is clean.
@@ -130,7 +131,7 @@ func TestWhatAMachineLeaves(t *testing.T) {
 		h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret = nil, nil })
 		forget(t, "/var/log/begun")
 
-		// This machine leaves nothing.
+		// The next machine leaves nothing.
 		id, digest = h.compareIt(t, "#cloud-config\nruncmd:\n- echo begun > /var/log/begun\n")
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		h.api.Wait(t, "a clean host again", func(r *v1beta2.AgentReport) bool {
@@ -198,7 +199,7 @@ func TestABaselineThatIsKilledInTheMiddle(t *testing.T) {
 		h.api.Change(func() { h.api.Host.Spec.Claim.Baseline = h.api.Host.Status.Agent.Bootstrap.Baseline })
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		if after, err := os.Stat(files[0]); err != nil || !os.SameFile(before, after) {
-			t.Errorf("it was taken again: %v", err)
+			t.Errorf("the baseline was taken again: %v", err)
 		}
 		stop(t, second)
 	})

@@ -1,4 +1,4 @@
-// Package agent is the process on every host of the inventory.
+// Package agent is the program that runs on every host of the inventory.
 //
 // It connects to the management cluster's API server, and nothing connects to it, so it works behind any firewall. It
 // may read only objects that are named after the host: the CapstanHost, its Lease, and the Secrets with bootstrap data
@@ -11,6 +11,6 @@
 //	work       run the bootstrap data of a claim, and clean the host after it (package work)
 //	hand over  accept the offer of another management cluster, and follow when the host moves there (package handover)
 //
-// This package connects these parts. A journal on disk (package journal) records what the agent did, so it may be
-// killed at any moment. The agent sends the API server a single report, which it rebuilds from the journal.
+// This package connects these parts. A journal on disk (package journal) records what the agent did, so the agent may
+// be killed at any moment. The agent sends the API server a single report, which it rebuilds from the journal.
 package agent

@@ -22,7 +22,7 @@ func (h *host) waitEpoch(t *testing.T, epoch int64) {
 }
 
 // TestTheAgentFollowsTheEpochWhereverItIsKilled releases the host from one claim after another, and kills the agent at
-// each step to its next token. The agent recovers by itself, and keeps no token of an earlier epoch.
+// each step on the way to its next token. The agent recovers by itself, and keeps no token of an earlier epoch.
 func TestTheAgentFollowsTheEpochWhereverItIsKilled(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -50,7 +50,7 @@ func TestTheAgentFollowsTheEpochWhereverItIsKilled(t *testing.T) {
 				t.Fatalf("at point %q: the token on disk is accepted: %t; denied: %v", point, accepted, denied)
 			}
 		}
-		id := h.claimIt(testData) // and keeps working
+		id := h.claimIt(testData) // the agent keeps working
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		stop(t, agent)
 	})
@@ -71,7 +71,7 @@ func TestAnAgentThatWasAwayForTooLong(t *testing.T) {
 		select {
 		case <-log.said:
 		case <-time.After(30 * time.Second):
-			t.Fatal("the agent does not say what to do")
+			t.Fatal("the agent does not log what to do")
 		}
 		if err := os.WriteFile(h.config, []byte(h.api.AgentConfig("/var/lib/capstan")), 0o600); err != nil {
 			t.Fatal(err)
@@ -81,9 +81,9 @@ func TestAnAgentThatWasAwayForTooLong(t *testing.T) {
 	})
 }
 
-// TestAManagementClusterBeforeEpochs: such a cluster binds no tokens. The agent works with it, and does not report
-// fields that the cluster does not know. After an upgrade of the cluster, the agent gets a bound token at the next
-// renewal.
+// TestAManagementClusterBeforeEpochs: a management cluster whose version predates epochs binds no tokens. The agent
+// works with it, and does not report fields that the cluster does not know. After an upgrade of the cluster, the agent
+// gets a bound token at the next renewal.
 func TestAManagementClusterBeforeEpochs(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -104,7 +104,7 @@ func TestAManagementClusterBeforeEpochs(t *testing.T) {
 		reported := h.api.Host.Status.Agent.Epoch
 		h.api.Mu.Unlock()
 		if reported != nil {
-			t.Errorf("the agent reports epoch %d of a token that is bound to none", *reported)
+			t.Errorf("the agent reports epoch %d although its token is bound to no epoch", *reported)
 		}
 		stop(t, agent)
 		h.api.Change(func() { h.api.Epochs = map[int64]bool{0: true} })
@@ -135,7 +135,8 @@ func TestAnOfferIsTakenInTheEpochOfTheHost(t *testing.T) {
 		h.arrive(there)
 		h.leave(true)
 		waitThere(t, there, id)
-		there.Wait(t, "the epoch there", func(r *v1beta2.AgentReport) bool { return r.Epoch != nil && *r.Epoch == 1 })
+		there.Wait(t, "the epoch in the report to the target",
+			func(r *v1beta2.AgentReport) bool { return r.Epoch != nil && *r.Epoch == 1 })
 		unharmed(t, id)
 		stop(t, agent)
 	})

@@ -19,13 +19,13 @@ import (
 // the offer for this reason.
 func (h *host) waitOffer(t *testing.T, id, refusal string) {
 	t.Helper()
-	h.api.Wait(t, "word about offer "+id+" "+refusal, func(r *v1beta2.AgentReport) bool {
+	h.api.Wait(t, "the response to offer "+id+" "+refusal, func(r *v1beta2.AgentReport) bool {
 		return r.HandOver != nil && r.HandOver.Offer == id && r.HandOver.Accepted == (refusal == "") &&
 			strings.Contains(r.HandOver.Message, refusal)
 	})
 }
 
-// arrive puts the host into the target like a mover: with the spec and the annotations, but without the status.
+// arrive puts the host into the target as a mover does: with the spec and the annotations, but without the status.
 func (h *host) arrive(target *testapi.Server) {
 	spec, annotations := *h.api.Host.Spec.DeepCopy(), h.api.Host.Annotations
 	target.Change(func() {
@@ -56,7 +56,7 @@ func unharmed(t *testing.T, id string) {
 	checkMachine(t, id)
 	for _, word := range []string{"kubeadm reset", "stop kubelet"} {
 		if strings.Contains(content("/var/log/calls"), word) {
-			t.Errorf("somebody called %s", word)
+			t.Errorf("%s was called", word)
 		}
 	}
 	if got := strings.Count(content("/var/log/calls"), "kubeadm init"); got != 1 {
@@ -67,7 +67,7 @@ func unharmed(t *testing.T, id string) {
 // waitThere waits until the agent reports to the target that the machine is up.
 func waitThere(t *testing.T, target *testapi.Server, id string) {
 	t.Helper()
-	target.Wait(t, "the agent in the target", func(r *v1beta2.AgentReport) bool {
+	target.Wait(t, "the report to the target", func(r *v1beta2.AgentReport) bool {
 		return r.BootID != "" && r.Bootstrap != nil && r.Bootstrap.ProviderID == id &&
 			r.Bootstrap.Phase == v1beta2.BootstrapSucceeded && r.Cleaning == nil
 	})
@@ -94,7 +94,7 @@ func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 			}
 			h.waitOffer(t, offer, "")
 			h.arrive(there)
-			h.leave(n%2 == 0) // sometimes only the mark shows that it leaves
+			h.leave(n%2 == 0) // every other time, only the mark shows that the host leaves
 			if strings.HasSuffix(point, "sides") {
 				killed(t, agent)
 				h.api.Change(func() { h.api.Deleted = true })
@@ -108,13 +108,13 @@ func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 			}
 			h.api, here, there = there, there, here // onward, or back
 			if t.Failed() {
-				t.Fatalf("at point %q", point)
+				t.Fatalf("failed after the agent was killed at point %q", point)
 			}
 		}
 		if here.Strangers+there.Strangers > 0 {
 			t.Errorf("%d calls had a token of the other management cluster", here.Strangers+there.Strangers)
 		}
-		// The target's orders count: the machine goes, and the host is cleaned.
+		// Now the agent follows the target: it removes the machine and cleans the host.
 		h.releaseIt(t, id)
 		checkClean(t)
 		stop(t, agent)
@@ -158,10 +158,10 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		h.waitOffer(t, h.api.MakeOffer(there, "odd", nil), "not that of an API server")
 		there.Change(func() { there.Odd, there.Deleted = false, true })
 		if _, err := os.Stat("/var/lib/capstan/next.yaml"); err == nil {
-			t.Fatal("an offer was accepted that is none")
+			t.Fatal("an invalid offer was accepted")
 		}
 
-		// A valid offer, after which the target lies: its host has another machine, and it wants the host cleaned.
+		// A valid offer. Then the target lies: it claims the host for another machine, and wants the host cleaned.
 		h.waitOffer(t, h.api.MakeOffer(there, "good", nil), "")
 		there.Change(func() {
 			there.Deleted, there.Host.Spec.Claim = false, &v1beta2.HostClaim{
@@ -188,16 +188,17 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		stop(t, agent)
 		h.api.Change(func() { h.api.Silent, h.api.Host.Annotations, h.api.Offer = false, nil, nil })
 		agent = h.start(t, "")
-		h.api.Wait(t, "the end of the offer", func(r *v1beta2.AgentReport) bool { return r.HandOver == nil })
+		h.api.Wait(t, "a report without the offer", func(r *v1beta2.AgentReport) bool { return r.HandOver == nil })
 		if _, err := os.Stat("/var/lib/capstan/next.yaml"); err == nil {
-			t.Error("the offer is not forgotten")
+			t.Error("the agent has kept the withdrawn offer")
 		}
 		h.leave(true)
 		there.Change(func() { there.Host.Spec.Claim.Released = false })
 		stop(t, agent)
 		unharmed(t, id)
 		if len(h.api.Denied)+len(there.Denied)+h.api.Strangers+there.Strangers > 0 {
-			t.Errorf("denied: %v, %v; tokens of the other: %d, %d", h.api.Denied, there.Denied, h.api.Strangers, there.Strangers)
+			t.Errorf("denied: %v, %v; calls with a token of the other management cluster: %d, %d",
+				h.api.Denied, there.Denied, h.api.Strangers, there.Strangers)
 		}
 	})
 }
@@ -224,7 +225,7 @@ func TestAnExpiredTokenIsOfferedAnew(t *testing.T) {
 		h.waitOffer(t, first, "no longer accepts")
 		h.waitOffer(t, h.api.MakeOffer(there, "second", nil), "")
 		if strings.Contains(content(path), expired) {
-			t.Error("the expired token is kept")
+			t.Error("the agent has kept the expired token")
 		}
 		h.arrive(there)
 		h.leave(true)

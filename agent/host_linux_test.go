@@ -58,7 +58,7 @@ func fatal(err error) {
 	}
 }
 
-// listen calls the function first, then listens and runs forever.
+// listen calls the function that is passed as first, and then listens forever.
 func listen(network, address string, first func()) {
 	if network == "unix" {
 		_ = os.Remove(address)
@@ -210,10 +210,10 @@ func killed(t *testing.T, cmd *exec.Cmd) {
 	select {
 	case <-ended:
 	case <-time.After(60 * time.Second):
-		t.Fatal("the point was never reached")
+		t.Fatal("the agent did not reach the point at which it kills itself")
 	}
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("the agent ended otherwise: %v", cmd.ProcessState)
+		t.Fatalf("the agent ended, but it did not kill itself: %v", cmd.ProcessState)
 	}
 }
 
@@ -223,7 +223,7 @@ func stop(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("the agent did not end well: %v", err)
+		t.Fatalf("the agent did not stop without an error: %v", err)
 	}
 }
 
@@ -312,7 +312,7 @@ func checkMachine(t *testing.T, id string) {
 	waitKubelet(t)
 	name, _ := os.Hostname()
 	for what, pair := range map[string][2]string{
-		"what was broken":   {content("/var/log/broken"), "(open /var/log/broken: no such file or directory)"},
+		"kubeadm's errors":  {content("/var/log/broken"), "(open /var/log/broken: no such file or directory)"},
 		"the appended file": {content("/etc/motd"), "welcome\nappended\n"},
 		"the last command":  {content("/var/lib/post"), "post\n"},
 		"the host name":     {name, "demo-" + id[len(id)-8:]},
@@ -325,7 +325,7 @@ func checkMachine(t *testing.T, id string) {
 	}
 }
 
-// checkClean checks a host after cleaning, apart from the agent's own proof.
+// checkClean checks that a host is clean, independently of the agent's own proof.
 func checkClean(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{
@@ -346,16 +346,16 @@ func checkClean(t *testing.T) {
 		}
 	}
 	if strings.Contains(content("/etc/passwd"), "bob") {
-		t.Error("the user is left")
+		t.Error("the user bob is left")
 	}
 	if _, err := net.InterfaceByName("cni0"); err == nil {
-		t.Error("the interface is left")
+		t.Error("the interface cni0 is left")
 	}
 	if mounts := content("/proc/self/mounts"); strings.Contains(mounts, "/var/lib/kubelet") {
-		t.Error("the mount is left")
+		t.Error("the mount of the kubelet is left")
 	}
 	if conn, err := net.Dial("tcp", "127.0.0.1:10250"); err == nil {
 		conn.Close()
-		t.Error("the kubelet is left")
+		t.Error("the kubelet still runs")
 	}
 }

@@ -82,7 +82,7 @@ func TestADamagedJournalOfAnotherClaim(t *testing.T) {
 		agent = h.start(t, "")
 		second := h.claimIt(testData)
 		if got := h.waitBootstrap(t, second, v1beta2.BootstrapFailed); !strings.Contains(got.Message,
-			"the host still carries the machine of an unknown claim") {
+			"the host still has the machine of an unknown claim") {
 			t.Errorf("report %+v", got)
 		}
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
@@ -137,7 +137,7 @@ func TestABootstrapWhoseJournalIsDamagedOrFullFails(t *testing.T) {
 	})
 }
 
-// The agent reports what prevents a result, and continues once it can.
+// The agent reports why a task has no result, and continues once nothing prevents the result.
 func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -154,7 +154,7 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		blocked()
 		agent := h.start(t, "")
 		id := h.claimIt("#cloud-config\n")
-		h.api.Wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
+		h.api.Wait(t, "the reason in the report", func(r *v1beta2.AgentReport) bool {
 			return r.Bootstrap != nil && r.Bootstrap.Phase == v1beta2.BootstrapRunning &&
 				strings.Contains(r.Bootstrap.Message, "opening the journal")
 		})
@@ -167,7 +167,7 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		blocked()
 		agent = h.start(t, "")
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
-		h.api.Wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
+		h.api.Wait(t, "the reason in the report", func(r *v1beta2.AgentReport) bool {
 			return r.Cleaning != nil && r.Cleaning.Done && len(r.Cleaning.Leftovers) == 1 &&
 				strings.Contains(r.Cleaning.Leftovers[0], "opening the journal")
 		})

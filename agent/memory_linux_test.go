@@ -73,7 +73,7 @@ func TestTheAgentNeeds30MiB(t *testing.T) {
 		look := processorTime(t, agent) / 4
 		t.Logf("each of four looks at a host with %d files and those of /usr took up to %s of processor time", files, look)
 		if files >= 1_000_000 && look > lookLimit {
-			t.Errorf("a look took %s of processor time, more than %s", look, lookLimit)
+			t.Errorf("examining the host once took %s of processor time, more than %s", look, lookLimit)
 		}
 		most := memory(t, agent, "VmHWM")
 		t.Logf("the agent has needed %d KiB; now %d of its own, %d of files", most,

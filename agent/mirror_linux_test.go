@@ -146,8 +146,8 @@ func (h *host) enrollAt(t *testing.T, digest string) (asked func() int) {
 }
 
 // TestABundleFromAMirror: an agent downloads the bundle from its policy's mirror over connections that break. It
-// refuses a bundle that is not the plane's, and tells the mirror nothing about itself. Preflight on the same host uses
-// the same policy.
+// refuses a bundle that does not have the digest that the plane knows, and tells the mirror nothing about itself.
+// Preflight on the same host uses the same policy.
 func TestABundleFromAMirror(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newOwnedHost(t)
@@ -180,22 +180,22 @@ func TestABundleFromAMirror(t *testing.T) {
 		m.take()
 		report := fetch()
 		if report.Step != "bundle" || !strings.Contains(report.Message, "is not one of "+hex.EncodeToString(sum[:])) {
-			t.Errorf("a bundle that is not the plane's: %+v", report)
+			t.Errorf("the report about a bundle that is not the plane's: %+v", report)
 		}
 		left, _ := filepath.Glob(filepath.Join(bundles, "*"+mirroredVersion+"*"))
 		hidden, _ := filepath.Glob(filepath.Join(bundles, ".*"+mirroredVersion+"*"))
 		if left = append(left, hidden...); len(left) > 0 {
-			t.Errorf("of the refused bundle are left %q", left)
+			t.Errorf("files of the refused bundle are left: %q", left)
 		}
 		h.releaseIt(t, report.ProviderID)
 
 		m.set(func(m *mirror) { m.data, m.cuts = good, 2 })
 		m.take()
 		if report = fetch(); report.Step == "bundle" {
-			t.Errorf("the plane's bundle: %+v", report)
+			t.Errorf("the report about the plane's bundle: %+v", report)
 		}
 		if text := content(filepath.Join(unpacked, "bin/kubelet")); !strings.Contains(text, "# good\n") {
-			t.Errorf("the host has %.60q", text)
+			t.Errorf("the kubelet of the installed bundle is %.60q", text)
 		}
 		requests := m.take()
 		var ranges []string
@@ -209,7 +209,7 @@ func TestABundleFromAMirror(t *testing.T) {
 				}
 			}
 			if agent := header.Get("User-Agent"); !strings.HasPrefix(agent, "Go-http-client/") {
-				t.Errorf("the mirror was told %q", agent)
+				t.Errorf("the User-Agent header tells the mirror %q", agent)
 			}
 		}
 		third := len(good) / 3

@@ -25,7 +25,7 @@ type epochs struct {
 	mu    sync.Mutex
 	shown bool // whether the watch has shown an epoch
 	epoch int64
-	wake  chan struct{} // holds at most one
+	wake  chan struct{} // holds at most one value
 }
 
 func newEpochs() *epochs { return &epochs{wake: make(chan struct{}, 1)} }

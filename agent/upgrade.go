@@ -18,7 +18,7 @@ type upgrading struct {
 	trial            *upgrade.Trial // nil: not on trial
 
 	mu      sync.Mutex
-	allowed bool // by the host's policy, as last seen
+	allowed bool // whether the host's policy, as last seen, allows it
 	beat    bool // a heartbeat was accepted
 	shown   bool // the management cluster shows this version's report
 }

@@ -82,7 +82,8 @@ func offerAgent(t *testing.T, version string, agent []byte) *offering {
 		}
 	}))
 	t.Cleanup(plane.Close)
-	// The plane's certificate is the API server's. The plane has no bundles, because the host brings its own programs.
+	// The plane and the API server have the same certificate. The plane has no bundles, because the host brings its own
+	// programs.
 	text := content(o.config) + "bundles: packages\nenrolment: " + plane.URL + "\n"
 	if err := errors.Join(os.WriteFile(o.config, []byte(text), 0o600), makeKey("/var/lib/capstan")); err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func TestAnAgentReplacesItself(t *testing.T) {
 		becomes(t, agent.Process.Pid, "v1.1.0")
 		waitKubelet(t)
 		if got := versionOf(program + ".previous"); got != "v1.0.0" {
-			t.Errorf("beside it is %s", got)
+			t.Errorf("the previous program is %s", got)
 		}
 		o.releaseIt(t, id)
 		checkClean(t)
@@ -164,7 +165,7 @@ func TestAKilledUpgrade(t *testing.T) {
 			agent := o.startProgram(t, program, "", &logWriter{t: t})
 			o.runs(t, "v1.1.0")
 			becomes(t, agent.Process.Pid, "v1.1.0")
-			_, _ = agent.Process.Kill(), agent.Wait() // it may not handle signals yet
+			_, _ = agent.Process.Kill(), agent.Wait() // the agent may not handle signals yet
 			if err := os.RemoveAll("/var/lib/capstan"); err != nil {
 				t.Fatal(err)
 			}
@@ -192,8 +193,8 @@ func (b *logBuffer) String() string {
 
 func (b *logBuffer) count(text string) int { return strings.Count(b.String(), text) }
 
-// TestABrokenAgentDoesNotStay: the previous agent comes back if the new one doesn't report, and does not retry it
-// endlessly. A host whose policy is Manual keeps its agent.
+// TestABrokenAgentDoesNotStay: the previous agent comes back if the new one doesn't report, and does not retry the
+// new one endlessly. A host whose policy is Manual keeps its agent.
 func TestABrokenAgentDoesNotStay(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		broken := []byte("#!/bin/sh\n[ \"$1\" = --version ] && { echo capstan-agent v1.1.0; exit; }\n" +
@@ -204,7 +205,7 @@ func TestABrokenAgentDoesNotStay(t *testing.T) {
 		agent := o.startProgram(t, program, "", &log)
 		o.runs(t, "v1.0.0")
 		if n := o.fetched.Load(); n > 0 {
-			t.Errorf("it was fetched %d times although the policy is Manual", n)
+			t.Errorf("the new agent was fetched %d times although the policy is Manual", n)
 		}
 		o.api.Change(func() { o.api.Host.Spec.AgentUpgrade = v1beta2.AgentUpgradeAutomatic })
 		const kept = "this agent keeps running"
@@ -217,7 +218,7 @@ func TestABrokenAgentDoesNotStay(t *testing.T) {
 		o.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		o.releaseIt(t, id)
 		if got := content("/var/log/tried"); got != "tried\ntried\n" || versionOf(program) != "v1.0.0" {
-			t.Errorf("it was %q, and the program is %s\n%s", got, versionOf(program), &log)
+			t.Errorf("the trials wrote %q, and the program is %s\n%s", got, versionOf(program), &log)
 		}
 		stop(t, agent)
 	})

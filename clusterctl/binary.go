@@ -24,8 +24,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// ParseBinaries parses NAME=PATH arguments, where NAME is a provider in the request, and returns absolute paths by
-// name. It fails if a file cannot run on this machine.
+// ParseBinaries parses NAME=PATH arguments, where NAME is a provider in the request. It returns a map from names to
+// absolute paths. It fails if a file cannot run on this machine.
 func ParseBinaries(given []string, request Request) (map[string]string, error) {
 	known := map[string]int{} // how many providers a name matches
 	for kind, refs := range request {
@@ -63,7 +63,7 @@ func ParseBinaries(given []string, request Request) (map[string]string, error) {
 	return binaries, nil
 }
 
-// machines are the architectures of Linux programs, by GOARCH.
+// machines maps a GOARCH to the architecture that the header of a Linux program names.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // runnable fails if a file is not a program for this machine.
@@ -102,7 +102,8 @@ func (c *Client) binary(name string, kind clusterctlv1.ProviderType) string {
 	return c.binaries[name]
 }
 
-// repository opens the repository of a provider. If the provider has a binary, its components are rewritten to run it.
+// repository opens the repository of a provider. If a binary was given for the provider, the components are rewritten
+// to run this binary.
 func (c *Client) repository(ctx context.Context, p config.Provider, settings config.Client,
 	options ...repository.Option) (repository.Client, error) {
 	all, err := c.own.open(ctx, p, settings, options...)
@@ -163,12 +164,12 @@ type InstalledError struct {
 }
 
 func (e *InstalledError) Error() string {
-	runs := "without one"
+	runs := "without a binary"
 	if len(e.Runs) > 0 {
 		runs = "and runs " + strings.Join(e.Runs, ", ")
 	}
-	return fmt.Sprintf("%s is installed at %s %s: it would not run %s", e.Provider.Label(), e.Provider.Version,
-		runs, e.Binary)
+	return fmt.Sprintf("%s is installed at %s %s: installing it again would not make it run %s",
+		e.Provider.Label(), e.Provider.Version, runs, e.Binary)
 }
 
 // mayRun fails if a program is requested for a provider that is already installed and runs another one.
@@ -219,7 +220,7 @@ func (c *Client) processes(ctx context.Context) ([]appsv1.Deployment, error) {
 }
 
 // taken returns the ports of providers that run as processes or are about to. It leaves out the ports of the provider
-// with the label except, because that provider is about to be replaced.
+// whose label is except, because that provider is about to be replaced.
 func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
 	all, err := c.processes(ctx)
 	if err != nil {

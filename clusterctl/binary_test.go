@@ -46,7 +46,7 @@ func file(t *testing.T, text []byte, mode os.FileMode) string {
 func TestParseBinaries(t *testing.T) {
 	here, ok := machines[runtime.GOARCH]
 	if !ok {
-		t.Skipf("nothing is known of programs for %s", runtime.GOARCH)
+		t.Skipf("this test does not know the programs of %s", runtime.GOARCH)
 	}
 	other := elf.EM_S390
 	good := program(t, here, 0o755)
@@ -62,21 +62,21 @@ func TestParseBinaries(t *testing.T) {
 	}{
 		"none":                               {nil, "", false},
 		"a provider's name":                  {[]string{"docker=" + good}, "docker", false},
-		"its name with its type":             {[]string{"infrastructure-docker=" + good}, "infrastructure-docker", false},
+		"a name with its type":               {[]string{"infrastructure-docker=" + good}, "infrastructure-docker", false},
 		"a provider with a version":          {[]string{"Other=" + good}, "other", false},
 		"the core provider":                  {[]string{"cluster-api=" + good}, "cluster-api", false},
 		"a script":                           {[]string{"docker=" + file(t, []byte("#!/bin/sh\n"), 0o755)}, "docker", false},
 		"one of two with the same name":      {[]string{"bootstrap-k3s=" + good}, "bootstrap-k3s", false},
 		"a name that two providers have":     {[]string{"k3s=" + good}, "several providers", true},
 		"a provider that isn't named":        {[]string{"aws=" + good}, "aws, which is not one of", true},
-		"twice":                              {[]string{"docker=" + good, "docker=" + good}, "two binaries", true},
+		"the same provider twice":            {[]string{"docker=" + good, "docker=" + good}, "two binaries", true},
 		"no path":                            {[]string{"docker="}, "not NAME=PATH", true},
 		"no name":                            {[]string{good}, "not NAME=PATH", true},
 		"no such file":                       {[]string{"docker=/nowhere/at/all"}, "no such file", true},
 		"a directory":                        {[]string{"docker=" + t.TempDir()}, "not executable", true},
 		"a file that can't be executed":      {[]string{"docker=" + program(t, here, 0o644)}, "not executable", true},
 		"a program for another architecture": {[]string{"docker=" + program(t, other, 0o755)}, "another architecture", true},
-		"a text": {[]string{"docker=" + file(t, []byte("hello"), 0o755)},
+		"a text file": {[]string{"docker=" + file(t, []byte("hello"), 0o755)},
 			"not a program for Linux", true},
 		"all mistakes": {[]string{"aws=" + good, "docker=/nowhere/at/all"},
 			"not one of the named providers\nlooking", true},
@@ -96,7 +96,7 @@ func TestParseBinaries(t *testing.T) {
 			for name, path := range got {
 				names = append(names, name)
 				if !filepath.IsAbs(path) {
-					t.Errorf("%s has %s", name, path)
+					t.Errorf("%s has the path %s, which is not absolute", name, path)
 				}
 			}
 			if strings.Join(names, " ") != c.want {
@@ -116,16 +116,18 @@ func TestAnotherProgramOfAnInstalledProvider(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		all  []appsv1.Deployment
-		want string // none: it may be installed again
+		want string // part of the error; empty: the provider may be installed again
 	}{
 		"the same program": {
 			[]appsv1.Deployment{runs("addon-x", "/opt/x"), runs("infrastructure-docker", "/opt/capd")}, "",
 		},
 		"another program": {[]appsv1.Deployment{runs("infrastructure-docker", "/opt/old")},
-			"infrastructure-docker is installed at v1.0.0 and runs /opt/old: it would not run /opt/capd"},
-		"the program of another": {[]appsv1.Deployment{runs("addon-x", "/opt/capd")},
-			"infrastructure-docker is installed at v1.0.0 without one: it would not run /opt/capd"},
-		"a program, and it has no": {nil, "without one"},
+			"infrastructure-docker is installed at v1.0.0 and runs /opt/old: installing it again would not make it " +
+				"run /opt/capd"},
+		"the program of another provider": {[]appsv1.Deployment{runs("addon-x", "/opt/capd")},
+			"infrastructure-docker is installed at v1.0.0 without a binary: installing it again would not make it " +
+				"run /opt/capd"},
+		"a provider that runs no program": {nil, "without a binary"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := other(docker, "v1.0.0", "/opt/capd", c.all)

@@ -43,7 +43,8 @@ func TestCallOffCleansUp(t *testing.T) {
 	offer := func() error { return s.offer(t.Context(), host, "https://there:1", "https://there:2", []byte("ca")) }
 	callOff := func() error { _, err := s.callOff(t.Context(), h); return err }
 
-	// rounds interrupts an offer at each write of an operation in turn, and returns how many writes there are.
+	// rounds repeats an operation, interrupts it at a later write each time, and calls off the offer. It returns how
+	// many writes the operation makes.
 	rounds := func(operation string, prepare, run func() error) (n int) {
 		for ; ; n++ {
 			never()
@@ -59,13 +60,13 @@ func TestCallOffCleansUp(t *testing.T) {
 			}
 			must(callOff())
 			if rest := s.rest(t, host); len(rest) > 0 {
-				t.Errorf("after %s ended at write %d and was called off, there is %v", operation, n, rest)
+				t.Errorf("after %s was interrupted at write %d and called off, %v is left", operation, n, rest)
 			}
 		}
 		return n
 	}
 	if n := rounds("an offer", func() error { return nil }, offer); n < 7 {
-		t.Errorf("an offer has %d writes", n)
+		t.Errorf("an offer makes only %d writes", n)
 	}
 	made := &corev1.Secret{}
 	must(s.from.Get(t.Context(), client.ObjectKey{Namespace: "blue", Name: "h1" + infrav1.OfferSecretSuffix}, made))
@@ -73,10 +74,10 @@ func TestCallOffCleansUp(t *testing.T) {
 		t.Errorf("the offer names the enrolment server %q", at)
 	}
 	if n := rounds("a call-off", offer, callOff); n < 6 {
-		t.Errorf("a call-off has %d writes", n)
+		t.Errorf("a call-off makes only %d writes", n)
 	}
 	if rest := s.rest(t, host); len(rest) > 0 {
-		t.Errorf("after a call-off there is %v", rest)
+		t.Errorf("after a call-off, %v is left", rest)
 	}
 	must(offer())
 	for _, want := range []int{1, 0} {

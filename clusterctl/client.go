@@ -87,7 +87,7 @@ type Provider struct {
 	// Name is clusterctl's name, such as kubeadm. Together with Type it identifies the provider.
 	Name string
 	Type clusterctlv1.ProviderType
-	// Namespace and Version are as in the inventory.
+	// Namespace and Version are those in the inventory.
 	Namespace, Version string
 	// Embedded reports whether the provider is built into an embedded plane.
 	Embedded bool

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/describe"
 )
 
-// namesOfGroup is how many objects of a group its message names.
+// namesOfGroup is the number of objects whose names appear in the message of a group.
 const namesOfGroup = 3
 
 // bad are the conditions that report a problem when they are true; all other conditions report a problem when they are

@@ -79,7 +79,7 @@ func TestTree(t *testing.T) {
 		options tree.ObjectTreeOptions
 		want    string
 	}{
-		"machines that are the same are one line": {tree.ObjectTreeOptions{Grouping: true}, `
+		"identical machines are one line": {tree.ObjectTreeOptions{Grouping: true}, `
 NAME                                       REPLICAS  AVAILABLE  READY  UP TO DATE  STATUS            REASON        SINCE  MESSAGE
 Cluster/blue                               5/5       1          1      5           Available: False  NotAvailable  60s    * ControlPlaneAvailable: one of 2
 │                                                                                                                         * WorkersAvailable: none
@@ -89,7 +89,7 @@ Cluster/blue                               5/5       1          1      5        
 └─Workers
   └─MachineDeployment/md-0 (being deleted)  3/3
     └─4 Machines...                        4         0          0      0           Ready: False      NotReady      60s    See w-0, w-1, w-2, ...`},
-		"conditions of one kind in bad state": {tree.ObjectTreeOptions{Grouping: true, ShowOtherConditions: "Cluster+"}, `
+		"conditions that report problems": {tree.ObjectTreeOptions{Grouping: true, ShowOtherConditions: "Cluster+"}, `
 NAME                                       REPLICAS  AVAILABLE  READY  UP TO DATE  STATUS            REASON        SINCE  MESSAGE
 Cluster/blue                               5/5       1          1      5
 │  Available                                                                        False            NotAvailable  60s    * ControlPlaneAvailable: one of 2

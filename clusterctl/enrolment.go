@@ -31,8 +31,8 @@ func (h HandOver) enrolment(ctx context.Context, server string, ca []byte) strin
 	if err != nil {
 		h.tell("warning: the target's enrolment server was not found: " + err.Error() +
 			"\n  If the target is a plane, enroll the hosts again after the move (docs/clusterctl.md): until then they get " +
-			"no bundles and new agents from it, and can't come back to it after a long absence. Other management clusters " +
-			"have no enrolment server.")
+			"no bundles and no new agents from it, and can't come back to it after a long absence. Other management " +
+			"clusters have no enrolment server.")
 		return ""
 	}
 	return at
@@ -43,7 +43,7 @@ func (h HandOver) enrolment(ctx context.Context, server string, ca []byte) strin
 func enrolmentServer(ctx context.Context, server string, ca []byte) (string, error) {
 	at := enrolmentURL(server)
 	if at == "" {
-		return "", fmt.Errorf("%s has no port, and it would be at the next one", server)
+		return "", fmt.Errorf("%s has no port; an enrolment server uses the port after that of the API server", server)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {

@@ -48,15 +48,15 @@ func TestEnrolmentServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler  http.HandlerFunc
 		stranger bool
-		warning  string // if it is not found
+		warning  string // part of the warning if the server is not found
 	}{
-		"an enrolment server":      {handler: says(http.StatusOK, `{"version":"v1.2.3"}`)},
-		"one of another authority": {says(http.StatusOK, `{"version":"v1.2.3"}`), true, "unknown authority"},
+		"an enrolment server":           {handler: says(http.StatusOK, `{"version":"v1.2.3"}`)},
+		"a server of another authority": {says(http.StatusOK, `{"version":"v1.2.3"}`), true, "unknown authority"},
 		"an API server": {handler: says(http.StatusForbidden, `{"kind":"Status"}`),
 			warning: "is no enrolment server (403 Forbidden)"},
-		"a server without a version":   {handler: says(http.StatusOK, `{}`), warning: "is no enrolment server"},
-		"a server that speaks no JSON": {handler: says(http.StatusOK, `hello`), warning: "is no enrolment server"},
-		"nothing":                      {warning: "connection refused"},
+		"an answer without a version": {handler: says(http.StatusOK, `{}`), warning: "is no enrolment server"},
+		"an answer that is not JSON":  {handler: says(http.StatusOK, `hello`), warning: "is no enrolment server"},
+		"no server":                   {warning: "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewUnstartedServer(c.handler)

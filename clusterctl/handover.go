@@ -38,8 +38,8 @@ const (
 	acceptPause = 200 * time.Millisecond
 )
 
-// HandOver describes a hand-over: the namespace of the hosts, and the management cluster that takes over their agents,
-// the target.
+// HandOver describes a hand-over: the namespace of the hosts, and the target, which is the management cluster that
+// takes over their agents.
 type HandOver struct {
 	// Namespace is the namespace of the hosts. Required.
 	Namespace string
@@ -153,8 +153,8 @@ func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err er
 	if server == "" {
 		server = strings.TrimRight(settings.Host, "/")
 		if settings.ServerName != "" {
-			return "", nil, errors.New("the target's kubeconfig reaches it by a name that its certificate lacks, which agents " +
-				"refuse: name the server with --agent-server")
+			return "", nil, errors.New("the target's kubeconfig sets tls-server-name, but agents verify the host of " +
+				"the URL: use --agent-server to give a URL whose host is in the certificate")
 		}
 	}
 	if len(ca) == 0 {
@@ -249,7 +249,8 @@ func (s *sides) arrival(ctx context.Context, host *infrav1.CapstanHost) (*infrav
 	case err != nil:
 		return nil, fmt.Errorf("looking for the host in the target: %w", err)
 	case there.Spec.Claim == nil || there.Spec.Claim.ProviderID != host.Spec.Claim.ProviderID:
-		return nil, errors.New("the target already has a host of that name, for another machine: delete it there")
+		return nil, errors.New("the target already has a host of that name, for another machine: delete that host " +
+			"in the target")
 	}
 	return there, nil
 }
@@ -311,7 +312,7 @@ func (s *sides) accepted(ctx context.Context, h HandOver) error {
 	})
 }
 
-// waitsFor says, for each host that would block the move, what it waits for.
+// waitsFor says why each host that would block the move is not ready to move.
 func waitsFor(hosts []infrav1.CapstanHost) []string {
 	var all []string
 	for i := range hosts {

@@ -69,17 +69,19 @@ func TestWhoGetsAnOffer(t *testing.T) {
 		"an offer that the agent can't take any more": {
 			host: claimed(offered, says(true, ""), remarked, says(false, "expired")), wants: true,
 		},
-		"the provider has noticed that, too": {
+		"an offer that the agent can't take any more, and the provider knows": {
 			host: claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), wants: true,
 		},
-		"an accepted offer of another target":       {host: claimed(offered, says(true, "")), target: "other", wants: true},
-		"an accepted offer by another name":         {host: claimed(offered, says(true, "")), server: "other", wants: true},
-		"a mover has marked it, the agent has gone": {host: claimed(offered, says(true, ""), marked)},
-		"a mark from an earlier move":               {host: claimed(marked), wants: true},
+		"an accepted offer for another target":  {host: claimed(offered, says(true, "")), target: "other", wants: true},
+		"an accepted offer with another server": {host: claimed(offered, says(true, "")), server: "other", wants: true},
+		"an accepted offer, and a mover has marked the host": {
+			host: claimed(offered, says(true, ""), marked),
+		},
+		"a mark from an earlier move": {host: claimed(marked), wants: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := wants(&c.host); got != c.wants {
-				t.Errorf("wants: %t", got)
+				t.Errorf("wants returned %t", got)
 			}
 			target, server := c.target, c.server
 			if target == "" {
@@ -89,7 +91,7 @@ func TestWhoGetsAnOffer(t *testing.T) {
 				server = "s"
 			}
 			if got := wants(&c.host) && stands(&c.host, secret, target, server, []byte("c")); got != c.stands {
-				t.Errorf("stands: %t", got)
+				t.Errorf("stands returned %t", got)
 			}
 		})
 	}
@@ -100,21 +102,23 @@ func TestWhatAMoveWaitsFor(t *testing.T) {
 		host infrav1.CapstanHost
 		want string
 	}{
-		"no word from the agent": {claimed(offered), "has not answered"},
-		"the agent can't": {claimed(offered, says(false, "connection refused")),
+		"the agent has not answered": {claimed(offered), "has not answered"},
+		"the agent can't accept": {claimed(offered, says(false, "connection refused")),
 			"connection refused"},
-		"the agent can, the provider is slow": {claimed(offered, says(true, "")), "is it running"},
-		"the agent can, and the hold is gone": {claimed(offered, says(true, ""), remarked), ""},
-		"the agent can't any more, the provider is slow": {claimed(offered, says(true, ""), remarked, says(false, "expired")),
-			"expired"},
-		"the agent can't any more": {
+		"the agent has accepted, the provider has not reacted yet": {claimed(offered, says(true, "")), "is it running"},
+		"the agent has accepted, and the hold is lifted":           {claimed(offered, says(true, ""), remarked), ""},
+		"the agent no longer accepts, the provider has not reacted yet": {
+			claimed(offered, says(true, ""), remarked, says(false, "expired")),
+			"expired",
+		},
+		"the agent no longer accepts": {
 			claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), "expired",
 		},
-		"somebody vouched, the provider hasn't noticed": {
+		"somebody has vouched, the provider has not reacted yet": {
 			claimed(func(h *infrav1.CapstanHost) { h.Annotations[infrav1.HandedOverAnnotation] = "uid" }), "is it running",
 		},
-		"a free host": {claimed(free), ""},
-		"on its way":  {claimed(offered, says(true, ""), marked), ""},
+		"a free host":                    {claimed(free), ""},
+		"a host that a mover has marked": {claimed(offered, says(true, ""), marked), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := strings.Join(waitsFor([]infrav1.CapstanHost{c.host}), "\n")
@@ -130,9 +134,9 @@ func TestForgotten(t *testing.T) {
 		host infrav1.CapstanHost
 		want bool
 	}{
-		"no offers":                           {claimed(), true},
-		"called off, and the agent still has": {claimed(offered, says(true, ""), handover.CallOff), false},
-		"called off, and the agent knows":     {claimed(offered, handover.CallOff), true},
+		"no offers": {claimed(), true},
+		"called off, and the agent still holds the offer": {claimed(offered, says(true, ""), handover.CallOff), false},
+		"called off, and the agent has no offer":          {claimed(offered, handover.CallOff), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := forgotten([]infrav1.CapstanHost{c.host}, 0); (err == nil) != c.want {
@@ -151,13 +155,13 @@ func TestHowAgentsReachTheTarget(t *testing.T) {
 		how              HandOver
 		server, ca, fail string
 	}{
-		"as the kubeconfig says": {settings: plain, server: "https://10.0.0.1:6443", ca: "ca"},
-		"by another name": {
+		"the server of the kubeconfig": {settings: plain, server: "https://10.0.0.1:6443", ca: "ca"},
+		"another server and another authority are given": {
 			settings: plain, how: HandOver{Server: "https://plane:7443", CA: []byte("other")}, server: "https://plane:7443",
 			ca: "other",
 		},
-		"the certificate has another name": {settings: named, fail: "--agent-server"},
-		"another name is given": {
+		"the certificate is for another name": {settings: named, fail: "--agent-server"},
+		"the certificate is for another name, which is given": {
 			settings: named, how: HandOver{Server: "https://x"}, server: "https://x", ca: "ca",
 		},
 		"there is no certificate authority": {settings: bare, fail: "--agent-ca"},

@@ -34,14 +34,14 @@ func TestHostsThatKeepAMoveFromStarting(t *testing.T) {
 			hosts: []infrav1.CapstanHost{host("a", infrav1.SupplierDock, true, "uid-a")}, local: "a (cluster c1)",
 		},
 		"an agent that was handed over": {hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a")}},
-		"an agent of which nobody said it": {
+		"an agent that was not handed over": {
 			hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a"), host("b", "", true, "")},
 			held:  "-n blue capstanhost b infrastructure.capstan.dev/handed-over=uid-b",
 		},
-		"a word that is of an earlier move": {
+		"an annotation from an earlier move": {
 			hosts: []infrav1.CapstanHost{host("a", "", true, "other")}, held: "handed-over=uid-a",
 		},
-		"a free host among those that go on": {
+		"a free host and a host that was handed over": {
 			hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a"), host("b", "", false, "")},
 		},
 	} {

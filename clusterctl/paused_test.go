@@ -26,13 +26,13 @@ func TestWhatResumes(t *testing.T) {
 		class   clusterv1.ClusterClass
 		want    []string
 	}{
-		"nothing is paused":    {cluster(nil, nil), class(nil), nil},
-		"nothing is, any more": {cluster(ptr.To(false), nil), class(nil), nil},
+		"nothing is paused":          {cluster(nil, nil), class(nil), nil},
+		"nothing is paused any more": {cluster(ptr.To(false), nil), class(nil), nil},
 		"a cluster": {cluster(ptr.To(true), nil), class(nil),
 			[]string{
 				`kubectl --kubeconfig '/my files/k' --context one -n blue patch cluster c1 --type merge -p '{"spec":{"paused":null}}'`,
 			}},
-		"a cluster, by hand": {cluster(nil, mark), class(nil),
+		"a cluster paused by its annotation": {cluster(nil, mark), class(nil),
 			[]string{"kubectl --kubeconfig '/my files/k' --context one -n blue annotate cluster c1 cluster.x-k8s.io/paused-"}},
 		"a class": {
 			cluster(nil, nil), class(mark),
@@ -59,7 +59,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestNoNamespace: an empty namespace would mean all.
+// TestNoNamespace: an empty namespace is an error, because it would mean all namespaces.
 func TestNoNamespace(t *testing.T) {
 	c := &Client{}
 	_, calledOff := c.CallOff(t.Context(), HandOver{})

@@ -125,7 +125,7 @@ func (c *Client) Remove(ctx context.Context, r Removal) error {
 	}
 	if c.Embedded() && r.All {
 		return hint.Errorf("capstan down --delete removes the plane",
-			"--all would remove providers that can't go alone: %w", ErrPartOfThePlane)
+			"--all would remove providers that can't be removed alone: %w", ErrPartOfThePlane)
 	}
 	if err := c.MayDelete(r.Request); err != nil {
 		return err

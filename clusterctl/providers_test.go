@@ -65,12 +65,12 @@ func TestInstall(t *testing.T) {
 		err       string
 		did       string
 	}{
-		"what the plane has":                {true, infra("capstan"), nil, false, "", ""},
-		"what the plane has another of":     {true, infra("capstan:v2.0.0"), nil, false, aPart, ""},
-		"a provider without components":     {true, infra(upstream.NoopProvider), nil, true, "", "install - in x"},
-		"on another cluster":                {false, infra("capstan"), nil, true, "", "install capstan in x"},
-		"one that can't be installed there": {false, infra("aws"), wrong, false, "no route", "install aws in x"},
-		"core and kubeadm":                  {false, Request{}, nil, true, "", "install  in x"},
+		"a part of the plane":                    {true, infra("capstan"), nil, false, "", ""},
+		"another version of a part of the plane": {true, infra("capstan:v2.0.0"), nil, false, aPart, ""},
+		"a provider without components":          {true, infra(upstream.NoopProvider), nil, true, "", "install - in x"},
+		"a cluster that is not a plane":          {false, infra("capstan"), nil, true, "", "install capstan in x"},
+		"a provider whose installation fails":    {false, infra("aws"), wrong, false, "no route", "install aws in x"},
+		"core and kubeadm":                       {false, Request{}, nil, true, "", "install  in x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, told := plane(c.fails)
@@ -82,7 +82,7 @@ func TestInstall(t *testing.T) {
 				t.Errorf("installed: %t, %v", installed, err)
 			}
 			if strings.Join(told.did, ", ") != c.did {
-				t.Errorf("it did %q", told.did)
+				t.Errorf("the calls to upstream were %q", told.did)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestInstall(t *testing.T) {
 // TestAllow: nothing is installed without permission to run the programs, and the permission ends with the
 // installation.
 func TestAllow(t *testing.T) {
-	for name, refused := range map[string]error{"allowed": nil, "refused": errors.New("somebody else is at it")} {
+	for name, refused := range map[string]error{"allowed": nil, "refused": errors.New("somebody else is installing")} {
 		t.Run(name, func(t *testing.T) {
 			c, told := plane(nil)
 			c.Installed, c.binaries = nil, map[string]string{"docker": "/opt/capd"}
@@ -108,7 +108,7 @@ func TestAllow(t *testing.T) {
 				want = []string{"allow /opt/capd", "allow /opt/capd"}
 			}
 			if !errors.Is(installErr, refused) || !errors.Is(upgradeErr, refused) || !slices.Equal(told.did, want) {
-				t.Errorf("it did %q: %v, %v", told.did, installErr, upgradeErr)
+				t.Errorf("the calls were %q: %v, %v", told.did, installErr, upgradeErr)
 			}
 		})
 	}
@@ -120,12 +120,12 @@ func TestUpgrade(t *testing.T) {
 		embedded bool
 		want     string
 	}{
-		"neither":                     {Upgrade{}, false, choose},
-		"both":                        {Upgrade{Request: infra("a:v1"), Contract: "v1beta2"}, false, choose},
-		"a contract":                  {Upgrade{Contract: "v1beta2"}, false, ""},
-		"a contract on the plane":     {Upgrade{Contract: "v1beta2"}, true, aPart},
-		"what is a part of the plane": {Upgrade{Request: infra("capstan:v2.0.0")}, true, aPart},
-		"a provider":                  {Upgrade{Request: infra("aws:v2.0.0")}, false, ""},
+		"neither providers nor a contract": {Upgrade{}, false, choose},
+		"providers and a contract":         {Upgrade{Request: infra("a:v1"), Contract: "v1beta2"}, false, choose},
+		"a contract":                       {Upgrade{Contract: "v1beta2"}, false, ""},
+		"a contract on the plane":          {Upgrade{Contract: "v1beta2"}, true, aPart},
+		"a part of the plane":              {Upgrade{Request: infra("capstan:v2.0.0")}, true, aPart},
+		"a provider":                       {Upgrade{Request: infra("aws:v2.0.0")}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, told := plane(nil)
@@ -134,7 +134,7 @@ func TestUpgrade(t *testing.T) {
 			}
 			err := client.Upgrade(t.Context(), c.upgrade)
 			if !failsWith(err, c.want) || (len(told.did) > 0) != (err == nil) {
-				t.Errorf("got %v, it did %q", err, told.did)
+				t.Errorf("got %v, the calls to upstream were %q", err, told.did)
 			}
 		})
 	}
@@ -146,12 +146,12 @@ func TestRemove(t *testing.T) {
 		embedded bool
 		want     string
 	}{
-		"nothing":                     {Removal{}, false, choose},
-		"both":                        {Removal{Request: infra("a"), All: true}, false, choose},
-		"all":                         {Removal{All: true}, false, ""},
-		"all of a plane":              {Removal{All: true}, true, aPart},
-		"what is a part of the plane": {Removal{Request: infra("capstan")}, true, aPart},
-		"another one of the plane":    {Removal{Request: infra("aws")}, true, ""},
+		"neither providers nor all":              {Removal{}, false, choose},
+		"providers and all":                      {Removal{Request: infra("a"), All: true}, false, choose},
+		"all providers":                          {Removal{All: true}, false, ""},
+		"all providers of a plane":               {Removal{All: true}, true, aPart},
+		"a part of the plane":                    {Removal{Request: infra("capstan")}, true, aPart},
+		"a provider that was added to the plane": {Removal{Request: infra("aws")}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, told := plane(nil)
@@ -160,7 +160,7 @@ func TestRemove(t *testing.T) {
 			}
 			err := client.Remove(t.Context(), c.removal)
 			if !failsWith(err, c.want) || (len(told.did) > 0) != (err == nil) {
-				t.Errorf("got %v, it did %q", err, told.did)
+				t.Errorf("got %v, the calls to upstream were %q", err, told.did)
 			}
 		})
 	}
@@ -169,6 +169,6 @@ func TestRemove(t *testing.T) {
 func TestRolloutOfNothing(t *testing.T) {
 	c, _ := plane(nil)
 	if err := c.Rollout(t.Context(), "explode", "default", nil); err == nil {
-		t.Error("a verb that there is not was taken")
+		t.Error("an unknown verb was accepted")
 	}
 }

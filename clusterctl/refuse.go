@@ -51,7 +51,7 @@ func (c *Client) part(kind clusterctlv1.ProviderType, ref string) (p Provider, o
 }
 
 // ToInstall returns a request to install without the providers that are built into the plane. It fails if the request
-// asks for another version of those, or for a provider that cannot work here. It writes nothing.
+// asks for another version of such a provider, or for a provider that cannot work here. It writes nothing.
 func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace string) (Request, error) {
 	left := Request{}
 	var errs []error
@@ -63,7 +63,7 @@ func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace
 			}
 			if ok && c.binary(p.Name, kind) != "" {
 				errs = append(errs,
-					fmt.Errorf("%s runs in the plane itself, so a binary given for it would run beside it: leave out its "+
+					fmt.Errorf("%s runs in the plane itself, so a binary would run in addition to it: leave out its "+
 						"--provider-binary", p.Label()))
 			}
 			if ok {

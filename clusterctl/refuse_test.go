@@ -24,7 +24,7 @@ func object(apiVersion, kind, name string) unstructured.Unstructured {
 func TestFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects []unstructured.Unstructured
-		want    []string // parts of the message; none: it can run
+		want    []string // parts of the message; empty: the plane can run the provider
 	}{
 		"definitions and roles": {
 			[]unstructured.Unstructured{object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"),
@@ -40,7 +40,7 @@ func TestFit(t *testing.T) {
 		},
 		"a certificate": {[]unstructured.Unstructured{object("cert-manager.io/v1", "Certificate", "c")},
 			[]string{"cert-manager for its Certificate ns/c"}},
-		"nothing at all to have": {nil, nil},
+		"no objects": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := fit("addon-x", c.objects)
@@ -66,25 +66,25 @@ func TestWhatIsAPartOfThePlane(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		request  Request
-		install  bool // it may be installed
+		install  bool // whether ToInstall accepts the request
 		conflict bool
 	}{
-		"its name":           {infrastructure("capstan"), true, true},
-		"in upper case":      {infrastructure("Capstan"), true, true},
-		"its version":        {infrastructure("capstan:v0.1.0"), true, true},
-		"another version":    {infrastructure("capstan:v0.2.0"), false, true},
-		"with its namespace": {infrastructure("capstan-system/capstan:v0.1.0"), true, true},
-		"two at once": {
+		"the name of a built-in provider": {infrastructure("capstan"), true, true},
+		"the name in upper case":          {infrastructure("Capstan"), true, true},
+		"the version that the plane runs": {infrastructure("capstan:v0.1.0"), true, true},
+		"another version":                 {infrastructure("capstan:v0.2.0"), false, true},
+		"the name with a namespace":       {infrastructure("capstan-system/capstan:v0.1.0"), true, true},
+		"two built-in providers": {
 			Request{
 				clusterctlv1.InfrastructureProviderType: {"capstan"}, clusterctlv1.BootstrapProviderType: {"kubeadm:v1.2.4"},
 			}, false, true,
 		},
-		"none": {Request{}, true, false},
+		"no provider": {Request{}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			left, err := plane.ToInstall(t.Context(), c.request, "")
 			if (err == nil) != c.install || len(left) > 0 {
-				t.Errorf("installing: left %v, %v", left, err)
+				t.Errorf("ToInstall leaves %v to install, and returned %v", left, err)
 			}
 			if err != nil && !errors.Is(err, ErrPartOfThePlane) {
 				t.Errorf("installing: %v", err)
@@ -122,7 +122,7 @@ func TestOwnRepositories(t *testing.T) {
 	}{
 		"no management cluster": {want: map[identity]string{capstan: "v0.3.0"}},
 		"no management cluster, and a repository in the configuration": {config: elsewhere},
-		"a plane counts more than the configuration": {
+		"a plane takes precedence over the configuration": {
 			[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}}, elsewhere,
 			map[identity]string{capstan: "v0.2.0"},
 		},
@@ -131,7 +131,7 @@ func TestOwnRepositories(t *testing.T) {
 				{Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}}, "",
 			map[identity]string{core: "v1.14.2", capstan: "v0.2.0"},
 		},
-		"a management cluster that is no plane": {[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0"}}, "",
+		"a cluster that is not a plane": {[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0"}}, "",
 			map[identity]string{capstan: "v0.3.0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestOwnRepositories(t *testing.T) {
 	}
 	if _, err := newOwnRepositories([]Provider{{Name: "capstan", Type: capstan.kind, Version: "839c54c", Embedded: true}},
 		settings(t, ""), ""); err == nil || !strings.Contains(err.Error(), "839c54c") {
-		t.Errorf("a version that is none: %v", err)
+		t.Errorf("an invalid version: %v", err)
 	}
 }
 

@@ -116,7 +116,7 @@ type configuration struct {
 	own ownRepositories
 }
 
-// Providers returns the configured providers. Our own need not be among them.
+// Providers returns the configured providers. Our own providers need not be among them, because Get finds them.
 func (c configuration) Providers() config.ProvidersClient {
 	return providers{c.Client.Providers(), c.own}
 }

@@ -53,7 +53,7 @@ func TestRequest(t *testing.T) {
 				t.Errorf("the names are %q", got)
 			}
 			if err := c.request.Check(); (err != nil) != c.fails {
-				t.Errorf("it is checked with %v", err)
+				t.Errorf("Check returned %v", err)
 			}
 		})
 	}
@@ -87,7 +87,7 @@ func TestOptionsNameEveryProvider(t *testing.T) {
 		}
 	}
 	if install.Kubeconfig != at || upgrade.Kubeconfig != at || remove.Kubeconfig != at {
-		t.Error("they are for another management cluster")
+		t.Error("the options are for another management cluster")
 	}
 }
 

@@ -23,7 +23,7 @@ type Target struct {
 }
 
 // Find returns the path of the kubeconfig to use. It fails if this machine's plane is not there, unless offline is
-// true: then the path may be empty or name no file.
+// true: then the path may be empty, or there may be no file at the path.
 func (t Target) Find(ctx context.Context, offline bool) (kubeconfig string, err error) {
 	if t.Kubeconfig != "" {
 		if _, err := os.Stat(t.Kubeconfig); err != nil {

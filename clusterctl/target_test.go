@@ -23,16 +23,16 @@ func TestFind(t *testing.T) {
 		offline      bool
 		want, err    string
 	}{
-		"one that is named":                     {there, gone, nil, false, there, ""},
-		"one that is named and is not there":    {gone, there, nil, false, "", "looking for the kubeconfig"},
-		"the same, where none is needed":        {gone, there, nil, true, "", "looking for the kubeconfig"},
-		"the plane":                             {"", there, nil, false, there, ""},
-		"a plane that does not answer":          {"", there, stopped, false, there, ""},
-		"no plane":                              {"", gone, nil, false, "", "no management plane in the home"},
-		"no plane, where none is needed":        {"", gone, nil, true, gone, ""},
-		"a plane, where none is needed":         {"", there, nil, true, there, ""},
-		"a stopped plane, where none is needed": {"", there, stopped, true, "", ""},
-		"one that is named, and a stopped plane, where none is needed": {there, there, stopped, true, there, ""},
+		"a named kubeconfig":                              {there, gone, nil, false, there, ""},
+		"a named kubeconfig that does not exist":          {gone, there, nil, false, "", "looking for the kubeconfig"},
+		"a named kubeconfig that does not exist, offline": {gone, there, nil, true, "", "looking for the kubeconfig"},
+		"the plane":                    {"", there, nil, false, there, ""},
+		"a plane that does not answer": {"", there, stopped, false, there, ""},
+		"no plane":                     {"", gone, nil, false, "", "no management plane in the home"},
+		"no plane, offline":            {"", gone, nil, true, gone, ""},
+		"a plane, offline":             {"", there, nil, true, there, ""},
+		"a stopped plane, offline":     {"", there, stopped, true, "", ""},
+		"a named kubeconfig and a stopped plane, offline": {there, there, stopped, true, there, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := Target{Home: "the home", Plane: c.plane, Stopped: c.stopped}

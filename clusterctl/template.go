@@ -80,7 +80,7 @@ func (c *Client) Components(
 	components, err := c.GenerateProvider(ctx, ref, kind, o)
 	if err != nil {
 		return nil, hint.Errorf("components are in the repository of a release, which --config names; "+
-			"this binary carries cluster templates only", "reading the components of %s %s: %w", kind, ref, err)
+			"this binary contains only cluster templates", "reading the components of %s %s: %w", kind, ref, err)
 	}
 	return components, nil
 }
@@ -101,10 +101,11 @@ func MayConvertTo(version string) error {
 func ReadToConvert(in io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, mostYAML+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading what to convert: %w", err)
+		return nil, fmt.Errorf("reading the objects to convert: %w", err)
 	}
 	if len(data) > mostYAML {
-		return nil, hint.Errorf("convert it in parts", "what to convert has more than %d MiB", mostYAML>>20)
+		return nil, hint.Errorf("convert the objects in parts", "the objects to convert have more than %d MiB",
+			mostYAML>>20)
 	}
 	return data, nil
 }

@@ -20,12 +20,12 @@ func TestFrom(t *testing.T) {
 		at     string // kubeconfig
 		want   string
 	}{
-		"a file":                               {Source{From: "a.yaml"}, "k", "URL a.yaml"},
-		"a ConfigMap":                          {Source{ConfigMap: configMap}, "k", "ConfigMap blue/map"},
-		"a ConfigMap of another namespace":     {Source{ConfigMap: elsewhere}, "k", "ConfigMap red/map"},
-		"a provider":                           {Source{Repository: aws}, "", "provider aws"},
-		"the provider that is installed":       {Source{}, "k", "provider "},
-		"ours, without any management cluster": {Source{}, "", "provider capstan"},
+		"a file":                                {Source{From: "a.yaml"}, "k", "URL a.yaml"},
+		"a ConfigMap":                           {Source{ConfigMap: configMap}, "k", "ConfigMap blue/map"},
+		"a ConfigMap of another namespace":      {Source{ConfigMap: elsewhere}, "k", "ConfigMap red/map"},
+		"a provider":                            {Source{Repository: aws}, "", "provider aws"},
+		"the installed provider":                {Source{}, "k", "provider "},
+		"Capstan, without a management cluster": {Source{}, "", "provider capstan"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := upstream.GetClusterTemplateOptions{}
@@ -69,10 +69,10 @@ func TestReadToConvert(t *testing.T) {
 		t.Errorf("read %q, %v", data, err)
 	}
 	if _, err := ReadToConvert(endless{}); hint.Of(err) == "" {
-		t.Errorf("more than can be kept: %v", err)
+		t.Errorf("an input without an end: %v", err)
 	}
 	if _, err := ReadToConvert(io.MultiReader(strings.NewReader("a"), unreadable{})); err == nil {
-		t.Error("a read that failed was taken for the end")
+		t.Error("a failed read was taken for the end of the input")
 	}
 }
 

@@ -31,8 +31,9 @@ func (c *Client) MoveClusters(ctx context.Context, h HandOver, dryRun bool) erro
 	case errors.Is(err, ErrClassGone):
 		return hint.Errorf("run: capstan down, then capstan up", "%w", err)
 	case err != nil:
-		return hint.Errorf(pausedAdvice+", here or there: the same command names what resumes them here; docs/clusterctl.md "+
-			"says how to continue", "moving the clusters of namespace %s: %w", h.Namespace, err)
+		return hint.Errorf(pausedAdvice+", in the source or in the target: run this command again to see the commands "+
+			"that resume them in the source; docs/clusterctl.md says how to continue",
+			"moving the clusters of namespace %s: %w", h.Namespace, err)
 	}
 	return nil
 }
@@ -62,14 +63,14 @@ func (c *Client) SaveClusters(ctx context.Context, namespace, directory string) 
 		FromKubeconfig: c.Kubeconfig, ToKubeconfig: c.Kubeconfig, Namespace: namespace, ToDirectory: directory,
 	})
 	if err != nil {
-		return hint.Errorf(pausedAdvice+": the same command names what resumes them (docs/clusterctl.md)",
-			"saving the clusters of namespace %s: %w", namespace, err)
+		return hint.Errorf(pausedAdvice+": run this command again to see the commands that resume them "+
+			"(docs/clusterctl.md)", "saving the clusters of namespace %s: %w", namespace, err)
 	}
 	return nil
 }
 
 // RestoreClusters restores the clusters that SaveClusters saved to a directory. The parameter to is the management
-// cluster that gets them; if it is empty, this one does.
+// cluster that gets them. If to is empty, this management cluster gets them.
 func (c *Client) RestoreClusters(ctx context.Context, namespace, directory string, to upstream.Kubeconfig) error {
 	if err := isDirectory(directory); err != nil {
 		return err

@@ -44,13 +44,13 @@ func TestIsDirectory(t *testing.T) {
 	}
 }
 
-// TestSaveAndRestoreNeedADirectory: without one, nothing is requested and nothing is paused.
+// TestSaveAndRestoreNeedADirectory: without a directory, nothing is requested and nothing is paused.
 func TestSaveAndRestoreNeedADirectory(t *testing.T) {
 	c, none := &Client{}, filepath.Join(t.TempDir(), "none")
 	if err := c.SaveClusters(t.Context(), "blue", none); err == nil {
-		t.Error("clusters were saved to nowhere")
+		t.Error("clusters were saved to a directory that does not exist")
 	}
 	if err := c.RestoreClusters(t.Context(), "blue", none, upstream.Kubeconfig{}); err == nil {
-		t.Error("clusters were restored from nowhere")
+		t.Error("clusters were restored from a directory that does not exist")
 	}
 }

@@ -22,12 +22,12 @@ func endedWait(ctx context.Context, err error, waited, limit time.Duration) erro
 	if err == nil || waited >= limit || !strings.Contains(err.Error(), "is not ready after") {
 		return err
 	}
-	const again = "see how they are: kubectl get deployments -A"
+	const again = "to see whether they work: kubectl get deployments -A"
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return hint.Errorf(again, "stopped after %s of waiting for the providers to work; they are installed: %w",
 			waited.Round(time.Second), context.Cause(ctx))
 	}
-	return hint.Errorf(again, "the providers are installed, but it is still unknown whether they work after %s: %w",
+	return hint.Errorf(again, "the providers are installed, but waiting for them to work failed after %s: %w",
 		waited.Round(time.Second), root(err))
 }
 

@@ -26,7 +26,7 @@ func TestEndedWait(t *testing.T) {
 		want   string // "" means no error
 		not    string
 	}{
-		"it went well": {t.Context(), nil, time.Second, 0, "", "x"},
+		"no error": {t.Context(), nil, time.Second, 0, "", "x"},
 		"another error": {
 			t.Context(),
 			errors.New("no such provider"),
@@ -35,7 +35,7 @@ func TestEndedWait(t *testing.T) {
 			"no such provider",
 			"installed",
 		},
-		"somebody stopped it": {
+		"the wait was cancelled": {
 			stopped,
 			late(context.Canceled),
 			3 * time.Second,
@@ -43,7 +43,7 @@ func TestEndedWait(t *testing.T) {
 			"stopped after 3s of waiting",
 			"5m0s",
 		},
-		"the server was gone": {
+		"the API server did not answer": {
 			t.Context(),
 			late(errors.New("connection refused")),
 			3 * time.Second,
@@ -51,7 +51,7 @@ func TestEndedWait(t *testing.T) {
 			"after 3s: connection refused",
 			"5m0s",
 		},
-		"it took all the time": {
+		"the default limit has passed": {
 			t.Context(),
 			late(context.DeadlineExceeded),
 			5 * time.Minute,
@@ -59,7 +59,7 @@ func TestEndedWait(t *testing.T) {
 			"is not ready after 5m0s",
 			"stopped",
 		},
-		"it took the time that was given": {
+		"the given limit has passed": {
 			t.Context(),
 			late(context.DeadlineExceeded),
 			10 * time.Second,
@@ -82,7 +82,7 @@ func TestEndedWait(t *testing.T) {
 			}
 			if early := c.waited < 5*time.Second && strings.Contains(c.err.Error(), "ready"); early &&
 				hint.Of(err) == "" {
-				t.Error("it has no hint")
+				t.Error("the error has no hint")
 			}
 		})
 	}

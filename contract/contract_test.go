@@ -17,7 +17,7 @@ func TestRules(t *testing.T) {
 	for _, r := range all {
 		next[r.Family()]++
 		if want := fmt.Sprintf("%s-%02d", r.Family(), next[r.Family()]); r.ID != want {
-			t.Errorf("%s stands where %s is expected", r.ID, want)
+			t.Errorf("found %s where %s is expected", r.ID, want)
 		}
 		if !ruleID.MatchString(r.ID) || r.Text == "" || r.Source == "" || r.Check == "" {
 			t.Errorf("%s has a bad id, or no text, source or check: %+v", r.ID, r)
@@ -26,10 +26,10 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s has level %q", r.ID, r.Level)
 		}
 		if !slices.Contains([]Party{Provider, Extension, Administrator, Core, Clusterctl, Anybody}, r.Of) {
-			t.Errorf("%s is of %q", r.ID, r.Of)
+			t.Errorf("%s binds the unknown party %q", r.ID, r.Of)
 		}
 		if r.Only != "" && !slices.Contains(r.Versions(), r.Only) {
-			t.Errorf("%s is of version %q only, which its family does not have", r.ID, r.Only)
+			t.Errorf("%s exists only in version %q, which its family does not have", r.ID, r.Only)
 		}
 		for v := range r.Forms {
 			if !r.In(v) {
@@ -61,10 +61,10 @@ func TestForm(t *testing.T) {
 	}
 	domain, _ := Find("IM-18")
 	if domain.In(V1Beta1) || !domain.In(V1Beta2) {
-		t.Error("IM-18 is a rule of v1beta2 only")
+		t.Error("IM-18 is not a rule of v1beta2 only")
 	}
 	if _, ok := Find("IM-99"); ok {
-		t.Error("there is a rule IM-99")
+		t.Error("Find returns a rule IM-99, which does not exist")
 	}
 }
 
@@ -80,14 +80,14 @@ func TestTextsNameWhatExists(t *testing.T) {
 	}
 	for _, d := range Decisions() {
 		if known[d.ID] || d.Finding == "" || d.Reading == "" {
-			t.Errorf("%s stands there twice, or has no finding or reading", d.ID)
+			t.Errorf("%s appears twice, or has no finding or reading", d.ID)
 		}
 		known[d.ID] = true
 		texts[d.ID] = d.Finding + d.Reading
 	}
 	for _, s := range Sequences() {
 		if known[s.ID] || s.Do == "" || s.Assert == "" || len(s.Rules) == 0 {
-			t.Errorf("%s stands there twice, or has no rules, nothing to do or nothing to assert", s.ID)
+			t.Errorf("%s appears twice, or has no rules, nothing to do or nothing to assert", s.ID)
 		}
 		known[s.ID] = true
 		texts[s.ID] = s.Do + s.Assert + " " + strings.Join(s.Rules, " ")

@@ -19,7 +19,7 @@
 //   - RS: rules of the Runtime SDK: versions, catalog, conversion, OpenAPI
 //   - CL: client and semantics of calls
 //   - LH: lifecycle hooks
-//   - UH: hooks that exist upstream beside the lifecycle hooks
+//   - UH: hooks that exist upstream in addition to the lifecycle hooks
 //   - SG: security and best practice
 //
 // # Sources

@@ -25,7 +25,7 @@ func TestChecksAreValid(t *testing.T) {
 			if !ok {
 				t.Errorf("%s names rule %s, which the catalogue does not have", c.ID, id)
 			} else if string(rule.Level) != string(c.Level) && rule.Of != Core {
-				t.Errorf("%s is %s, its rule %s is %s", c.ID, c.Level, id, rule.Level)
+				t.Errorf("the check %s is a %s, but its rule %s is a %s", c.ID, c.Level, id, rule.Level)
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func TestStaticRulesHaveAReasonOrACheck(t *testing.T) {
 		case static && !checked && why == "":
 			t.Errorf("no check looks at %s: %s", rule.ID, rule.Text)
 		case why != "" && (checked || !static):
-			t.Errorf("%s has a reason to be unchecked, and a check or no need of one", rule.ID)
+			t.Errorf("Unseen says why no check covers %s, but a check covers it, or it needs none", rule.ID)
 		}
 	}
 }
@@ -92,10 +92,13 @@ func TestVerifyWithOptions(t *testing.T) {
 		options []Option
 		want    string
 	}{
-		"a variable is given":           {[]Option{given("MODE")}, "RV-17 (variables-text): the value true is not text"},
-		"a variable that nobody uses":   {[]Option{given("MOOD")}, "the release does not use: variable MOOD"},
-		"a Cluster of no class":         {[]Option{Clusters(cluster)}, "the release does not use: file " + cluster},
-		"a release that does not exist": {[]Option{Against(filepath.Join(dir, "none"))}, "the release that came before: "},
+		"a variable is given": {[]Option{given("MODE")},
+			"RV-17 (variables-text): the value true is not text"},
+		"a variable that no file uses": {[]Option{given("MOOD")}, "the release does not use: variable MOOD"},
+		"a Cluster whose class is not in the release": {[]Option{Clusters(cluster)},
+			"the release does not use: file " + cluster},
+		"an older release that does not exist": {[]Option{Against(filepath.Join(dir, "none"))},
+			"the release that came before: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got failures
@@ -124,12 +127,12 @@ func TestExplain(t *testing.T) {
 		}
 		for _, part := range want {
 			if !strings.Contains(out.String(), part) {
-				t.Errorf("%s is explained without %q:\n%s", id, part, out.String())
+				t.Errorf("the explanation of %s lacks %q:\n%s", id, part, out.String())
 			}
 		}
 	}
 	var unknown *UnknownError
 	if err := Explain(&bytes.Buffer{}, "IM-99"); !errors.As(err, &unknown) {
-		t.Errorf("an id that does not exist is explained: %v", err)
+		t.Errorf("Explain accepted an id that does not exist: %v", err)
 	}
 }

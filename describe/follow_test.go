@@ -69,11 +69,11 @@ func TestFollowStopsWhenNothingCanBeReadOrShown(t *testing.T) {
 		read func(call int) ([]record.Call, error)
 		show error
 	}{
-		"the first look fails": {func(int) ([]record.Call, error) { return nil, broken }, nil},
-		"a later look fails": {
+		"the first read fails": {func(int) ([]record.Call, error) { return nil, broken }, nil},
+		"a later read fails": {
 			func(call int) ([]record.Call, error) { return nil, map[int]error{3: broken}[call] }, nil,
 		},
-		"it can't be shown": {func(int) ([]record.Call, error) { return []record.Call{{}}, nil }, broken},
+		"a call can't be shown": {func(int) ([]record.Call, error) { return []record.Call{{}}, nil }, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -129,7 +129,7 @@ func Wait(ctx context.Context, c client.Reader, cluster client.ObjectKey, report
 		return last.Step == "", nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return hint.Errorf("it continues in the background; see: capstan cluster describe "+cluster.Name+" --watch",
+		return hint.Errorf("the work on the cluster continues; see: capstan cluster describe "+cluster.Name+" --watch",
 			"stopped waiting for cluster %s at %q: %s", cluster.Name, last.Step, last.Detail)
 	}
 	if err != nil {
@@ -157,7 +157,7 @@ func WaitDeleted(ctx context.Context, c client.Reader, cluster client.ObjectKey,
 		return false, nil
 	})
 	if ctx.Err() != nil && err != nil {
-		return hint.Errorf("it continues in the background; see: capstan cluster describe "+cluster.Name,
+		return hint.Errorf("the deletion continues in the background; see: capstan cluster describe "+cluster.Name,
 			"stopped waiting for the deletion of cluster %s: %s", cluster.Name, last)
 	}
 	return err

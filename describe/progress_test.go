@@ -55,15 +55,15 @@ func TestMeasure(t *testing.T) {
 		machines []clusterv1.Machine
 		want     Progress
 	}{
-		"a blocking hook is what is waited for first": {cluster(blocked), nil, Progress{StepHooks, "cluster needs 6 hosts"}},
-		"then the endpoint":                           {cluster(refs), nil, Progress{StepEndpoint, ""}},
-		"then the control plane": {cluster(refs, provisioned), nil,
+		"a blocking hook is waited for first": {cluster(blocked), nil, Progress{StepHooks, "cluster needs 6 hosts"}},
+		"the endpoint is waited for second":   {cluster(refs), nil, Progress{StepEndpoint, ""}},
+		"the control plane is waited for third": {cluster(refs, provisioned), nil,
 			Progress{StepControlPlane, "waiting for machines"}},
-		"then each Node": {
+		"each Node is waited for last": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", false)},
 			Progress{StepNodes, "1 of 2; b: kubelet is starting"},
 		},
-		"a machine that goes away is waited for too": {
+		"a machine that is being deleted is waited for, too": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", true), deleting},
 			Progress{StepNodes, "2 of 2; old is being deleted"},
 		},
@@ -71,12 +71,12 @@ func TestMeasure(t *testing.T) {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true)},
 			Progress{StepNodes, "1 of 2; waiting for machines"},
 		},
-		"a machine of another version is waited for, with what holds the upgrade": {
+		"a machine of another version is waited for, and the detail says what holds the upgrade back": {
 			cluster(refs, provisioned, initialized, blocked, upgraded),
 			[]clusterv1.Machine{machine("a", true), machine("b", true)},
 			Progress{StepNodes, "0 of 2 machines have v1.36.3; cluster needs 6 hosts"},
 		},
-		"all Nodes Ready is the end": {
+		"all Nodes are Ready, and no step is left": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", true)}, Progress{},
 		},
 	} {

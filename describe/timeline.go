@@ -89,7 +89,7 @@ func stillAsked(clusters []clusterv1.Cluster, extensions []runtimev1.ExtensionCo
 	for _, cluster := range clusters {
 		there[record.Object{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}] = true
 	}
-	handlers := map[string][]string{} // by extension
+	handlers := map[string][]string{} // names of handlers, by extension
 	for _, e := range extensions {
 		names := []string{}
 		for _, h := range e.Status.Handlers {

@@ -43,11 +43,11 @@ func TestBlockedNow(t *testing.T) {
 		cluster, extension, handler string
 		want                        bool
 	}{
-		"a handler that is asked":                 {"there", "e", "h", true},
-		"a cluster that is gone":                  {"gone", "e", "h", false},
-		"an extension that is gone":               {"there", "gone", "h", false},
-		"a handler that its extension has lost":   {"there", "e", "gone", false},
-		"an extension that nobody has discovered": {"there", "new", "h", true},
+		"a handler that is called":                   {"there", "e", "h", true},
+		"a cluster that is gone":                     {"gone", "e", "h", false},
+		"an extension that is gone":                  {"there", "gone", "h", false},
+		"a handler that its extension no longer has": {"there", "e", "gone", false},
+		"an extension that has not been discovered":  {"there", "new", "h", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			call := record.Call{

@@ -20,8 +20,8 @@ import (
 
 var blue = client.ObjectKey{Namespace: "team", Name: "blue"}
 
-// blueCluster returns a cluster with one machine, whose creation has reached this step. If step is empty, the cluster
-// is up as soon as its machine is.
+// blueCluster returns a cluster with one machine. The creation of the cluster has reached the given step. If step is
+// empty, the cluster is up as soon as its machine is.
 func blueCluster(step Step) *clusterv1.Cluster {
 	c := topology.Request{Name: blue.Name, Namespace: blue.Namespace, Version: "v1.36.3", ControlPlane: 1}.Cluster()
 	if step == StepHooks {
@@ -92,7 +92,7 @@ func TestWaitGivesUp(t *testing.T) {
 			`stopped waiting for cluster blue at "lifecycle hooks let the cluster through": cluster needs 6 hosts`,
 			"--watch",
 		},
-		"the server fails for ever": {
+		"the server always fails": {
 			func(client.Client, int) error { return errServer }, blueCluster(StepHooks),
 			"watching cluster blue: the server does not answer", "",
 		},
@@ -119,9 +119,9 @@ func TestWaitDeleted(t *testing.T) {
 		gone int // the first request that finds the cluster gone
 		want string
 	}{
-		"it goes":          {3, ""},
-		"it does not go":   {1000, "stopped waiting for the deletion of cluster blue: 1 Machine"},
-		"it was gone once": {1, ""},
+		"the cluster is deleted in time":     {3, ""},
+		"the cluster is not deleted in time": {1000, "stopped waiting for the deletion of cluster blue: 1 Machine"},
+		"the first request finds no cluster": {1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -52,8 +52,8 @@ func since(t, now time.Time) string {
 // line is one node of a tree with the branches drawn before it.
 type line struct {
 	node *Node
-	lead string // before the name
-	stem string // before further lines of the same node
+	lead string // the branches before the name
+	stem string // the branches before further lines of the same node
 }
 
 // lines flattens a tree from the top.

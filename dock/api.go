@@ -44,10 +44,10 @@ type Host struct {
 	State   HostState `json:"state"`
 	// PID is the process id, on the machine, of the host's PID 1, or 0 if the host doesn't run.
 	PID      int       `json:"pid,omitempty"`
-	Since    time.Time `json:"since"`              // of the state
-	Restarts int       `json:"restarts,omitempty"` // after the host exited by itself; counted from the dock's start
-	Error    string    `json:"error,omitempty"`    // of the last start, or why the host stopped
-	Root     string    `json:"root"`               // its root directory on the machine
+	Since    time.Time `json:"since"`              // when the host entered this state
+	Restarts int       `json:"restarts,omitempty"` // restarts after the host exited by itself, since the dock started
+	Error    string    `json:"error,omitempty"`    // the error of the last start, or why the host stopped
+	Root     string    `json:"root"`               // the host's root directory on the machine
 	// IDs is the number of the host's user and group ids, 0 if the host doesn't run.
 	IDs int `json:"ids,omitempty"`
 	// Limits names the controllers that limit the host and its pods, such as "cpu.memory.pids". It is empty without
@@ -70,7 +70,7 @@ type Balancer struct {
 // BalancerPort is the port of every balancer.
 const BalancerPort = 6443
 
-// Relay carries TCP from a port of the machine's loopback interface to an address in the dock.
+// Relay forwards TCP connections from a port of the machine's loopback interface to an address in the dock.
 type Relay struct {
 	Name   string `json:"name"`
 	Local  string `json:"local"`  // "127.0.0.1:PORT"; the port is kept until the relay is deleted
@@ -120,13 +120,13 @@ type UnitStatus struct {
 type Status struct {
 	PID       int          `json:"pid"`      // of the dock's first process inside, as the machine sees it
 	Instance  string       `json:"instance"` // differs after each start
-	Rootless  bool         `json:"rootless"` // it has a user namespace
+	Rootless  bool         `json:"rootless"` // the dock has a user namespace
 	Started   time.Time    `json:"started"`
 	BinDir    string       `json:"binDir"`
 	Gateway   string       `json:"gateway"` // the dock's own address, as hosts see it
 	Hosts     []Host       `json:"hosts"`
 	Balancers []Balancer   `json:"balancers"`
-	Relays    []Relay      `json:"relays"` // without those of balancers
+	Relays    []Relay      `json:"relays"` // except the relays of balancers
 	Units     []UnitStatus `json:"units"`
 }
 

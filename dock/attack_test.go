@@ -42,7 +42,7 @@ func scripts(t *testing.T, file string) map[string]string {
 			continue
 		}
 		if !ok || all[name] != "" {
-			t.Fatalf("%s: this line has no name of its own: %s", file, line)
+			t.Fatalf("%s: this line has no name, or one that another line has: %s", file, line)
 		}
 		all[name] = script
 	}
@@ -66,7 +66,7 @@ func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
 	}
 	t.Run("open_by_handle_at", func(t *testing.T) {
 		if out, code := in(t, h, handleScript); code == 0 {
-			t.Errorf("it lists %s", out)
+			t.Errorf("open_by_handle_at reaches the machine's files: %s", out)
 		}
 	})
 	if now, _ := os.ReadFile("/proc/sys/kernel/core_pattern"); string(now) != string(corePattern) {
@@ -80,7 +80,7 @@ func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
 			}
 		})
 	}
-	if os.Geteuid() == 0 { // an ordinary user has only one id
+	if os.Geteuid() == 0 { // an ordinary user may have only one id
 		must(t, h, `touch /var/lib/a && chown 1000:1000 /var/lib/a && test "$(stat -c %u /var/lib/a)" = 1000`)
 	}
 }
@@ -103,9 +103,9 @@ func TestHostsHaveTheirIDs(t *testing.T) {
 		first, count := fields[1], fields[2]
 		switch {
 		case os.Geteuid() != 0 && (first != strconv.Itoa(os.Geteuid()) || count != "1"):
-			t.Errorf("%s has %s ids from %s, its user has one", name, count, first)
+			t.Errorf("%s has %s ids from %s, want only the id of the user", name, count, first)
 		case os.Geteuid() == 0 && (first == "0" || count != "65536"):
-			t.Errorf("%s has %s ids from %s", name, count, first)
+			t.Errorf("%s has %s ids from %s, want 65536 from another id than 0", name, count, first)
 		case os.Geteuid() == 0 && seen[first] != "":
 			t.Errorf("%s and %s have the same ids from %s", name, seen[first], first)
 		}
@@ -116,6 +116,6 @@ func TestHostsHaveTheirIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := must(t, hostOf(t, c, "host-2"), `cat /var/lib/mine; stat -c ' %u' /var/lib/mine`); got != "mine\n 0\n" {
-		t.Errorf("after a reboot its file is %q", got)
+		t.Errorf("after a reboot the host's file is %q", got)
 	}
 }

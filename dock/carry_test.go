@@ -72,7 +72,7 @@ while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).s
 		t.Fatal(err)
 	}
 	if _, err := open.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection to a backend that was removed: %v", err)
+		t.Errorf("the connection to a removed backend was not closed: %v", err)
 	}
 	for range 2 {
 		if err := errors.Join(c.DeleteBalancer(short(t), "lb"), c.DeleteRelay(short(t), "plane")); err != nil {
@@ -85,7 +85,7 @@ while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).s
 		}
 	}
 	if err := c.SetBackends(short(t), "lb", nil); dock.CodeOf(err) != dock.CodeNotFound {
-		t.Errorf("backends of a balancer that does not exist: %v", err)
+		t.Errorf("setting the backends of a missing balancer: %v", err)
 	}
 }
 
@@ -131,6 +131,6 @@ func TestAPortThatWasTakenMeanwhileIsAnErrorThatNamesIt(t *testing.T) {
 	}
 	thief.Close()
 	if got, err := c.EnsureRelay(short(t), "plane", dock.Gateway+":7000"); err != nil || got != addr {
-		t.Errorf("when it is free again: %s, %v", got, err)
+		t.Errorf("when the port is free again: %s, %v", got, err)
 	}
 }

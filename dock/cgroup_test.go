@@ -62,7 +62,7 @@ func TestLimitsOfAHost(t *testing.T) {
 	home := t.TempDir()
 	c, h, groups := limited(t, home)
 	if h.Limits != "cpu.memory.pids" {
-		t.Errorf("limits: %q", h.Limits)
+		t.Errorf("the host has the limits %q", h.Limits)
 	}
 	for controller, dir := range groups {
 		if !strings.Contains(dir, "/host-1.1/all/init") {
@@ -122,7 +122,7 @@ func TestGroupsOfAKilledDock(t *testing.T) {
 		}
 		old := filepath.Join(dir, "../..") // outside a scope, only the next dock removes it
 		if !exists(filepath.Clean(old)) {
-			t.Errorf("%s is gone: this test tests nothing", old)
+			t.Errorf("%s is gone already, so this test can't test its removal", old)
 		}
 		if err := os.Mkdir(filepath.Join(dir, "../pods"), 0o755); err != nil {
 			t.Error(err)
@@ -162,7 +162,7 @@ func TestAHostCantRaiseItsLimits(t *testing.T) {
 		// With one id, root of the host is the dock's user and may write these files. That does no harm, because the group
 		// with the host's limits is above them.
 		for name, script := range scripts(t, "limits-own-group.txt") {
-			if name != "kill all" && name != "freeze all" { // a host may stop itself
+			if name != "kill all" && name != "freeze all" { // root of a host may stop the host
 				t.Run(name, func(t *testing.T) { in(t, h, script) })
 			}
 		}
@@ -184,7 +184,8 @@ func owner(t *testing.T, path string) uint32 {
 	return info.Sys().(*syscall.Stat_t).Uid
 }
 
-// settings returns owner, mode and content of the files that limit a host. groups are those of its PID 1.
+// settings returns owner, mode and content of the files that limit a host. groups are the control groups of the host's
+// PID 1.
 func settings(t *testing.T, groups map[string]string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -204,7 +205,7 @@ func settings(t *testing.T, groups map[string]string) map[string]string {
 		}
 	}
 	if len(all) < 3 {
-		t.Fatalf("few limits to compare: %v", all)
+		t.Fatalf("too few limits to compare: %v", all)
 	}
 	return all
 }

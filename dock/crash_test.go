@@ -90,9 +90,9 @@ func TestNothingSurvivesAKillAndStartBringsAllBack(t *testing.T) {
 			gone := append(namespaces(t, host.PID), namespaces(t, unit.PID)...)
 			kill(t, victim(t, c))
 			if left := nothingLeft(home); left != "" {
-				t.Fatalf("left: %s", left)
+				t.Fatalf("left after the end of the dock: %s", left)
 			}
-			eventually(t, "its namespaces are gone", func() bool {
+			eventually(t, "the dock's namespaces are gone", func() bool {
 				all, _ := filepath.Glob("/proc/[0-9]*/ns/*")
 				for _, ns := range all {
 					if target, err := os.Readlink(ns); err == nil && strings.Contains(strings.Join(gone, " "), target) && !zombie(ns) {
@@ -108,7 +108,7 @@ func TestNothingSurvivesAKillAndStartBringsAllBack(t *testing.T) {
 			c = start(t, home)
 			eventually(t, "the host runs again", func() bool { return hostOf(t, c, "host-1").State == dock.HostRunning })
 			again := hostOf(t, c, "host-1")
-			eventually(t, "its service runs again", func() bool {
+			eventually(t, "the host's service runs again", func() bool {
 				_, code := in(t, again, "systemctl is-active sleepd")
 				return code == 0
 			})
@@ -141,7 +141,7 @@ func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
 	made := ensure(t, c, spec)
 	kill(t, outer(t, c))
 	if left := nothingLeft(home); left != "" {
-		t.Fatalf("left: %s", left)
+		t.Fatalf("left after the end of the dock: %s", left)
 	}
 	if err := os.RemoveAll(filepath.Join(dock.HostDir(home, "host-1"), "root")); err != nil { // the state at that moment
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
 	}
 	again := ensure(t, c, spec)
 	if out, code := in(t, again, "cat /etc/given"); code != 0 || out != "yes" || again.Address != made.Address {
-		t.Errorf("the file says %q (%d), the host is %+v, was %+v", out, code, again, made)
+		t.Errorf("the file has %q (exit %d), the host is %+v, was %+v", out, code, again, made)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestTwoStartsAtOnceMakeOneDock(t *testing.T) {
 	}
 	all.Wait()
 	if len(pids) != 1 {
-		t.Errorf("%d docks answered", len(pids))
+		t.Errorf("%d docks answered, want one", len(pids))
 	}
 }
 
@@ -217,7 +217,8 @@ func TestStartDuringTheEndOfAnother(t *testing.T) {
 
 func TestADockThatIsKilledWhileItAnswersIsNotRunning(t *testing.T) {
 	for name, answer := range map[string]string{
-		"before the answer": "", "in the middle of it": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+		"killed before the answer":           "",
+		"killed in the middle of the answer": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
 	} {
 		home := t.TempDir()
 		if err := os.MkdirAll(dock.Dir(home), 0o700); err != nil {

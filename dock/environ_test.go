@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// The dock outlives the shell that started it, so it must not inherit that shell's environment.
+// A dock outlives the shell that starts it, so it must not inherit the shell's environment.
 func TestTheDockGetsNoEnvironmentOfTheShell(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
 	t.Setenv("LD_PRELOAD_OF_A_SHELL", "hunter2")
@@ -23,7 +23,7 @@ func TestTheDockGetsNoEnvironmentOfTheShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := dock.Start(short(t), dock.Options{Home: filepath.Join(dir, "home"), BinDir: dir}); err == nil {
-		t.Fatal("a script was taken for a dock")
+		t.Fatal("Start took a script for a dock")
 	}
 	for _, command := range []string{"check", "run"} {
 		seen, err := os.ReadFile(filepath.Join(dir, command))

@@ -54,10 +54,10 @@ func (e *BinDirError) Error() string {
 type Problem struct {
 	// Setting names the cause: a sysctl, a kernel module, a limit, the disk.
 	Setting string `json:"setting"`
-	// Have is its value, Want the required one; either may be empty.
+	// Have is the setting's present value, and Want the required one; either may be empty.
 	Have string `json:"have,omitempty"`
 	Want string `json:"want,omitempty"`
-	// Message says what does not work because of it.
+	// Message says what does not work because of the problem.
 	Message string `json:"message"`
 	// Fix is the command to run as root, or an instruction.
 	Fix string `json:"fix"`

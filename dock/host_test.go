@@ -57,7 +57,7 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 	must(t, h, "hostnamectl set-hostname renamed")
 	if got := strings.TrimSpace(must(t, h, "hostname; getent hosts renamed | cut -d' ' -f1")); got != "renamed\n"+
 		h.Address {
-		t.Errorf("after the renaming: %q", got)
+		t.Errorf("after a change of the host name: %q", got)
 	}
 	id := must(t, h, "cat /etc/machine-id; touch /tmp/x /run/y /var/lib/z")
 	boot := must(t, h, "cat /proc/sys/kernel/random/boot_id")
@@ -97,7 +97,7 @@ func TestFilesReachAHostThatRuns(t *testing.T) {
 	must(t, h, "chmod 644 /etc/capstan/agent.yaml; chown 1:1 /etc/capstan/agent.yaml || true")
 	again := ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile("new")})
 	if again.PID != h.PID {
-		t.Errorf("it was started again: %+v, was %+v", again, h)
+		t.Errorf("the host was restarted: %+v, was %+v", again, h)
 	}
 	if got := must(t, h,
 		"cat /etc/capstan/agent.yaml; stat -c ' %a %u %g' /etc/capstan/agent.yaml; ls /etc/capstan"); got !=
@@ -112,9 +112,9 @@ func TestFilesReachAHostThatRuns(t *testing.T) {
 	eventually(t, "the host runs again", func() bool { return hostOf(t, c, "host-1").State == dock.HostRunning })
 	h = ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile("newest")})
 	if got := must(t, h, "cat /etc/capstan/agent.yaml"); got != "newest" {
-		t.Errorf("after the dock was started again the host sees %q", got)
+		t.Errorf("after a restart of the dock, the host sees %q", got)
 	}
-	// A file that can't be written is reported, and does not keep the host from running.
+	// A file that can't be written causes an error, but the host keeps running.
 	must(t, h, "mkdir /etc/full; touch /etc/full/x")
 	_, err := c.EnsureHost(short(t), dock.HostSpec{
 		Name: "host-1", Files: []dock.File{{Path: "/etc/full", Data: []byte("x")}},
@@ -140,7 +140,7 @@ func TestFilesThatComeWhileAHostStartsAreNotLost(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, "it starts", func() bool { return hostOf(t, c, "host-1").State != dock.HostStopped })
+		eventually(t, "the host starts", func() bool { return hostOf(t, c, "host-1").State != dock.HostStopped })
 		want := fmt.Sprintf("start %d", i)
 		h := ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile(want)})
 		first.Wait()
@@ -169,11 +169,11 @@ func TestHostsReachEachOtherAndNothingElse(t *testing.T) {
 		out, _ := in(t, hosts[0], fmt.Sprintf(get, hosts[1].Address))
 		return strings.TrimSpace(out) == "200"
 	})
-	// The machine has no route into the dock, and its addresses can't be reached from inside.
+	// The machine has no route into the dock, and hosts can't reach addresses outside of the dock.
 	if out, code := in(t, hosts[0],
 		`python3 -c "import socket; socket.create_connection(('192.0.2.1', 80), 2)"`); code == 0 ||
 		!strings.Contains(out, "unreachable") {
-		t.Errorf("the world outside: exit %d, %s", code, out)
+		t.Errorf("an address outside of the dock: exit %d, %s", code, out)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestPowerOffAndRebootFromWithin(t *testing.T) {
 	c := start(t, home)
 	h := ensure(t, c, dock.HostSpec{Name: "host-1"})
 	in(t, h, "systemctl reboot") // may end this shell before the call returns
-	eventually(t, "it is back", func() bool {
+	eventually(t, "the host is back", func() bool {
 		now := hostOf(t, c, "host-1")
 		return now.State == dock.HostRunning && now.PID != h.PID
 	})
@@ -191,13 +191,13 @@ func TestPowerOffAndRebootFromWithin(t *testing.T) {
 	}
 	h = hostOf(t, c, "host-1")
 	in(t, h, "poweroff")
-	eventually(t, "it is off", func() bool { return hostOf(t, c, "host-1").State == dock.HostStopped })
+	eventually(t, "the host is off", func() bool { return hostOf(t, c, "host-1").State == dock.HostStopped })
 	if err := c.Shutdown(short(t)); err != nil {
 		t.Fatal(err)
 	}
 	c = start(t, home)
 	if now := hostOf(t, c, "host-1"); now.State != dock.HostStopped {
-		t.Errorf("after the dock was started again it is %s", now.State)
+		t.Errorf("after a restart of the dock, the host is %s", now.State)
 	}
 	ensure(t, c, dock.HostSpec{Name: "host-1"})
 }
@@ -216,7 +216,7 @@ func TestStopAndStart(t *testing.T) {
 		t.Errorf("stopping took %v", took)
 	}
 	if now := hostOf(t, c, "host-1"); now.State != dock.HostStopped || now.PID != 0 {
-		t.Errorf("it is %+v", now)
+		t.Errorf("the host is %+v", now)
 	}
 	for range 2 {
 		if err := c.StartHost(short(t), "host-1"); err != nil {
@@ -224,12 +224,12 @@ func TestStopAndStart(t *testing.T) {
 		}
 	}
 	if now := hostOf(t, c, "host-1"); now.State != dock.HostRunning || now.Address != h.Address {
-		t.Errorf("it is %+v", now)
+		t.Errorf("the host is %+v", now)
 	}
 	for _, call := range []error{c.StopHost(short(t), "nosuch"), c.StartHost(short(t), "nosuch"),
 		c.RebootHost(short(t), "nosuch")} {
 		if dock.CodeOf(call) != dock.CodeNotFound {
-			t.Errorf("a host that does not exist: %v", call)
+			t.Errorf("a call for a missing host: %v", call)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func TestAKilledHostComesBack(t *testing.T) {
 			return now.State == dock.HostRunning && now.PID != h.PID && now.Restarts == i
 		})
 		h = hostOf(t, c, "host-1")
-		eventually(t, "its service runs again", func() bool {
+		eventually(t, "the host's service runs again", func() bool {
 			_, code := in(t, h, "systemctl is-active sleepd")
 			return code == 0
 		})
@@ -263,17 +263,17 @@ func TestDeletedMeansGone(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(dock.HostDir(home, "host-1")); !os.IsNotExist(err) {
-		t.Errorf("its directory: %v", err)
+		t.Errorf("the deleted host's directory: %v", err)
 	}
 	if hosts, _ := c.ListHosts(short(t)); len(hosts) != 0 {
 		t.Errorf("hosts are %+v", hosts)
 	}
 	if left := leftover(filepath.Join(home, "dock/hosts/host-1")); left != "" {
-		t.Errorf("left: %s", left)
+		t.Errorf("left of the deleted host: %s", left)
 	}
 	next := ensure(t, c, dock.HostSpec{Name: "host-1"})
 	if next.Address == h.Address {
-		t.Error("the address was given again at once")
+		t.Error("a new host got the address of a host that was just deleted")
 	}
 	if _, code := in(t, next, "test -e /etc/systemd/system/sleepd.service"); code == 0 {
 		t.Error("the new host has a file of the old one")
@@ -318,7 +318,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		"a name in upper case":       {Name: "Host"},
 		"a name that is too long":    {Name: strings.Repeat("x", 64)},
 		"a relative path":            {Name: "x", Files: []dock.File{{Path: "etc/x"}}},
-		"a path that climbs":         {Name: "x", Files: []dock.File{{Path: "/etc/../../x"}}},
+		"a path with ..":             {Name: "x", Files: []dock.File{{Path: "/etc/../../x"}}},
 		"a variable without a value": {Name: "x", Env: []string{"A"}},
 	} {
 		if _, err := c.EnsureHost(short(t), spec); dock.CodeOf(err) != dock.CodeInvalid {
@@ -326,7 +326,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		}
 	}
 	if entries, _ := os.ReadDir(filepath.Join(home, "dock/hosts")); len(entries) > 0 {
-		t.Errorf("something was made: %v", entries)
+		t.Errorf("a refused host left something: %v", entries)
 	}
 }
 
@@ -342,7 +342,7 @@ func BenchmarkHost(b *testing.B) {
 	b.Run("delete", func(b *testing.B) {
 		for b.Loop() {
 			if i--; i < 0 {
-				b.Skip("none is left")
+				b.Skip("no host is left to delete")
 			}
 			if err := c.DeleteHost(short(b), fmt.Sprintf("host-%d", i)); err != nil {
 				b.Fatal(err)

@@ -253,20 +253,20 @@ func TestHostsSeeImagesAndChangeNothing(t *testing.T) {
 
 	layers := "/opt/capstan/layers"
 	for name, script := range map[string]string{
-		"a file among the layers":   "touch " + layers + "/x",
-		"a file in a layer":         "touch " + layers + "/" + got.Layers[0] + "/x",
-		"a file of a layer changed": "echo 2 > " + layers + "/" + got.Layers[0] + "/a",
-		"a file of a layer removed": "rm -f " + layers + "/" + got.Layers[0] + "/a",
-		"a remount":                 "mount -o remount,bind,rw " + layers,
-		"a remount of the sockets":  "mount -o remount,bind,rw /opt/capstan/images",
-		"an unmount":                "umount -l " + layers,
+		"a file among the layers":          "touch " + layers + "/x",
+		"a file in a layer":                "touch " + layers + "/" + got.Layers[0] + "/x",
+		"a change of a file in a layer":    "echo 2 > " + layers + "/" + got.Layers[0] + "/a",
+		"the removal of a file in a layer": "rm -f " + layers + "/" + got.Layers[0] + "/a",
+		"a remount":                        "mount -o remount,bind,rw " + layers,
+		"a remount of the sockets":         "mount -o remount,bind,rw /opt/capstan/images",
+		"an unmount":                       "umount -l " + layers,
 		"a copy of the mount": "mkdir -p /tmp/c && mount --rbind " + layers + " /tmp/c &&" +
 			" mount -o remount,bind,rw /tmp/c",
-		"another namespace":             "unshare -m sh -c 'mount -o remount,bind,rw " + layers + "'",
-		"a nested user namespace":       "unshare -Urm sh -c 'mount -o remount,bind,rw " + layers + "'",
-		"a socket in the place of ours": "rm -f /opt/capstan/images/images.sock && false; touch /opt/capstan/images/x",
-		"the sockets of the store":      "ls -A /opt/capstan/layers/.. | grep -q hosts.sock",
-		"another host's name":           "echo x > /opt/capstan/images/id",
+		"another namespace":         "unshare -m sh -c 'mount -o remount,bind,rw " + layers + "'",
+		"a nested user namespace":   "unshare -Urm sh -c 'mount -o remount,bind,rw " + layers + "'",
+		"a file next to the socket": "rm -f /opt/capstan/images/images.sock && false; touch /opt/capstan/images/x",
+		"the sockets of the store":  "ls -A /opt/capstan/layers/.. | grep -q hosts.sock",
+		"another host's name":       "echo x > /opt/capstan/images/id",
 		"attributes that overlayfs uses": "python3 -c 'import os; os.setxattr(\"" + layers + "/" + got.Layers[0] +
 			"\", \"user.overlay.opaque\", b\"y\")'",
 	} {
@@ -280,23 +280,23 @@ func TestHostsSeeImagesAndChangeNothing(t *testing.T) {
 		t.Fatalf("removing: %d %s", code, text)
 	}
 	if code, _ := asked(t, one, "POST", "status", question); code != 404 {
-		t.Errorf("after its removal a host sees the image: %d", code)
+		t.Errorf("the host that removed the image still gets it: %d", code)
 	}
 	if code, text := asked(t, two, "POST", "status", question); code != 200 {
 		t.Errorf("the other host gets %d %s", code, text)
 	}
 	if code, text := asked(t, one, "POST", "pull", question); code != 200 || !strings.Contains(text, web.Digest) {
-		t.Errorf("pulling what the machine's user has loaded: %d %s", code, text)
+		t.Errorf("pulling an image that the dock's user loaded: %d %s", code, text)
 	}
 	if code, text := asked(t, one, "POST", "status", `{"image":"`+strings.Repeat("x", 70_000)+`"}`); code != 400 {
-		t.Errorf("a question without end: %d %s", code, text)
+		t.Errorf("a request that is too long: %d %s", code, text)
 	}
 	if code, text := asked(t, one, "POST", "pull", `{"image":"127.0.0.1:1/web:1"}`); code != 403 ||
 		!strings.Contains(text, "hosts may not reach") {
-		t.Errorf("a registry on the machine: %d %s", code, text)
+		t.Errorf("pulling from a registry on the machine: %d %s", code, text)
 	}
 	if code, text := asked(t, one, "POST", "load", "x"); code != 404 {
-		t.Errorf("a host can load: %d %s", code, text)
+		t.Errorf("a host's request to load an image: %d %s", code, text)
 	}
 }
 
@@ -316,10 +316,10 @@ func TestTheImageStoreComesBack(t *testing.T) {
 		return code == 200 && processOf(t, filepath.Join(bin, "capstan-images")) != pid
 	})
 	if code, text := asked(t, h, "POST", "status", `{"image":"web:1"}`); code != 200 {
-		t.Errorf("after a kill: %d %s", code, text)
+		t.Errorf("after the restart of the store: %d %s", code, text)
 	}
 	if code, text := asked(t, h, "GET", "fs", ""); code != 200 || !strings.Contains(text, `"path":"/opt/capstan/layers"`) {
-		t.Errorf("the store is %d %s", code, text)
+		t.Errorf("the usage of the store: %d %s", code, text)
 	}
 }
 

@@ -35,7 +35,7 @@ func ReadLimits(home string) (Limits, error) {
 	l := Limits{Processors: runtime.NumCPU(), InotifyUsed: inotifyUsed()}
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
-		return l, fmt.Errorf("reading how much memory there is: %w", err)
+		return l, fmt.Errorf("reading the amount of available memory: %w", err)
 	}
 	for _, line := range strings.Split(string(data), "\n") {
 		if v, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
@@ -45,7 +45,7 @@ func ReadLimits(home string) (Limits, error) {
 	}
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(existing(home), &st); err != nil {
-		return l, fmt.Errorf("reading how much of the disk of %s is free: %w", home, err)
+		return l, fmt.Errorf("reading the free space on the disk of %s: %w", home, err)
 	}
 	l.FreeDisk = st.Bavail * uint64(st.Bsize)
 	var r syscall.Rlimit
@@ -59,8 +59,8 @@ func ReadLimits(home string) (Limits, error) {
 	return l, nil
 }
 
-// InotifyInstances returns this user's limit of inotify instances: the machine's, or a lower limit of a container's
-// user namespace.
+// InotifyInstances returns this user's limit of inotify instances: the limit of the machine, or a lower limit of a
+// container's user namespace.
 func InotifyInstances() (int, error) {
 	least := -1
 	for _, path := range []string{"/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances"} {

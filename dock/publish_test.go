@@ -47,7 +47,7 @@ while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).s
 	if err != nil || r.Local != at.Address || r.Error != "" {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	eventually(t, "it answers", func() bool { return talk(at.Address) == nil })
+	eventually(t, "the published server answers", func() bool { return talk(at.Address) == nil })
 	if _, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.8:%d", port), time.Second); !errors.Is(
 		err,
 		syscall.ECONNREFUSED,
@@ -57,7 +57,7 @@ while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).s
 
 	at.Announce = true
 	if r, err = c.Publish(short(t), "enrol", at); err != nil || r.Error != "" {
-		t.Fatalf("announcing: %+v, %v", r, err)
+		t.Fatalf("publishing with Announce: %+v, %v", r, err)
 	}
 	conn, err := net.DialTimeout("tcp", at.Address, 5*time.Second)
 	if err != nil {
@@ -70,7 +70,7 @@ while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).s
 	want := fmt.Sprintf("got PROXY TCP4 127.0.0.1 127.0.0.7 %d %d\r\n", conn.LocalAddr().(*net.TCPAddr).Port, port)
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
-		t.Errorf("the server hears %q, %v, want %q", got, err, want)
+		t.Errorf("the server got %q, %v, want %q", got, err, want)
 	}
 
 	if err := c.Shutdown(short(t)); err != nil {
@@ -86,12 +86,12 @@ while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).s
 		t.Errorf("while another process listens: %+v, %v", r, err)
 	}
 	thief.Close()
-	eventually(t, "it listens when the port is free", func() bool {
+	eventually(t, "the dock listens when the port is free", func() bool {
 		s, err := c.Status(short(t))
 		return err == nil && len(s.Relays) == 1 && s.Relays[0].Error == ""
 	})
 	if _, err := c.EnsureRelay(short(t), "enrol", "127.0.0.1:7000"); dock.CodeOf(err) != dock.CodeInvalid {
-		t.Errorf("a relay under its name: %v", err)
+		t.Errorf("a relay with the publication's name: %v", err)
 	}
 	if err := c.DeleteRelay(short(t), "enrol"); err != nil {
 		t.Fatal(err)
@@ -120,11 +120,11 @@ func TestPublishRefuses(t *testing.T) {
 	}
 	r, err := c.Publish(short(t), "gone", dock.Publication{Address: "203.0.113.7:7000", Target: "127.0.0.1:7000"})
 	if err != nil || !strings.Contains(r.Error, "no such address") {
-		t.Errorf("an address that the machine does not have: %+v, %v", r, err)
+		t.Errorf("an address that the machine lacks: %+v, %v", r, err)
 	}
 }
 
-// freePort returns a port on which nobody listens.
+// freePort returns a port on which no process listens.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.7:0")

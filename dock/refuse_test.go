@@ -51,7 +51,7 @@ func TestAFullDisk(t *testing.T) {
 		t.Errorf("start on a small disk: %v", err)
 	}
 	if entries, _ := os.ReadDir(home); len(entries) > 0 {
-		t.Errorf("something was made: %v", entries)
+		t.Errorf("the refused start left something: %v", entries)
 	}
 	c := start(t, home)
 	ensure(t, c, dock.HostSpec{Name: "host-1"})
@@ -109,7 +109,7 @@ func TestStartTellsWhyItFails(t *testing.T) {
 	}
 	_, err := dock.Start(short(t), options(home))
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("a damaged state: %v", err)
+		t.Errorf("start with a damaged state: %v", err)
 	}
 	for name, o := range map[string]dock.Options{
 		"relative home":   {Home: "x", BinDir: bin},
@@ -122,7 +122,7 @@ func TestStartTellsWhyItFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := dock.Start(ctx, options(t.TempDir())); !errors.Is(err, context.Canceled) {
-		t.Errorf("a context that has ended: %v", err)
+		t.Errorf("start with a context that has ended: %v", err)
 	}
 	if _, err := dock.Connect(t.TempDir()).Status(short(t)); !errors.Is(err, dock.ErrNotRunning) {
 		t.Errorf("status without a dock: %v", err)
@@ -147,7 +147,7 @@ func TestADockWithOtherBinariesIsNotTakenForOurs(t *testing.T) {
 		t.Errorf("a dock with other binaries is accepted: %v", err)
 	}
 	if err := errors.Join(dock.Accept(short(t), options(home)), dock.Accept(short(t), options(t.TempDir()))); err != nil {
-		t.Errorf("a dock of ours, and none, are not accepted: %v", err)
+		t.Errorf("Accept refuses our own dock, or a home directory without a dock: %v", err)
 	}
 	if now, err := c.Status(short(t)); err != nil || now.Instance != before.Instance {
 		t.Errorf("the dock is %+v, %v; was %+v", now, err, before)
@@ -174,7 +174,7 @@ func TestALongHomeDirectory(t *testing.T) {
 	c := start(t, home)
 	ensure(t, c, dock.HostSpec{Name: "host-1"})
 	if c.Shutdown(short(t)) != nil {
-		t.Error("it can't be shut down")
+		t.Error("a dock in a long home directory can't be shut down")
 	}
 	start(t, home)
 }
@@ -205,7 +205,7 @@ func TestWhatTheKernelForbidsIsFoundOutBeforeAnythingIsMade(t *testing.T) {
 			t.Errorf("%s: error is %v", setting, err)
 		}
 		if _, err := os.Lstat(home); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: something was made: %v", setting, err)
+			t.Errorf("%s: the refused start left something: %v", setting, err)
 		}
 	}
 }

@@ -41,12 +41,12 @@ func TestSubordinateIDs(t *testing.T) {
 	// Root of the host is the user itself, as it is on a host with only one id.
 	own := strconv.Itoa(os.Geteuid())
 	if f := strings.Fields(string(mapping)); len(f) != 6 || f[1] != own || f[5] != "65535" {
-		t.Errorf("ids of the host: %q", mapping)
+		t.Errorf("the host has the ids %q", mapping)
 	}
 	must(t, h, `touch /var/lib/a && chown 1000:1001 /var/lib/a`)
 	must(t, h, `test "$(setpriv --reuid 1000 --regid 1001 --groups 7,8 id -G)" = "1001 7 8"`)
 	if _, code := in(t, h, `setpriv --reuid 1000 --regid 1001 --clear-groups touch /var/lib/b`); code == 0 {
-		t.Error("another user of the host writes where only root may")
+		t.Error("another user of the host can write where only root may")
 	}
 	if _, code := in(t, h, `chown 70000:70000 /var/lib/a`); code == 0 {
 		t.Error("the host has more ids than it should")
@@ -103,6 +103,6 @@ func runAsNobody(t *testing.T) {
 		t.Fatalf("as nobody: %v\n%s", err, out)
 	}
 	if strings.Contains(string(out), "--- SKIP") {
-		t.Errorf("nobody got no subordinate ids, although /etc/subuid names it:\n%s", out)
+		t.Errorf("the user nobody got no subordinate ids, although /etc/subuid names it:\n%s", out)
 	}
 }

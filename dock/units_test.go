@@ -27,23 +27,23 @@ func TestUnits(t *testing.T) {
 	if err != nil || !u.Running || u.PID == 0 {
 		t.Fatalf("got %+v, %v", u, err)
 	}
-	eventually(t, "its output is in the log", func() bool {
+	eventually(t, "the unit's output is in the log", func() bool {
 		data, _ := os.ReadFile(log)
 		return string(data) == "hello from /usr\n"
 	})
 	if same, err := c.EnsureUnit(short(t), spec); err != nil || same.PID != u.PID {
-		t.Errorf("the same again: %+v, %v", same, err)
+		t.Errorf("the same unit again: %+v, %v", same, err)
 	}
 	kill(t, u.PID)
-	eventually(t, "it is started again", func() bool {
+	eventually(t, "the unit is started again", func() bool {
 		s, err := c.Status(short(t))
 		return err == nil && s.Units[0].Running && s.Units[0].PID != u.PID && s.Units[0].Restarts == 1 &&
 			strings.Contains(s.Units[0].LastExit, "killed")
 	})
-	eventually(t, "it runs once, with one child", func() bool { return count("sleep\x00"+child) == 2 })
+	eventually(t, "the unit runs once, with one child", func() bool { return count("sleep\x00"+child) == 2 })
 	spec.Env = []string{"GREETING=good morning"}
 	if changed, err := c.EnsureUnit(short(t), spec); err != nil || !changed.Running || changed.Restarts != 0 {
-		t.Errorf("with another environment: %+v, %v", changed, err)
+		t.Errorf("the unit with another environment: %+v, %v", changed, err)
 	}
 	for range 2 {
 		if err := c.StopUnit(short(t), "plane"); err != nil {
@@ -59,11 +59,11 @@ func TestUnits(t *testing.T) {
 	if _, err := c.EnsureUnit(short(t), dock.Unit{
 		Name: "x", Argv: []string{"sleep"},
 	}); dock.CodeOf(err) != dock.CodeInvalid {
-		t.Errorf("a relative program: %v", err)
+		t.Errorf("a unit with a relative program: %v", err)
 	}
 	bad, err := c.EnsureUnit(short(t), dock.Unit{Name: "x", Argv: []string{"/no/such/program"}})
 	if err != nil || bad.Running || !strings.Contains(bad.LastExit, "/no/such/program") {
-		t.Errorf("a program that does not exist: %+v, %v", bad, err)
+		t.Errorf("a unit with a missing program: %+v, %v", bad, err)
 	}
 }
 

@@ -62,12 +62,12 @@ func TestExtensionConforms(t *testing.T) {
 	t.Attr("rule", "RX-25")
 	t.Attr("rule", "RX-27")
 	if passed["malformed"] != all || passed["survives"] != 1 {
-		t.Errorf("of %d handlers, %d refuse what is malformed; afterwards it survives: %d", all, passed["malformed"],
+		t.Errorf("of %d handlers, %d refuse malformed requests; the extension survives: %d", all, passed["malformed"],
 			passed["survives"])
 	}
 	t.Attr("rule", "RX-22")
 	if passed["waits-honestly"] != all {
-		t.Errorf("of %d handlers, %d wait as they may", all, passed["waits-honestly"])
+		t.Errorf("of %d handlers, %d wait as the contract allows", all, passed["waits-honestly"])
 	}
 }
 

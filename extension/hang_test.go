@@ -93,7 +93,7 @@ func TestAWorkloadClusterThatHangs(t *testing.T) {
 				bytes.NewReader(body)))
 			if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), `"status":"Success"`) ||
 				!strings.Contains(answer.Body.String(), c.want) {
-				t.Errorf("it answers %d %s, want %q", answer.Code, answer.Body, c.want)
+				t.Errorf("the answer is %d %s, want %q", answer.Code, answer.Body, c.want)
 			}
 		})
 	}

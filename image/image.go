@@ -1,9 +1,10 @@
 // Package image defines the types that the parts of Capstan's image store exchange. The parts are the store itself
 // (image/store) in the process capstan-images, the `capstan image` commands, and the hosts of the dock.
 //
-// One store in HOME/images serves all hosts of a dock. Only capstan-images writes there, as the dock's user. A host
-// sees the unpacked layers read-only at [LayersPath] and requests images at the socket [SocketPath]. The protocol is
-// HTTP with JSON bodies of this package's types; docs/images.md describes it.
+// One store in HOME/images serves all hosts of a dock. Only capstan-images writes there, as the user who runs the dock.
+// In these packages, this user is called the machine's user. A host sees the unpacked layers read-only at [LayersPath]
+// and requests images at the socket [SocketPath]. The protocol is HTTP with JSON bodies of this package's types;
+// docs/images.md describes it.
 package image
 
 import (
@@ -27,9 +28,10 @@ const (
 type Image struct {
 	// ID is the digest of the image's configuration, as `docker images` shows it.
 	ID string `json:"id"`
-	// Digest is the digest of its manifest.
+	// Digest is the digest of the image's manifest.
 	Digest string `json:"digest"`
-	// Names (NAME:TAG) and Digests (NAME@DIGEST) are the references by which the asker knows the image.
+	// Names (NAME:TAG) and Digests (NAME@DIGEST) are the references by which the asker (a host or the machine's user)
+	// knows the image.
 	Names   []string `json:"names,omitempty"`
 	Digests []string `json:"digests,omitempty"`
 	// Size is the size of the unpacked layers in bytes. A layer that several images share counts in full for each of them.
@@ -39,7 +41,7 @@ type Image struct {
 	// Layers are the names of the layers' directories below [LayersPath], lowest first.
 	Layers []string `json:"layers,omitempty"`
 	// IDs is "all" if files belong to the users that the image names. It is "one" if all files belong to root and
-	// LAYER.owners, beside the layer's directory, lists the other owners.
+	// LAYER.owners, next to the layer's directory, lists the other owners.
 	IDs string `json:"ids,omitempty"`
 	// Config is the image's configuration (application/vnd.oci.image.config.v1+json); lists omit it.
 	Config json.RawMessage `json:"config,omitempty"`

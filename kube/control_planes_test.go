@@ -44,6 +44,6 @@ func TestControlPlanes(t *testing.T) {
 	// If the member were not removed, the other two would continue but not survive another failure.
 	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "kubectl", "--kubeconfig",
 		"/etc/kubernetes/admin.conf", "get", "--raw", "/readyz"); out != "ok" {
-		t.Errorf("the API server says %q", out)
+		t.Errorf("the readiness of the API server is %q, want ok", out)
 	}
 }

@@ -117,7 +117,7 @@ func join(t *testing.T, h, first *host, args ...string) {
 	waitFor(t, nodeLimit, "node "+h.name, func() error { return nodeReady(first, h.name) })
 }
 
-// TestBundle calls the binary by its own name and by those of applets.
+// TestBundle calls the binary by its own name and by the names of applets.
 func TestBundle(t *testing.T) {
 	bundles, version := bundle(t)
 	binary := filepath.Join(bundles, version, "capstan-kube")
@@ -144,23 +144,24 @@ func TestBundle(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		name string // that the binary is called by
+		name string // the name by which the binary is called
 		args []string
 		want string
 		code int
 	}{
-		"a link picks":                    {"kubeadm", []string{"version", "-o", "short"}, version, 0},
-		"the first argument picks":        {"capstan-kube", []string{"kubeadm", "version", "-o", "short"}, version, 0},
-		"it picks under any other name":   {"other", []string{"kubelet", "--version"}, "Kubernetes " + version, 0},
-		"the components have the version": {"kube-apiserver", []string{"--version"}, "Kubernetes " + version, 0},
-		"kubectl too":                     {"kubectl", []string{"version", "--client"}, "Client Version: " + version, 0},
-		"CoreDNS is what kubeadm installs": {
+		"called by the name of an applet":    {"kubeadm", []string{"version", "-o", "short"}, version, 0},
+		"the applet as the first argument":   {"capstan-kube", []string{"kubeadm", "version", "-o", "short"}, version, 0},
+		"called by a name that is no applet": {"other", []string{"kubelet", "--version"}, "Kubernetes " + version, 0},
+		"a component has the version":        {"kube-apiserver", []string{"--version"}, "Kubernetes " + version, 0},
+		"kubectl has the version":            {"kubectl", []string{"version", "--client"}, "Client Version: " + version, 0},
+		"CoreDNS has the version that kubeadm installs": {
 			"coredns", []string{"-version"}, "CoreDNS-" + strings.TrimPrefix(versions.CoreDNS, "v") + "\n", 0,
 		},
-		"no other applet has its flags": {"kubeadm", []string{"version", "--pidfile", "x"}, "unknown flag: --pidfile", 1},
-		"there is no such applet": {"capstan-kube", []string{"kube-dns"},
+		"other applets lack CoreDNS's flags": {"kubeadm", []string{"version", "--pidfile", "x"},
+			"unknown flag: --pidfile", 1},
+		"an unknown applet": {"capstan-kube", []string{"kube-dns"},
 			"call it as one of: coredns, cp, cri, etcd", 2},
-		"there is no name at all": {"capstan-kube", nil, "call it as one of: coredns, cp, cri, etcd", 2},
+		"no applet": {"capstan-kube", nil, "call it as one of: coredns, cp, cri, etcd", 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +169,7 @@ func TestBundle(t *testing.T) {
 			cmd.Args[0] = c.name
 			out, err := cmd.CombinedOutput()
 			if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.want) {
-				t.Errorf("it printed %q (%v), want %q and exit code %d", out, err, c.want, c.code)
+				t.Errorf("the command printed %q (%v), want %q and exit code %d", out, err, c.want, c.code)
 			}
 		})
 	}
@@ -202,11 +203,11 @@ func TestNodes(t *testing.T) {
 			t.Errorf("kubelet and CRI server take %.0f MiB, want at most %d", m["kubelet"]+m["cri"], workerMemory)
 		}
 	})
-	t.Run("quiet nodes are quiet", func(t *testing.T) {
+	t.Run("idle nodes use little processor time", func(t *testing.T) {
 		const span = 10 * time.Second
 		hosts := []*host{first, second}
 		before := []map[string]time.Duration{first.processorTime(), second.processorTime()}
-		time.Sleep(span) // the time span to measure
+		time.Sleep(span) // this is the time span to measure
 		for i, h := range hosts {
 			for name, used := range h.processorTime() {
 				t.Logf("%-8s %-24s %4.1f %% of a processor", h.name, name, 100*(used-before[i][name]).Seconds()/span.Seconds())
@@ -218,17 +219,17 @@ func TestNodes(t *testing.T) {
 			t.Errorf("kubelet and CRI server of a worker took %s in %s, want at most %d %%", used, span, workerProcessor)
 		}
 	})
-	t.Run("nodes say that they are hollow", func(t *testing.T) {
+	t.Run("nodes are labeled as hollow", func(t *testing.T) {
 		if out := first.must("kubectl", "get", "nodes", "-l", "capstan.dev/hollow=true", "-o", "name"); strings.Count(out,
 			"node/") != 2 {
 			t.Errorf("nodes with the label: %q, want both", out)
 		}
 	})
 	t.Run("logs, exec and port-forward reach a component", func(t *testing.T) { lookIntoEtcd(t, first) })
-	t.Run("a hollow pod says so", func(t *testing.T) {
+	t.Run("a hollow pod logs that it is hollow", func(t *testing.T) {
 		out := first.must("kubectl", "logs", "-n", "kube-system", "daemonset/kube-proxy")
 		if !strings.Contains(out, "This container is hollow") {
-			t.Errorf("its log is %q", out)
+			t.Errorf("the hollow pod's log is %q", out)
 		}
 		if _, err := first.try("kubectl", "exec", "-n", "kube-system", "daemonset/kube-proxy", "--", "true"); err == nil ||
 			!strings.Contains(err.Error(), "is hollow") {
@@ -240,7 +241,7 @@ func TestNodes(t *testing.T) {
 		before := map[string]int{"etcd": first.process("etcd"), "kube-apiserver": first.process("kube-apiserver")}
 		first.kill(t, "cri")
 		first.kill(t, "kubelet")
-		waitFor(t, nodeLimit, "both to run again", func() error {
+		waitFor(t, nodeLimit, "CRI server and kubelet to run again", func() error {
 			if first.process("cri") == 0 || first.process("kubelet") == 0 {
 				return errors.New("not yet")
 			}
@@ -262,7 +263,7 @@ func TestNodes(t *testing.T) {
 			first.kill(t, name)
 			waitFor(t, nodeLimit, "the API server", func() error {
 				if first.process(name) == 0 {
-					return errors.New("it does not run")
+					return errors.New("the killed component does not run")
 				}
 				_, err := first.try("kubectl", "get", "--raw", "/readyz")
 				return err
@@ -303,7 +304,7 @@ func lookIntoEtcd(t *testing.T, first *host) {
 	}
 	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "etcd",
 		"--version"); !strings.Contains(out, "etcd Version: 3.") {
-		t.Errorf("etcd says %q", out)
+		t.Errorf("etcd --version prints %q", out)
 	}
 	out, err := first.try("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "sh", "-c", "exit 5")
 	if err == nil || !strings.Contains(err.Error(), "exit code 5") {
@@ -320,7 +321,7 @@ func lookIntoEtcd(t *testing.T, first *host) {
 	waitFor(t, nodeLimit, "etcd's health through a forwarded port", func() error {
 		out, err := first.get("http://127.0.0.1:18081/health")
 		if err == nil && !strings.Contains(out, `"health":"true"`) {
-			err = fmt.Errorf("it says %q", out)
+			err = fmt.Errorf("etcd says %q", out)
 		}
 		return err
 	})
@@ -391,7 +392,7 @@ func runWorkloads(t *testing.T, first, worker *host) {
 	t.Logf("workloads are gone after %.1f s", time.Since(begin).Seconds())
 	waitFor(t, nodeLimit, "nothing to be left on the host", func() error {
 		if after := leftovers(t, worker); after != before {
-			return fmt.Errorf("there is %s, was %s", after, before)
+			return fmt.Errorf("the host has %s, had %s", after, before)
 		}
 		return nil
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// nameServer installs CoreDNS as kubeadm does, without a registry, and asks each of CoreDNS's pods to resolve a name.
-// Without kube-proxy, the test must configure CoreDNS with the API server's address.
+// nameServer installs CoreDNS with kubeadm, without a registry, and asks each of CoreDNS's pods to resolve a name.
+// There is no kube-proxy, so the test must configure CoreDNS with the API server's address.
 func nameServer(t *testing.T, h *host) {
 	h.kubeadm("init", "phase", "addon", "coredns", "--config", "/root/init.yaml")
 	h.must("kubectl", "-n", "kube-system", "set", "env", "deployment/coredns",
@@ -32,7 +32,7 @@ func nameServer(t *testing.T, h *host) {
 		for _, address := range addresses {
 			out, err := h.try("/opt/capstan/layers/one/pod", "ask="+address+",kubernetes.default.svc.cluster.local.")
 			if err != nil || out != "10.96.0.1\n" {
-				return fmt.Errorf("%s answers %q: %w", address, out, err)
+				return fmt.Errorf("%s answers %q: %v", address, out, err)
 			}
 		}
 		return nil
@@ -65,7 +65,7 @@ func checkNameServer(t *testing.T, h *host, name string, p run.Report) {
 	status := h.must("cat", proc+"/status")
 	for _, want := range []string{"NoNewPrivs:\t1", "CapBnd:\t0000000000000400", "CapEff:\t0000000000000000"} {
 		if !strings.Contains(status, want) {
-			t.Errorf("%s has not %q: %s", name, want, status)
+			t.Errorf("%s: the status has no line %q: %s", name, want, status)
 		}
 	}
 	t.Logf("%s: %s", name, strings.Join(memoryLines(h, proc), ", "))

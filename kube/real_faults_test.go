@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// faultyConfig limits what the kubelet keeps to two dead containers, and three log files of 1 MiB for each container.
+// faultyConfig makes the kubelet keep at most two dead containers, and three log files of 1 MiB for each container.
 const faultyConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -113,7 +113,7 @@ func deafClients(t *testing.T, h *host) {
 	}
 	waitFor(t, podLimit, "the clients", func() error {
 		if n := len(named(h, "kubectl")); n != clients {
-			return fmt.Errorf("%d run, want %d", n, clients)
+			return fmt.Errorf("%d clients run, want %d", n, clients)
 		}
 		return nil
 	})
@@ -121,7 +121,7 @@ func deafClients(t *testing.T, h *host) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, podLimit, "the pod to print on", func() error { return flooded(h, written+mebibytes) })
+	waitFor(t, podLimit, "the pod to print more", func() error { return flooded(h, written+mebibytes) })
 	h.must("kubectl", "run", "beside", "--image="+podImage, "--restart=Never", "--", "say=beside")
 	waitFor(t, podLimit, "another pod", func() error { return is(h, "beside", "{.status.phase}", "Succeeded") })
 	h.must("kubectl", "delete", "pod", "beside", "--timeout=60s")
@@ -148,16 +148,16 @@ func deafClients(t *testing.T, h *host) {
 	}
 	waitFor(t, podLimit, "the kubelet to close the logs", func() error {
 		if now := logsOf(h.files()["kubelet"]); len(now) > len(logsOf(files["kubelet"])) {
-			return fmt.Errorf("it has %q open", now)
+			return fmt.Errorf("the kubelet has %q open", now)
 		}
 		return nil
 	})
-	// After a client has stopped attaching, upstream's kubelet reads on until the container ends (client-go discards what
-	// nobody wants), so these connections close only now.
+	// After a client has stopped attaching, upstream's kubelet reads on until the container ends (client-go discards
+	// the output), so these connections close only now.
 	h.must("kubectl", "delete", "pod", "flood", "--timeout=60s")
-	waitFor(t, podLimit, "files of clients that have left to be closed", func() error {
+	waitFor(t, podLimit, "the files of former clients to be closed", func() error {
 		for name, now := range h.files() {
-			if len(now) > len(files[name])+2 { // a kubelet opens some for its own work
+			if len(now) > len(files[name])+2 { // the kubelet opens some files for its own work
 				return fmt.Errorf("%s has %q open, had %q", name, now, files[name])
 			}
 		}
@@ -180,7 +180,7 @@ func logsOf(files []string) (logs []string) {
 func deadContainers(t *testing.T, h *host) {
 	h.write("/etc/crashes.yaml", crashes)
 	h.must("kubectl", "apply", "-f", "/etc/crashes.yaml")
-	waitFor(t, nodeLimit, "crashes", func() error {
+	waitFor(t, nodeLimit, "the pod to crash five times", func() error {
 		out, err := h.try("kubectl", "get", "pod", "crashes", "-o", "jsonpath="+inPod("main", "restartCount"))
 		if n, _ := strconv.Atoi(out); err == nil && n < 5 {
 			err = fmt.Errorf("it was restarted %s times", out)
@@ -190,20 +190,26 @@ func deadContainers(t *testing.T, h *host) {
 	logs := func(pod string) ([]string, error) {
 		return filepath.Glob(filepath.Join(h.root, "var/log/pods/default_"+pod+"*", "*", "*"))
 	}
-	waitFor(t, podLimit, "containers of the pod that crashes to go", func() error {
+	waitFor(t, podLimit, "removal of the crashing pod's old containers", func() error {
 		found, err := logs("crashes")
 		if err == nil && len(found) > 2 {
-			err = fmt.Errorf("it has the logs %v, want two", found)
+			err = fmt.Errorf("the pod has the logs %v, want two", found)
 		}
 		return err
 	})
-	if out, err := h.try("kubectl", "logs", "--previous", "crashes"); err != nil || out != "crashing\n" {
-		t.Errorf("the log of the last crash is %q, %v", out, err)
-	}
+	// After a crash, the kubelet removes the container of the previous crash, but reports the latest crash only a
+	// moment later.
+	waitFor(t, podLimit, "the log of the last crash", func() error {
+		out, err := h.try("kubectl", "logs", "--previous", "crashes")
+		if err == nil && out != "crashing\n" {
+			err = fmt.Errorf("the log is %q", out)
+		}
+		return err
+	})
 	h.must("kubectl", "delete", "pod", "crashes", "--timeout=60s")
 	// The kubelet collects dead containers once a minute. Of six pods that have exited, two keep their containers.
 	const most = 2
-	waitFor(t, 3*time.Minute, "dead containers to go", func() error {
+	waitFor(t, 3*time.Minute, "dead containers to be removed", func() error {
 		found, err := logs("ends")
 		if err != nil {
 			return err
@@ -221,7 +227,7 @@ func deadContainers(t *testing.T, h *host) {
 		return nil
 	})
 	if n := strings.Count(h.must("kubectl", "get", "pods", "-l", "app=ends", "--no-headers"), "Completed"); n != 6 {
-		t.Errorf("%d pods have ended, want 6: the containers went with their pods", n)
+		t.Errorf("%d pods are listed as completed, want 6: pods were removed with their dead containers", n)
 	}
 	mounts := h.must("cat", "/proc/1/mountinfo")
 	if strings.Contains(mounts, " - overlay ") {
@@ -242,11 +248,11 @@ func (h *host) flood() (int, error) {
 	return strconv.Atoi(string(text))
 }
 
-// flooded returns an error until that pod has printed so many MB.
+// flooded returns an error until the pod that prints endlessly has printed want MB.
 func flooded(h *host, want int) error {
 	n, err := h.flood()
 	if err == nil && n < want {
-		err = fmt.Errorf("%d MB, want %d", n, want)
+		err = fmt.Errorf("the pod has printed %d MB, want %d", n, want)
 	}
 	return err
 }
@@ -268,7 +274,7 @@ func (h *host) deaf(t *testing.T, args ...string) (leave func()) {
 	}
 	return func() {
 		r.Close()
-		cmd.Wait() // it fails, because it can't write
+		cmd.Wait() // the command fails, because it can't write
 	}
 }
 
@@ -282,7 +288,7 @@ func (h *host) files() map[string][]string {
 		dir := fmt.Sprintf("/proc/%d/fd", pid)
 		open, _ := os.ReadDir(dir) // empty when it has ended
 		for _, entry := range open {
-			file, _ := os.Readlink(filepath.Join(dir, entry.Name())) // empty when it is closed
+			file, _ := os.Readlink(filepath.Join(dir, entry.Name())) // empty when the file is closed
 			names[name] = append(names[name], file)
 		}
 		slices.Sort(names[name])

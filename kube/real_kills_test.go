@@ -63,7 +63,7 @@ crashLoopBackOff: {maxContainerRestartPeriod: 2s}
 `
 
 const (
-	// containers is the number of containers in all pods of the manifest killed.
+	// containers is the number of containers in all pods of killed.
 	containers = 4*2 + 1
 	// killLimit bounds how long pods may take to recover.
 	killLimit = 3 * time.Minute
@@ -118,7 +118,7 @@ func TestPodsSurviveKills(t *testing.T) {
 		t.Logf("kill %d, of %s: settled in %s", i+1, victim, time.Since(begin).Round(10*time.Millisecond))
 	}
 	t.Logf("%d kills: %v", kills, counts)
-	waitFor(t, killLimit, "directories of pods that are gone to be removed", func() error {
+	waitFor(t, killLimit, "removal of the directories of deleted pods", func() error {
 		for _, pattern := range []string{"var/lib/kubelet/pods/*", "var/lib/capstan/cri/pods/*"} {
 			const static = 4
 			if left, _ := filepath.Glob(filepath.Join(h.root, pattern)); len(left) > 5+static {
@@ -139,7 +139,7 @@ func somePod(t *testing.T, h *host, random *rand.Rand) string {
 	return strings.TrimPrefix(names[random.IntN(len(names))], "pod/")
 }
 
-// killOne kills something on the host and returns what.
+// killOne kills something on the host and returns what it killed.
 func killOne(t *testing.T, h *host, random *rand.Rand) string {
 	t.Helper()
 	victims := []string{"cri", "kubelet", "capstan-run", "capstan-run", "program", "program", "cri and kubelet", "host"}
@@ -212,7 +212,8 @@ func (h *host) hosts(pid int) bool {
 	return pid == h.pid
 }
 
-// settled returns an error until the pods run, each container once, and the host has what it had before.
+// settled returns an error until each container of the pods is Ready and has a process, and the census of the host is
+// as before.
 func settled(h *host, before map[string]int) error {
 	if _, err := h.try("kubectl", "get", "--raw", "/readyz"); err != nil {
 		return err
@@ -237,16 +238,16 @@ func settled(h *host, before map[string]int) error {
 		}
 	}
 	if all != 5 || ready != containers {
-		return fmt.Errorf("%d pods with %d containers, want 5 with %d", all, ready, containers)
+		return fmt.Errorf("%d pods run with %d Ready containers, want 5 with %d", all, ready, containers)
 	}
 	if answer, err := h.get("http://127.0.0.1:18300/"); err != nil {
 		return err
 	} else if answer != "answer\n" {
-		return fmt.Errorf("the host's port answers %q", answer)
+		return fmt.Errorf("the pod answers %q at its host port", answer)
 	}
 	now, err := census(h)
 	if err == nil && before != nil && !maps.Equal(now, before) {
-		err = fmt.Errorf("the host has %v, and had %v", now, before)
+		err = fmt.Errorf("the census of the host is %v, and was %v", now, before)
 	}
 	return err
 }

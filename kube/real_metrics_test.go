@@ -21,7 +21,7 @@ spec:
 `
 
 // top installs the metrics API and checks what "kubectl top" reports about the burner pod on Node two, about an idle
-// pod beside it, and about the Nodes.
+// pod next to it, and about the Nodes.
 func top(t *testing.T, h *host, idle string) {
 	t.Helper()
 	h.write("/root/burner.yaml", burner)
@@ -41,7 +41,7 @@ func top(t *testing.T, h *host, idle string) {
 		}
 		burns, rests := used["burner"], used[idle]
 		if burns.cpu < 50 || burns.cpu <= rests.cpu || burns.memory == 0 || rests.memory == 0 {
-			return fmt.Errorf("the pod that burns uses %+v, the idle one %+v", burns, rests)
+			return fmt.Errorf("the burner uses %+v, the idle pod %+v", burns, rests)
 		}
 		return nil
 	})
@@ -51,11 +51,11 @@ func top(t *testing.T, h *host, idle string) {
 	}
 	// The usage of the burner's Node includes the burner. A Node doesn't show what the whole machine uses.
 	if nodes["two"].cpu < 50 || nodes["one"].cpu == 0 || nodes["one"].memory == 0 {
-		t.Errorf("the Nodes use %+v", nodes)
+		t.Errorf("kubectl top shows that the Nodes use %+v", nodes)
 	}
 	pods, err := table(h, "top", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=metrics-api")
 	if err != nil || len(pods) != 1 {
-		t.Errorf("the pods with a label use %+v, %v; want one", pods, err)
+		t.Errorf("kubectl top with a label shows the pods %+v, %v; want one", pods, err)
 	}
 	t.Logf("Nodes: %+v, the metrics API itself: %+v", nodes, pods)
 	open := h.must("kubectl", "get", "apiservice", "v1beta1.metrics.k8s.io", "-o",
@@ -65,7 +65,7 @@ func top(t *testing.T, h *host, idle string) {
 	}
 	out, err := h.try("kubectl", "get", "pods.metrics.k8s.io", "--as=system:serviceaccount:default:default")
 	if err == nil || !strings.Contains(out+err.Error(), "orbidden") {
-		t.Errorf("somebody without rights gets %q, %v", out, err)
+		t.Errorf("a user without rights gets %q, %v", out, err)
 	}
 	h.must("kubectl", "delete", "pod", "burner", "--wait=false")
 }

@@ -3,7 +3,6 @@
 package kube_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capstan-dev/capstan/kube/internal/hosttest"
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
@@ -40,7 +40,7 @@ func running(t *testing.T, h *host) {
 		}
 		out = h.must("kubectl", "exec", "used", "-c", "main", "--", "/pod", "processes")
 		if strings.Contains(out, "/pod wait") {
-			t.Errorf("a container of a pod that shares nothing sees others: %q", out)
+			t.Errorf("a container sees the processes of another, although their pod does not share processes: %q", out)
 		}
 	})
 	t.Run("containers outlive CRI server and kubelet", func(t *testing.T) { adopted(t, h) })
@@ -66,7 +66,7 @@ func rebooted(t *testing.T, h *host) {
 		now := realProcesses(t, h)
 		for name := range before {
 			if now[name].container == before[name].container {
-				return fmt.Errorf("%s is said to run on", name)
+				return fmt.Errorf("container %s still has the id from before the reboot", name)
 			}
 		}
 		running, err := runningContainers(h)
@@ -234,14 +234,14 @@ func noneIsHollow(t *testing.T, h *host, atLeast int) {
 	}
 }
 
-// used inspects a pod in use.
+// used tests exec, attach, logs and port-forward with running pods.
 func used(t *testing.T, h *host) {
 	if out := h.must("kubectl", "exec", "used", "-c", "main", "--", "/pod", "say=executed"); out != "executed\n" {
 		t.Errorf("exec: %q", out)
 	}
 	if _, err := h.try("kubectl", "exec", "used", "-c", "main", "--", "/pod", "exit=xxx"); err == nil ||
 		!strings.Contains(err.Error(), "exit code 3") {
-		t.Errorf("exec of what fails: %v", err)
+		t.Errorf("exec of a failing program: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), podLimit)
 	defer cancel()
@@ -250,7 +250,7 @@ func used(t *testing.T, h *host) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
+	var out hosttest.Screen
 	attach.Stdout = &out
 	attach.WaitDelay = time.Second // processes started by nsenter still hold the output
 	if err := attach.Start(); err != nil {
@@ -271,13 +271,16 @@ func used(t *testing.T, h *host) {
 	}
 	logged("started")
 	logged("got typed")
+	waitFor(t, podLimit, "attach to show the answer", func() error {
+		if text := out.String(); !strings.Contains(text, "got typed\n") {
+			return fmt.Errorf("it shows %q", text)
+		}
+		return nil
+	})
 	if err := attach.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	attach.Wait()
-	if !strings.Contains(out.String(), "got typed\n") {
-		t.Errorf("attach shows %q", out.String())
-	}
 
 	forward := h.command(ctx, "kubectl", "port-forward", "pod/hooked", "18201:18104")
 	if err := forward.Start(); err != nil {
@@ -294,7 +297,7 @@ func used(t *testing.T, h *host) {
 	})
 }
 
-// ephemeral adds a container to a running pod; the container sees the processes of another.
+// ephemeral adds a container to a running pod, and checks that it sees the processes of another container.
 func ephemeral(t *testing.T, h *host) {
 	h.must("kubectl", "debug", "used", "--image="+podImage, "--image-pull-policy=IfNotPresent", "--target=limited",
 		"--container=debugger", "--profile=general", "--attach=false", "--", "/pod", "processes", "exit=xx")
@@ -302,7 +305,7 @@ func ephemeral(t *testing.T, h *host) {
 	waitFor(t, podLimit, "the ephemeral container", func() error { return is(h, "used", path, "2") })
 	out := h.must("kubectl", "logs", "used", "-c", "debugger")
 	if !strings.Contains(out, "process 1 /pod wait") || !strings.Contains(out, "/pod processes exit=xx") {
-		t.Errorf("it sees %q", out)
+		t.Errorf("the ephemeral container sees %q", out)
 	}
 }
 
@@ -311,7 +314,7 @@ func adopted(t *testing.T, h *host) {
 	before := realProcesses(t, h)
 	h.kill(t, "cri")
 	h.kill(t, "kubelet")
-	waitFor(t, nodeLimit, "both to run again", func() error {
+	waitFor(t, nodeLimit, "CRI server and kubelet to run again", func() error {
 		if h.process("cri") == 0 || h.process("kubelet") == 0 {
 			return errors.New("not yet")
 		}

@@ -94,7 +94,7 @@ func TestServicesByName(t *testing.T) {
 	all = []string{web["one"], web["two"]}
 	slices.Sort(all)
 	hear(t, one, clients["one"], "http://web/hostname", all)
-	step("and when kube-proxy and pods were replaced")
+	step("Services answer after kube-proxy and pods were replaced")
 	top(t, one, clients["two"])
 	step("kubectl top shows what pods and Nodes use")
 }
@@ -129,7 +129,7 @@ func fetch(h *host, pod, url string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// oneOf returns a check that fails unless the answer is one of those wanted.
+// oneOf returns a check that fails unless the answer is one of the strings in want.
 func oneOf(want []string) func(got string, err error) error {
 	return func(got string, err error) error {
 		if got = strings.TrimSpace(got); err == nil && !slices.Contains(want, got) {
@@ -154,6 +154,6 @@ func hear(t *testing.T, h *host, pod, url string, want []string) {
 				return nil
 			}
 		}
-		return errors.New("not all answered")
+		return errors.New("not all wanted answers have come")
 	})
 }

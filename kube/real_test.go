@@ -118,7 +118,7 @@ func TestRealNode(t *testing.T) {
 	}
 	labels := "capstan.dev/ids=" + ids + ",!capstan.dev/hollow"
 	if out := h.must("kubectl", "get", "nodes", "-l", labels, "-o", "name"); out == "" {
-		t.Errorf("the Node does not say what it has: %s", h.must("kubectl", "get", "nodes", "--show-labels"))
+		t.Errorf("the Node lacks its labels: %s", h.must("kubectl", "get", "nodes", "--show-labels"))
 	}
 	if err := os.Mkdir(filepath.Join(h.root, "root/disk"), 0o755); err != nil {
 		t.Fatal(err)
@@ -133,11 +133,11 @@ func TestRealNode(t *testing.T) {
 	}
 	checkPods(t, h, ids)
 	h.must("kubectl", "wait", "--for=condition=Complete", "job/job", "--timeout=40s")
-	step("pods did what they should")
+	step("pods that end did what they should")
 	running(t, h)
-	step("pods that run did too")
+	step("pods that keep running did what they should")
 	if out := h.must("kubectl", "get", "--raw", "/metrics"); !strings.Contains(out, "\nrest_client_requests_total{") {
-		t.Error("the API server's client has no metrics: does another library register its own first?")
+		t.Error("the API server reports no metrics of its client: perhaps another library registered its metrics first")
 	}
 	nameServer(t, h)
 	step("CoreDNS answered")
@@ -216,7 +216,7 @@ func checkPods(t *testing.T, h *host, ids string) {
 				return
 			}
 			if out := h.must("kubectl", "logs", p.Metadata.Name, "-c", "main"); out != want {
-				t.Errorf("it printed\n%swant\n%s", out, want)
+				t.Errorf("the pod printed\n%swant\n%s", out, want)
 			}
 		})
 	}

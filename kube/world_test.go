@@ -5,6 +5,7 @@ package kube_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ import (
 type world struct {
 	t       *testing.T
 	bundles string
-	pid     int // of the process that holds the namespaces
+	pid     int // the id of the process that holds the namespaces
 }
 
 // host is one host, with its own namespaces and root directory.
@@ -33,8 +34,8 @@ type host struct {
 	name    string
 	root    string
 	address string
-	pid     int       // its PID 1, in the test's namespace
-	unshare *exec.Cmd // its parent
+	pid     int       // the id of the host's PID 1 in the test's PID namespace
+	unshare *exec.Cmd // the parent of the host's PID 1
 }
 
 const (
@@ -43,7 +44,7 @@ const (
 	nodeLimit = 120 * time.Second
 
 	workerMemory    = 70 // MiB
-	workerProcessor = 5  // % of one
+	workerProcessor = 5  // percent of one processor
 )
 
 // newWorld creates the namespaces, with a user namespace if the test doesn't run as root.
@@ -163,7 +164,7 @@ func (h *host) boot() {
 	})
 }
 
-// mac returns the host's MAC address. It is derived from the IP address, so that neighbour tables stay correct after a
+// mac returns the host's MAC address. It is derived from the IP address, so that neighbor tables stay correct after a
 // reboot.
 func (h *host) mac() string {
 	number, _ := strconv.Atoi(h.address[strings.LastIndexByte(h.address, '.')+1:])
@@ -173,14 +174,15 @@ func (h *host) mac() string {
 // reboot kills a host, as a power failure does, and starts it again.
 func (h *host) reboot() {
 	h.w.t.Helper()
-	h.unshare.Process.Kill() // kills PID 1, and with it everything
+	h.unshare.Process.Kill() // kills PID 1 and therefore all processes of the host
 	waitFor(h.w.t, hostLimit, "the end of "+h.name, func() error {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", h.pid)); err == nil {
 			return errors.New("PID 1 is still there")
 		}
 		return nil
 	})
-	// The network namespace, and with it the other end of the cable, may live a little longer.
+	// Remove the cable (a veth pair) at its end in the world: the host's network namespace, which has the other end,
+	// may live a little longer.
 	line := enter(h.w.pid, "--net --mount", "ip", "link", "del", "v"+h.name)
 	exec.Command(line[0], line[1:]...).Run()
 	h.boot()
@@ -281,19 +283,22 @@ func waitFor(t *testing.T, limit time.Duration, what string, check func() error)
 	}
 }
 
-// bundle builds the bundle under test and returns the directory of bundles. If CAPSTAN_BUNDLES names an existing
-// directory of bundles, bundle returns that directory.
+// bundle returns a directory of bundles, and the Kubernetes release to test: the default one, or the one in
+// CAPSTAN_TEST_VERSION. CAPSTAN_BUNDLES is the directory. Without this variable, it is bin/bundles, where bundle builds
+// the release's bundle.
 func bundle(t *testing.T) (dir, version string) {
 	t.Helper()
 	data, err := os.ReadFile("DEFAULT_VERSION")
 	if err != nil {
 		t.Fatal(err)
 	}
-	version = strings.TrimSpace(string(data))
+	version = cmp.Or(os.Getenv("CAPSTAN_TEST_VERSION"), strings.TrimSpace(string(data)))
 	if dir = os.Getenv("CAPSTAN_BUNDLES"); dir != "" {
 		return dir, version
 	}
-	dir = t.TempDir()
+	if dir, err = filepath.Abs("../bin/bundles"); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := exec.Command("./build", version, dir).CombinedOutput(); err != nil {
 		t.Fatalf("building the bundle: %v: %s", err, out)
 	}

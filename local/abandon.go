@@ -24,7 +24,7 @@ func Abandon(ctx context.Context, c client.Client, host client.ObjectKey) (machi
 	}
 	before := h.DeepCopy()
 	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AbandonAnnotation, h.Spec.Claim.ProviderID)
-	// The lock keeps a host that was claimed again in the meantime from being given up.
+	// The optimistic lock makes the patch fail if the host was claimed again in the meantime.
 	if err := c.Patch(ctx, h, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return "", hint.Errorf("try again: the host has changed meanwhile", "abandoning host %s: %w", h.Name, err)
 	}

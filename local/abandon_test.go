@@ -25,7 +25,7 @@ func TestAbandonable(t *testing.T) {
 		want     string
 	}{
 		"a dead host that a machine waits for": {claim: released, online: metav1.ConditionFalse},
-		"a host that nothing is known of":      {claim: released, want: "is online"},
+		"a host that has not reported":         {claim: released, want: "is online"},
 		"a host whose agent cleans it":         {claim: released, online: metav1.ConditionTrue, want: "wait for it"},
 		"a dead host that is in use":           {claim: held, online: metav1.ConditionFalse, want: "in use by machine m"},
 		"a dead host that is free":             {online: metav1.ConditionFalse, want: "no machine"},
@@ -62,25 +62,25 @@ func TestAbandon(t *testing.T) {
 				return refusal
 			}
 			if data, err := p.Data(o); err != nil || !strings.Contains(string(data), "resourceVersion") {
-				t.Errorf("the patch %s would also change another version: %v", data, err)
+				t.Errorf("the patch %s would also apply to another version of the host: error %v", data, err)
 			}
 			return c.Patch(ctx, o, p, opts...)
 		},
 	}).Build()
 
 	if names, err := AbandonableHosts(t.Context(), c, "default"); err != nil || !slices.Equal(names, []string{"old"}) {
-		t.Errorf("hosts that can be given up: %q, %v", names, err)
+		t.Errorf("the hosts that can be given up are %q, error %v", names, err)
 	}
 	if _, err := Abandon(t.Context(), c, client.ObjectKey{Namespace: "default", Name: "none"}); err == nil ||
 		hint.Of(err) == "" {
-		t.Errorf("a host that does not exist: %v", err)
+		t.Errorf("giving up a host that does not exist: got error %v, want one with a hint", err)
 	}
 	if _, err := Abandon(t.Context(), c, client.ObjectKeyFromObject(free)); err == nil {
-		t.Error("a free host was given up")
+		t.Error("a free host was given up, want an error")
 	}
 	refusal = errors.New("the object has been modified")
 	if _, err := Abandon(t.Context(), c, key); !errors.Is(err, refusal) || hint.Of(err) == "" {
-		t.Errorf("a host that changed meanwhile: %v", err)
+		t.Errorf("giving up a host that has changed since: got %v, want the patch's error with a hint", err)
 	}
 	refusal = nil
 	machine, err := Abandon(t.Context(), c, key)
@@ -90,6 +90,6 @@ func TestAbandon(t *testing.T) {
 	got := &infrav1.CapstanHost{}
 	if err := c.Get(t.Context(), key, got); err != nil ||
 		got.Annotations[infrav1.AbandonAnnotation] != "capstan://default/old" {
-		t.Errorf("the annotations are %v, %v", got.Annotations, err)
+		t.Errorf("the annotations of the host are %v, error %v", got.Annotations, err)
 	}
 }

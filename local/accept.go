@@ -18,7 +18,8 @@ type Remains struct {
 	Host, Machine string
 	// Why is the reason, as a sentence.
 	Why string
-	// Leftovers lists what was found on the host that was not there before the machine; empty if nobody looked.
+	// Leftovers lists what was found on the host that was not there before the machine; it is empty if the agent did
+	// not compare the host with its earlier state.
 	Leftovers []string
 
 	host  *infrav1.CapstanHost
@@ -40,7 +41,7 @@ func Accept(ctx context.Context, c client.Client, r Remains) error {
 	h := r.host.DeepCopy()
 	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AcceptAnnotation, r.claim)
 	if err := c.Patch(ctx, h, client.MergeFromWithOptions(r.host, client.MergeFromWithOptimisticLock{})); err != nil {
-		return hint.Errorf("run it again: the host has changed meanwhile", "accepting host %s: %w", h.Name, err)
+		return hint.Errorf("try again: the host has changed meanwhile", "accepting host %s: %w", h.Name, err)
 	}
 	return nil
 }
@@ -100,7 +101,8 @@ func remains(host *infrav1.CapstanHost) (Remains, error) {
 	return r, nil
 }
 
-// carried judges a host that has no claim but whose agent still has to clean up after a machine.
+// carried makes the same decision as the function remains, for a host that has no claim but whose agent still has to
+// clean up after a machine.
 func carried(host *infrav1.CapstanHost) (Remains, error) {
 	id, report := claim.Carried(host), host.Status.Agent.Cleaning
 	switch {

@@ -52,32 +52,34 @@ func TestRemains(t *testing.T) {
 		// machine is the machine that was on the host.
 		machine string
 	}{
-		"something is left": {
+		"the agent found leftovers": {
 			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{Done: true, Leftovers: []string{"user evil"}}),
 			why:  "not as it was", left: []string{"user evil"},
 		},
-		"nothing was compared": {
+		"the agent compared nothing": {
 			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{Done: true}), why: "did not compare",
 		},
-		"it is to be installed anew": {
+		"the host must be reinstalled": {
 			host: after(released(infrav1.ProofReimage), &infrav1.CleaningReport{Done: true}), why: "new installation",
 		},
-		"it is being cleaned": {
+		"the agent is cleaning the host": {
 			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{}), fail: "wait for it",
 		},
-		"its agent does not report": {host: after(released(infrav1.ProofCompare), nil), fail: "wait for it"},
-		"a machine is on it": {
+		"the agent does not report": {host: after(released(infrav1.ProofCompare), nil), fail: "wait for it"},
+		"a machine is on the host": {
 			host: after(&infrav1.HostClaim{Machine: "m"}, nil), fail: "machine m is on host rack1",
 		},
-		"its agent came back with a machine": {
+		"the agent came back with a machine that has no claim here": {
 			host: carries(&infrav1.CleaningReport{ProviderID: "p", Done: true, Leftovers: []string{"mount /x"}}),
 			why:  "no claim here", left: []string{"mount /x"}, machine: "p",
 		},
-		"its agent cleans up after that": {host: carries(&infrav1.CleaningReport{ProviderID: "p"}), fail: "wait for it"},
-		"that was accepted before":       {host: again, fail: "already"},
-		"it is free":                     {host: after(nil, nil), fail: "nothing to accept"},
-		"it is a local one":              {host: local, fail: "local"},
-		"it was accepted before":         {host: accepted, fail: "already"},
+		"the agent cleans up after a machine that has no claim here": {
+			host: carries(&infrav1.CleaningReport{ProviderID: "p"}), fail: "wait for it",
+		},
+		"an accepted host whose machine has no claim here": {host: again, fail: "already"},
+		"a free host":  {host: after(nil, nil), fail: "nothing to accept"},
+		"a local host": {host: local, fail: "local"},
+		"a released host that is accepted already": {host: accepted, fail: "already"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := remains(c.host)
@@ -111,10 +113,10 @@ func TestAccept(t *testing.T) {
 		},
 	}).Build()
 	if names, err := AcceptableHosts(t.Context(), c, "default"); err != nil || !slices.Equal(names, []string{"rack1"}) {
-		t.Errorf("hosts to decide about: %q, %v", names, err)
+		t.Errorf("the hosts that need a decision are %q, error %v", names, err)
 	}
 	if _, err := WhatRemains(t.Context(), c, client.ObjectKey{Namespace: "default", Name: "none"}); hint.Of(err) == "" {
-		t.Errorf("a host that does not exist: %v", err)
+		t.Errorf("a host that does not exist: got error %v, want one with a hint", err)
 	}
 	old, err := WhatRemains(t.Context(), c, key)
 	if err != nil {
@@ -129,7 +131,7 @@ func TestAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Accept(t.Context(), c, old); err == nil || hint.Of(err) == "" {
-		t.Errorf("more was found since: %v", err)
+		t.Errorf("accepting a host on which more was found since: got error %v, want one with a hint", err)
 	}
 	r, err := WhatRemains(t.Context(), c, key)
 	if err != nil {
@@ -137,7 +139,7 @@ func TestAccept(t *testing.T) {
 	}
 	refusal = errors.New("no right")
 	if err := Accept(t.Context(), c, r); !errors.Is(err, refusal) || hint.Of(err) == "" {
-		t.Errorf("a refusal: %v", err)
+		t.Errorf("a refused patch: got %v, want the patch's error with a hint", err)
 	}
 	refusal = nil
 	if err := Accept(t.Context(), c, r); err != nil {
@@ -145,6 +147,6 @@ func TestAccept(t *testing.T) {
 	}
 	if err := c.Get(t.Context(), key, now); err != nil ||
 		now.Annotations[infrav1.AcceptAnnotation] != "capstan://default/rack1/1" {
-		t.Errorf("the annotations are %v, %v", now.Annotations, err)
+		t.Errorf("the annotations of the host are %v, error %v", now.Annotations, err)
 	}
 }

@@ -28,7 +28,7 @@ func TestUpOfAnotherBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := w.plane(ctx, t); again.PID != first.PID || !again.Since.Equal(first.Since) {
-		t.Errorf("the same build is started again: %+v, was %+v", again, first)
+		t.Errorf("the plane of the same build was restarted: it is %+v, was %+v", again, first)
 	}
 	w.binary(t, "next", steady+" # another build")
 	if err := os.Rename(filepath.Join(w.Binaries, "next"), filepath.Join(w.Binaries, "capstan")); err != nil {
@@ -39,11 +39,12 @@ func TestUpOfAnotherBuild(t *testing.T) {
 	}
 	other := w.plane(ctx, t)
 	if other.PID == first.PID || !other.Running || !slices.Equal(other.Argv, first.Argv) {
-		t.Errorf("another build at the same path does not replace the plane: %+v, was %+v", other, first)
+		t.Errorf("another build at the same path did not replace the plane: it is %+v, was %+v", other, first)
 	}
 }
 
-// TestUpFromAnotherDirectory: Up is refused while a dock runs, before anything is chosen, requested or stopped.
+// TestUpFromAnotherDirectory: while a dock runs, Up with binaries from another directory is refused before it changes
+// the choices, requests a key or stops anything.
 func TestUpFromAnotherDirectory(t *testing.T) {
 	w := newWorld(t, steady)
 	w.register(inPhase(infrav1.HostOff)...)
@@ -69,16 +70,16 @@ func TestUpFromAnotherDirectory(t *testing.T) {
 	var refused *dock.BinDirError
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), w.Binaries) ||
 		!strings.Contains(hint.Of(err), "install these binaries in "+w.Binaries) {
-		t.Errorf("error %v with the hint %q", err, hint.Of(err))
+		t.Errorf("Up with binaries from another directory: got error %v with the hint %q", err, hint.Of(err))
 	}
 	if is := w.chosen(t); is != was {
-		t.Errorf("what is chosen was %s and is %s", was, is)
+		t.Errorf("the refused Up changed the choices from %s to %s", was, is)
 	}
 	if _, err := os.Stat(filepath.Join(keys, "rotate")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a new key is asked for: %v", err)
+		t.Errorf("the refused Up requested a new key: %v", err)
 	}
 	if is := w.plane(ctx, t); is.PID != plane.PID || !is.Running {
-		t.Errorf("the plane was %+v and is %+v", plane, is)
+		t.Errorf("the refused Up changed the plane from %+v to %+v", plane, is)
 	}
 
 	if err := Down(ctx, DownOptions{Home: w.Home}); err != nil {
@@ -86,10 +87,10 @@ func TestUpFromAnotherDirectory(t *testing.T) {
 	}
 	if err := os.Rename(filepath.Join(w.Binaries, "capstan.kubeconfig"),
 		filepath.Join(other.Binaries, "capstan.kubeconfig")); err != nil {
-		t.Fatal(err) // this plane is a script, which copies the file
+		t.Fatal(err) // the script that acts as the plane needs this file next to it
 	}
 	if _, err := Up(ctx, UpOptions{Place: Place{Home: w.Home, Binaries: other.Binaries}}); err != nil {
-		t.Errorf("after down: %v", err)
+		t.Errorf("Up with the other binaries after Down: %v", err)
 	}
 	if err := Down(ctx, DownOptions{Home: w.Home}); err != nil {
 		t.Error(err)

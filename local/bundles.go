@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/bundlepolicy"
 )
 
-// Bundles says how owned hosts get the programs of a node. The zero value is what hosts do by default: they use their
-// own programs if they have them, else the plane's bundles, as fast as they can.
+// Bundles says how owned hosts get the programs of a node. The zero value is the default: hosts use their own programs
+// if they have them, else the plane's bundles, and there is no limit on bandwidth.
 type Bundles struct {
 	// Policy says where the programs come from, unless spec.bundles of a host says otherwise.
 	Policy infrav1.BundlePolicy `json:"policy,omitzero"`
@@ -22,8 +22,8 @@ type Bundles struct {
 // minBandwidth is the smallest limit. At that rate, a bundle takes hours.
 const minBandwidth = 64 << 10
 
-// ParseBandwidth parses a number of bytes per second, such as 20M or 512Ki. An empty text and 0 mean no limit. It fails
-// for less than 64Ki.
+// ParseBandwidth parses a number of bytes per second, such as 20M or 512Ki. An empty text and 0 mean no limit.
+// ParseBandwidth returns an error for less than 64Ki.
 func ParseBandwidth(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -41,13 +41,13 @@ func ParseBandwidth(text string) (int64, error) {
 
 // BundleOptions change Bundles. Nil fields keep what was chosen before.
 type BundleOptions struct {
-	// Source and Mirror are as in bundlepolicy.Parse. Another source drops the mirror.
+	// Source and Mirror are the arguments of bundlepolicy.Parse. A new source drops the mirror.
 	Source, Mirror *string
-	// Bandwidth is as in ParseBandwidth.
+	// Bandwidth is the argument of ParseBandwidth.
 	Bandwidth *string
 }
 
-// applied returns the settings in kept, changed by the options.
+// applied applies the options to the settings in kept, and returns the result.
 func (o BundleOptions) applied(kept Bundles) (Bundles, error) {
 	wanted := kept
 	if o.Bandwidth != nil {

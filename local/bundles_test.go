@@ -21,21 +21,25 @@ func TestBundleOptions(t *testing.T) {
 		options BundleOptions
 		want    string // the plane's arguments, or what the error says
 	}{
-		"nothing":        {want: ""},
-		"nothing is new": {mirrored, BundleOptions{}, fromMirror + " --bundle-bandwidth 1048576"},
-		"a bandwidth":    {Bundles{}, BundleOptions{Bandwidth: text("20M")}, "--bundle-bandwidth 20000000"},
-		"no bandwidth any more": {
+		"no options, nothing kept":   {want: ""},
+		"no options keep everything": {mirrored, BundleOptions{}, fromMirror + " --bundle-bandwidth 1048576"},
+		"a bandwidth":                {Bundles{}, BundleOptions{Bandwidth: text("20M")}, "--bundle-bandwidth 20000000"},
+		"bandwidth 0 removes the limit": {
 			mirrored, BundleOptions{Bandwidth: text("0")}, fromMirror,
 		},
-		"an empty bandwidth": {Bundles{Bandwidth: 1 << 20}, BundleOptions{Bandwidth: text("")}, ""},
-		"too little":         {Bundles{}, BundleOptions{Bandwidth: text("1k")}, "at least 64Ki"},
-		"less than nothing":  {Bundles{}, BundleOptions{Bandwidth: text("-20M")}, "at least 64Ki"},
-		"not a bandwidth":    {Bundles{}, BundleOptions{Bandwidth: text("20 MB")}, `can't be "20 MB"`},
-		"another source": {
+		"an empty bandwidth removes the limit": {Bundles{Bandwidth: 1 << 20}, BundleOptions{Bandwidth: text("")}, ""},
+		"a bandwidth below the minimum":        {Bundles{}, BundleOptions{Bandwidth: text("1k")}, "at least 64Ki"},
+		"a negative bandwidth":                 {Bundles{}, BundleOptions{Bandwidth: text("-20M")}, "at least 64Ki"},
+		"an invalid bandwidth": {
+			Bundles{}, BundleOptions{Bandwidth: text("20 MB")}, `can't be "20 MB"`,
+		},
+		"another source drops the mirror": {
 			mirrored, BundleOptions{Source: text("Plane")}, "--bundle-source Plane --bundle-bandwidth 1048576",
 		},
-		"the source as before": {mirrored, BundleOptions{Source: text("")}, "--bundle-bandwidth 1048576"},
-		"another mirror": {
+		"an empty source restores the default": {
+			mirrored, BundleOptions{Source: text("")}, "--bundle-bandwidth 1048576",
+		},
+		"another mirror keeps the source": {
 			mirrored, BundleOptions{Mirror: text("http://other.example")},
 			"--bundle-source Mirror --bundle-mirror http://other.example --bundle-bandwidth 1048576",
 		},
@@ -43,7 +47,7 @@ func TestBundleOptions(t *testing.T) {
 			Bundles{}, BundleOptions{Mirror: text("http://other.example")}, "--bundle-mirror is for --bundle-source Mirror",
 		},
 		"a source without its mirror": {Bundles{}, BundleOptions{Source: text("Mirror")}, "needs --bundle-mirror"},
-		"a source that nobody knows":  {Bundles{}, BundleOptions{Source: text("Cloud")}, `can't be "Cloud"`},
+		"an unknown source":           {Bundles{}, BundleOptions{Source: text("Cloud")}, `can't be "Cloud"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.options.applied(c.kept)
@@ -62,7 +66,7 @@ func TestBundleOptions(t *testing.T) {
 	}
 }
 
-// What was chosen stays for the next start.
+// TestBundlesAreKept: the choice of bundles is kept for the next start.
 func TestBundlesAreKept(t *testing.T) {
 	dir := home.Dir(t.TempDir())
 	wanted := choices{Hosts: 3, Bundles: Bundles{Bandwidth: 1 << 20}}
@@ -71,12 +75,12 @@ func TestBundlesAreKept(t *testing.T) {
 	}
 	kept, err := readChoices(dir)
 	if err != nil || !reflect.DeepEqual(kept.Bundles, wanted.Bundles) {
-		t.Errorf("kept %+v, %v", kept, err)
+		t.Errorf("the kept choice is %+v, error %v", kept, err)
 	}
 	if again, err := (BundleOptions{}).applied(kept.Bundles); err != nil || !reflect.DeepEqual(again, wanted.Bundles) {
-		t.Errorf("the next start has %+v, %v", again, err)
+		t.Errorf("the next start uses %+v, error %v", again, err)
 	}
 	if slices.Contains((Bundles{}).arguments(), "--bundle-source") {
-		t.Error("no choice is an argument")
+		t.Error("without a choice, the arguments contain --bundle-source")
 	}
 }

@@ -74,7 +74,7 @@ func choose(dir home.Dir, wanted choices) (choices, error) {
 		return choices{}, err
 	}
 	if len(wanted.FeatureGates) == 0 {
-		wanted.FeatureGates = nil // as readChoices returns it next time
+		wanted.FeatureGates = nil // the value that readChoices returns at the next start
 	}
 	if reflect.DeepEqual(wanted, kept) {
 		return wanted, nil

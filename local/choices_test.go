@@ -25,15 +25,15 @@ func TestChoose(t *testing.T) {
 		{"other hosts keep the gates", choices{Hosts: 6}, choices{Hosts: 6, FeatureGates: closed}},
 		{"other gates keep the hosts, and replace the gates", choices{FeatureGates: pools},
 			choices{Hosts: 6, FeatureGates: pools}},
-		{"no gates go back to those of a plane", choices{FeatureGates: gates.Set{}}, choices{Hosts: 6}},
-		{"that is kept, too", choices{}, choices{Hosts: 6}},
+		{"an empty set of gates restores the plane's defaults", choices{FeatureGates: gates.Set{}}, choices{Hosts: 6}},
+		{"no choice keeps the plane's defaults", choices{}, choices{Hosts: 6}},
 	} {
 		if got, err := choose(dir, c.wanted); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, %v, want %+v", c.name, got, err, c.want)
 		}
 	}
 	if got, err := choose(home.Dir(t.TempDir()), choices{}); err != nil || got.Hosts < 3 || got.FeatureGates != nil {
-		t.Errorf("in a new home directory: %+v, %v", got, err)
+		t.Errorf("without a choice in a new home directory: got %+v, error %v", got, err)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestChooseRefuses(t *testing.T) {
 		wanted     choices
 		want, hint string
 	}{
-		"a file that is broken": {"{", choices{}, "reading ", "remove that file"},
+		"a broken file": {"{", choices{}, "reading ", "remove that file"},
 		"gates of another release": {`{"hosts":3,"featureGates":{"Gone":true}}`, choices{}, `there is no feature gate "Gone"`,
 			"capstan up --feature-gates"},
 		"gates that don't exist": {"{}", choices{FeatureGates: gates.Set{"Gone": true}}, `there is no feature gate "Gone"`,
@@ -60,7 +60,7 @@ func TestChooseRefuses(t *testing.T) {
 				t.Errorf("error %v with the hint %q", err, hint.Of(err))
 			}
 			if after, err := os.ReadFile(path); err != nil || string(after) != c.file {
-				t.Errorf("the file is now %q, %v", after, err)
+				t.Errorf("the file was changed to %q, error %v", after, err)
 			}
 		})
 	}

@@ -14,13 +14,13 @@ func TestConnectNeedsAPlane(t *testing.T) {
 	_, err := Connect(home)
 	var none *NoPlaneError
 	if !errors.As(err, &none) || none.Home != home || hint.Of(err) != "run: capstan up" {
-		t.Errorf("without a plane: %v, with the hint %q", err, hint.Of(err))
+		t.Errorf("Connect without a plane: got error %v with the hint %q", err, hint.Of(err))
 	}
 	if err := Down(t.Context(), DownOptions{Home: home}); !errors.As(err, &none) {
-		t.Errorf("down without a plane: %v", err)
+		t.Errorf("Down without a plane: got error %v, want a NoPlaneError", err)
 	}
 	if _, err := Connect(""); err == nil || hint.Of(err) == "" {
-		t.Errorf("without a home directory: %v", err)
+		t.Errorf("Connect without a home directory: got error %v, want one with a hint", err)
 	}
 
 	if err := os.MkdirAll(home, 0o700); err != nil {
@@ -30,7 +30,7 @@ func TestConnectNeedsAPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Connect(home); err == nil || errors.As(err, &none) || hint.Of(err) == "" {
-		t.Errorf("with a broken kubeconfig: %v, with the hint %q", err, hint.Of(err))
+		t.Errorf("Connect with a broken kubeconfig: got error %v with the hint %q", err, hint.Of(err))
 	}
 }
 
@@ -41,6 +41,6 @@ func TestStatusWithoutADock(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err := Status(t.Context(), Place{}); err == nil {
-		t.Error("the home directory is missing, and it has a status")
+		t.Error("Status without a home directory returned no error")
 	}
 }

@@ -25,10 +25,10 @@ func TestRemoveHome(t *testing.T) {
 		}
 	}
 	if err := removeHome(home.Dir(dir)); err == nil {
-		t.Error("a file that isn't Capstan's was removed")
+		t.Error("removing a directory with a file that isn't Capstan's returned no error")
 	}
 	if _, err := os.Stat(closed); err != nil {
-		t.Error("something was removed although not all may be")
+		t.Error("removeHome refused to remove the directory, but removed a part of it")
 	}
 	if err := os.Remove(filepath.Join(dir, "mine")); err != nil {
 		t.Fatal(err)
@@ -37,6 +37,6 @@ func TestRemoveHome(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the home directory still exists: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzThroughRelay: the relay is the only destination that remains in a tenant's kubeconfig, nothing in the result runs
-// a program or reads a file, and a second pass changes nothing.
+// a program or reads a file, and a second call changes nothing.
 func FuzzThroughRelay(f *testing.F) {
 	const relay, host = "127.0.0.1:41000", "10.231.16.1"
 	f.Add([]byte(tenantsKubeconfig))
@@ -21,7 +21,7 @@ func FuzzThroughRelay(f *testing.F) {
 		}
 		config, err := clientcmd.Load(made)
 		if err != nil {
-			t.Fatalf("what was made can't be read: %v", err)
+			t.Fatalf("the resulting kubeconfig can't be parsed: %v", err)
 		}
 		for name, c := range config.Clusters {
 			if c.Server != "https://"+relay || c.TLSServerName != host || c.InsecureSkipTLSVerify || c.ProxyURL != "" ||
@@ -36,7 +36,7 @@ func FuzzThroughRelay(f *testing.F) {
 		}
 		again, err := throughRelay(made, relay, host)
 		if err != nil || !bytes.Equal(again, made) {
-			t.Errorf("a second time it is different: %s, then %s, %v", made, again, err)
+			t.Errorf("a second call changes the kubeconfig: %s, then %s, error %v", made, again, err)
 		}
 	})
 }

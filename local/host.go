@@ -18,9 +18,9 @@ import (
 // rebootLimit bounds a reboot.
 const rebootLimit = time.Minute
 
-// BootstrapLog opens the output of a local host's bootstrap. The host can put anything in its place, so BootstrapLog
-// accepts only a regular file below the host's root directory. The caller closes it, and must sanitize the text before
-// printing it to a terminal.
+// BootstrapLog opens the output of a local host's bootstrap. The host can replace the file with anything, so
+// BootstrapLog accepts only a regular file below the host's root directory. The caller closes the file, and must
+// sanitize the text before printing it to a terminal.
 func BootstrapLog(homePath, host string) (io.ReadCloser, error) {
 	dir, err := homeDir(homePath)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestBootstrapLog(t *testing.T) {
 	}
 	defer log.Close()
 	if data, err := io.ReadAll(log); err != nil || string(data) != "kubeadm init\n" {
-		t.Errorf("it holds %q, %v", data, err)
+		t.Errorf("the log contains %q, error %v", data, err)
 	}
 	for host, want := range map[string]string{
 		"host-02": "no bootstrap output", "..": "is not the name", ".": "is not the name", "../host-01": "is not the name",
@@ -87,10 +87,10 @@ func TestBootstrapLogStaysBelowTheHost(t *testing.T) {
 			select {
 			case err := <-opened:
 				if err == nil {
-					t.Error("it was opened")
+					t.Error("the log was opened")
 				}
 			case <-time.After(20 * time.Second):
-				t.Fatal("it waits for the host")
+				t.Fatal("opening the log blocks")
 			}
 		})
 	}
@@ -120,6 +120,6 @@ func TestHostsOfADock(t *testing.T) {
 		t.Errorf("error %v, with the hint %q", err, hint.Of(err))
 	}
 	if names, err := RunningHosts(limit(t), w.Home); err != nil || len(names) != 0 {
-		t.Errorf("hosts that are on: %q, %v", names, err)
+		t.Errorf("the hosts that are powered on are %q, error %v", names, err)
 	}
 }

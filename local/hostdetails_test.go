@@ -40,10 +40,10 @@ func TestDescribeHost(t *testing.T) {
 	}
 	data, err := json.Marshal(d)
 	if err != nil || !strings.Contains(string(data), `"name":"rack1"`) || !strings.Contains(string(data), `"waitsFor":`) {
-		t.Errorf("as JSON: %s, %v", data, err)
+		t.Errorf("the details as JSON are %s, error %v", data, err)
 	}
 	if _, err := DescribeHost(t.Context(), inventoryOf(t), client.ObjectKey{Name: "x"}); err == nil {
-		t.Error("a host that is not there")
+		t.Error("describing a host that does not exist returned no error")
 	}
 }
 

@@ -138,7 +138,7 @@ func waitForHost(
 		return done(h), nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return hint.Errorf("it continues by itself; follow its progress: capstan host describe "+key.Name,
+		return hint.Errorf("the host continues by itself; follow its progress: capstan host describe "+key.Name,
 			"host %s still waits: %s", key.Name, last)
 	}
 	return err

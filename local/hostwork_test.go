@@ -46,32 +46,44 @@ func TestWaitsFor(t *testing.T) {
 		host *infrav1.CapstanHost
 		want string
 	}{
-		"it is new":        {host(nil, nil), "the manager to reconcile it"},
-		"it enrolls":       {host(nil, nil, "Ready False HostStarting no heartbeat yet"), "no heartbeat yet"},
-		"it is free":       {host(nil, nil, ready), "a machine to claim it"},
-		"it is in use":     {host(held, nil, "Ready True InUse in use"), ""},
-		"it is cordoned":   {host(nil, cordon, ready), "capstan host uncordon rack1"},
-		"in use, cordoned": {host(held, cordon, "Ready True InUse in use"), "capstan host uncordon rack1"},
-		"it is off":        {host(nil, nil, "Ready False HostOffline no heartbeat"), "no heartbeat"},
-		"a drain is new":   {host(held, drain, "Ready True InUse in use"), "the manager to reconcile it"},
-		"it is drained":    {host(nil, drain, ready, "Drained True Drained x"), "uncordon rack1"},
-		"it drains":        {host(held, drain, "Drained False WaitingForMachine Machine w: Pod a/b"), "Machine w: Pod a/b"},
-		"it is cleaned":    {host(released, drain, online, "Clean False Cleaning x"), "its agent to clean up after"},
-		"it was released":  {host(released, drain, online, "Clean False InUse x"), "its agent to clean up after"},
-		"it was released, and is a local one": {
+		"a new host": {host(nil, nil), "the manager to reconcile it"},
+		"a host whose agent has not reported yet": {
+			host(nil, nil, "Ready False HostStarting no heartbeat yet"), "no heartbeat yet",
+		},
+		"a free host":                  {host(nil, nil, ready), "a machine to claim it"},
+		"a host in use":                {host(held, nil, "Ready True InUse in use"), ""},
+		"a free host that is cordoned": {host(nil, cordon, ready), "capstan host uncordon rack1"},
+		"a host in use that is cordoned": {
+			host(held, cordon, "Ready True InUse in use"), "capstan host uncordon rack1",
+		},
+		"a host that is offline": {host(nil, nil, "Ready False HostOffline no heartbeat"), "no heartbeat"},
+		"a drain that the manager has not seen yet": {
+			host(held, drain, "Ready True InUse in use"), "the manager to reconcile it",
+		},
+		"a drained host": {host(nil, drain, ready, "Drained True Drained x"), "uncordon rack1"},
+		"a host that is being drained": {
+			host(held, drain, "Drained False WaitingForMachine Machine w: Pod a/b"), "Machine w: Pod a/b",
+		},
+		"a host that is being cleaned": {
+			host(released, drain, online, "Clean False Cleaning x"), "its agent to clean up after",
+		},
+		"a released host": {host(released, drain, online, "Clean False InUse x"), "its agent to clean up after"},
+		"a released local host": {
 			host(released, func(h *infrav1.CapstanHost) { h.Spec.Supplier = "dock" }, online, "Clean False InUse x"),
 			"its supplier to destroy it after machine m",
 		},
-		"something is left": {host(released, nil, online, "Clean False LeftoversFound x"), "host accept rack1"},
-		"its agent does not report, and it is not clean": {
+		"a host with leftovers": {host(released, nil, online, "Clean False LeftoversFound x"), "host accept rack1"},
+		"a host that is not clean and whose agent does not report": {
 			host(released, deleting, "HostOnline False HostOffline x", "Clean False Cleaning x"),
 			"capstan host abandon rack1",
 		},
-		"in maintenance":          {host(nil, maintain, "Drained True InMaintenance x"), "capstan host uncordon rack1"},
-		"it is deleted in use":    {host(held, deleting, "Ready True InUse in use"), "capstan host drain rack1"},
-		"it is deleted and free":  {host(nil, deleting, ready), "the manager to remove its account"},
-		"it is deleted, drains":   {host(held, both, "Drained False X y"), "y"},
-		"its manager is not here": {host(nil, drain), "the manager to reconcile it"},
+		"a host in maintenance": {host(nil, maintain, "Drained True InMaintenance x"), "capstan host uncordon rack1"},
+		"a host in use that is being deleted": {
+			host(held, deleting, "Ready True InUse in use"), "capstan host drain rack1",
+		},
+		"a free host that is being deleted":        {host(nil, deleting, ready), "the manager to remove its account"},
+		"a host that is being drained and deleted": {host(held, both, "Drained False X y"), "y"},
+		"a host without any conditions":            {host(nil, drain), "the manager to reconcile it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := WaitsFor(c.host)
@@ -111,16 +123,18 @@ func TestHostWork(t *testing.T) {
 		want  work
 		fail  string
 	}{
-		"cordon":                   {calls: []call{cordon}, want: work{cordon: true}},
-		"cordon twice":             {calls: []call{cordon, cordon}, want: work{cordon: true}},
-		"drain":                    {calls: []call{drain}, want: work{cordon: true, drain: true}},
-		"cordon what is drained":   {calls: []call{drain, cordon}, want: work{cordon: true, drain: true}},
-		"maintenance":              {calls: []call{maintain("disks")}, want: work{cordon: true, maintenance: "disks"}},
-		"another reason":           {calls: []call{maintain("a"), maintain("b")}, want: work{cordon: true, maintenance: "b"}},
-		"end everything":           {calls: []call{drain, maintain("a"), uncordon}},
-		"end nothing":              {calls: []call{uncordon}},
-		"maintenance for nothing":  {calls: []call{maintain("")}, fail: "a reason of 1 to 256"},
-		"maintenance with a novel": {calls: []call{maintain(strings.Repeat("x", 257))}, fail: "1 to 256"},
+		"cordon":                {calls: []call{cordon}, want: work{cordon: true}},
+		"cordon twice":          {calls: []call{cordon, cordon}, want: work{cordon: true}},
+		"drain":                 {calls: []call{drain}, want: work{cordon: true, drain: true}},
+		"cordon a drained host": {calls: []call{drain, cordon}, want: work{cordon: true, drain: true}},
+		"maintenance":           {calls: []call{maintain("disks")}, want: work{cordon: true, maintenance: "disks"}},
+		"maintenance with another reason": {
+			calls: []call{maintain("a"), maintain("b")}, want: work{cordon: true, maintenance: "b"},
+		},
+		"uncordon ends all":              {calls: []call{drain, maintain("a"), uncordon}},
+		"uncordon a host in use":         {calls: []call{uncordon}},
+		"maintenance without a reason":   {calls: []call{maintain("")}, fail: "a reason of 1 to 256"},
+		"maintenance with a long reason": {calls: []call{maintain(strings.Repeat("x", 257))}, fail: "1 to 256"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := inventoryOf(t, after(nil, nil))
@@ -151,10 +165,10 @@ func TestHostWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := UncordonHost(t.Context(), api, key); err == nil || !strings.Contains(err.Error(), "can't be undone") {
-		t.Errorf("a host that is being removed: %v", err)
+		t.Errorf("uncordoning a host that is being removed: got error %v", err)
 	}
 	if _, err := CordonHost(t.Context(), api, client.ObjectKey{Name: "none"}); err == nil || hint.Of(err) == "" {
-		t.Errorf("no such host: %v", err)
+		t.Errorf("cordoning a host that does not exist: got error %v, want one with a hint", err)
 	}
 }
 
@@ -165,14 +179,14 @@ func TestRemoveHost(t *testing.T) {
 		drain bool
 		fail  string
 	}{
-		"a free one": {edit: func(*infrav1.CapstanHost) {}},
-		"one with machine": {edit: func(h *infrav1.CapstanHost) {
+		"a free host": {edit: func(*infrav1.CapstanHost) {}},
+		"a host in use": {edit: func(h *infrav1.CapstanHost) {
 			h.Spec.Claim = &infrav1.HostClaim{Machine: "m"}
 		}, drain: true},
-		"one that is cleaned": {edit: func(h *infrav1.CapstanHost) {
+		"a released host that is being cleaned": {edit: func(h *infrav1.CapstanHost) {
 			h.Spec.Claim = &infrav1.HostClaim{Machine: "m", Released: true}
 		}, drain: true},
-		"a local one": {edit: func(h *infrav1.CapstanHost) { h.Spec.Supplier = "dock" }, fail: "is a local host"},
+		"a local host": {edit: func(h *infrav1.CapstanHost) { h.Spec.Supplier = "dock" }, fail: "is a local host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := after(nil, nil)
@@ -194,7 +208,7 @@ func TestRemoveHost(t *testing.T) {
 				t.Errorf("got %v, %+v", err, h.Spec)
 			}
 			if _, err := RemoveHost(t.Context(), api, key); err != nil {
-				t.Errorf("again: %v", err)
+				t.Errorf("removing the host again: %v", err)
 			}
 		})
 	}
@@ -212,17 +226,17 @@ func TestWaitForAHost(t *testing.T) {
 	var heard []string
 	err := WaitDrained(ctx, inventoryOf(t, drains), key, func(what string) { heard = append(heard, what) })
 	if err == nil || !strings.Contains(err.Error(), "Pod a/b") || !strings.Contains(hint.Of(err), "describe rack1") {
-		t.Errorf("at the end of patience: %v", err)
+		t.Errorf("at the deadline: got error %v, want one with what the host waits for and a hint", err)
 	}
 	if len(heard) == 0 || heard[0] != "Pod a/b can't be evicted" {
-		t.Errorf("heard %q", heard)
+		t.Errorf("the first reported reason to wait is wrong: %q", heard)
 	}
 	ignore := func(string) {}
 	if err := WaitDrained(t.Context(), inventoryOf(t, drained), key, ignore); err != nil {
 		t.Error(err)
 	}
 	if err := WaitDrained(t.Context(), inventoryOf(t), key, ignore); err == nil {
-		t.Error("a host that is gone is drained")
+		t.Error("waiting for the drain of a host that does not exist returned no error")
 	}
 	if err := WaitRemoved(t.Context(), inventoryOf(t), key, ignore); err != nil {
 		t.Error(err)
@@ -239,6 +253,6 @@ func TestWaitForAHost(t *testing.T) {
 		},
 	})
 	if err := WaitRemoved(t.Context(), goes, key, ignore); err != nil || calls != 2 {
-		t.Errorf("%v after %d looks", err, calls)
+		t.Errorf("WaitRemoved returned %v after %d reads, want nil after 2", err, calls)
 	}
 }

@@ -108,7 +108,8 @@ func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting
 		if n < s.hosts {
 			return false, nil
 		}
-		// The plane may have stopped since it was ready and be starting again. Then only a part of it has answered.
+		// The plane may have stopped after it was ready, and may be starting again. Then only a part of it has
+		// answered.
 		status, err := Status(ctx, s.place)
 		return err == nil && status.Plane == PhaseReady, err
 	})

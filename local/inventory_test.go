@@ -52,11 +52,11 @@ func TestHostOf(t *testing.T) {
 			},
 			Host{Reason: "being drained: Machine w"},
 		},
-		"a local host in maintenance, which is off as ever": {
+		"a local host in maintenance, which is off": {
 			infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Maintenance: "new disks"}},
 			Host{Reason: "in maintenance: new disks"},
 		},
-		"a host that says something of itself": {
+		"a host that reports facts": {
 			infrav1.CapstanHost{Status: infrav1.CapstanHostStatus{Agent: &infrav1.AgentReport{
 				Kernel: "6.12", Disks: []infrav1.HostDisk{{SizeGiB: 1}, {SizeGiB: 2}},
 			}}},
@@ -90,7 +90,7 @@ func TestHostsAreThoseOfANamespace(t *testing.T) {
 	}
 	none, err := Hosts(t.Context(), c, "empty")
 	if err != nil || none == nil || len(none) != 0 {
-		t.Errorf("a namespace without hosts has %+v, %v; want an empty list, which is no null in JSON", none, err)
+		t.Errorf("a namespace without hosts has %+v, error %v; want an empty list that is not null in JSON", none, err)
 	}
 	broken := interceptor.NewClient(fake.NewClientBuilder().WithScheme(NewScheme()).Build(), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
@@ -104,6 +104,6 @@ func TestHostsAreThoseOfANamespace(t *testing.T) {
 
 func TestCountSettled(t *testing.T) {
 	if got := countSettled(inPhase("", infrav1.HostEnrolling, infrav1.HostOff, infrav1.HostAvailable)); got != 2 {
-		t.Errorf("%d hosts have their state, want 2", got)
+		t.Errorf("%d hosts are settled, want 2", got)
 	}
 }

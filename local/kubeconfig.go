@@ -27,8 +27,8 @@ import (
 
 // ClusterKubeconfig writes a kubeconfig for a cluster into the home directory, for the user of this machine, and
 // returns its path. For a cluster on local hosts, the server is a relay on loopback, because the cluster's own address
-// works only inside the dock. For other clusters, it is their endpoint, or an address of that endpoint. c is a client
-// of the plane.
+// works only inside the dock. For other clusters, the server is their endpoint, or an address of that endpoint. c is a
+// client of the plane.
 func ClusterKubeconfig(
 	ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster,
 ) (path string, err error) {

@@ -30,15 +30,15 @@ func TestThroughRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := config.Clusters["c"]; c.Server != "https://127.0.0.1:41000" || c.TLSServerName != "10.231.16.1" {
-		t.Errorf("got %s with the name %s", c.Server, c.TLSServerName)
+		t.Errorf("the server is %s with the TLS name %s", c.Server, c.TLSServerName)
 	}
 	_, err = throughRelay([]byte("{"), "127.0.0.1:41000", "10.231.16.1")
 	if err == nil || !strings.Contains(err.Error(), "parsing it") {
-		t.Errorf("half a kubeconfig: %v", err)
+		t.Errorf("an incomplete kubeconfig: got error %v", err)
 	}
 }
 
-// TestAKubeconfigOfATenantRunsNothing: kubectl and other programs of this user read the result.
+// TestAKubeconfigOfATenantRunsNothing: the result makes no program of this user run another one or read a file.
 func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 	for name, user := range map[string]string{
 		"a program": `{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/sh","args":["-c","id"]}}`,
@@ -47,7 +47,7 @@ func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 	} {
 		text := strings.Replace(tenantsKubeconfig, `{"token":"t"}`, user, 1)
 		if data, err := throughRelay([]byte(text), "127.0.0.1:41000", "10.231.16.1"); err == nil {
-			t.Errorf("%s passes: %s", name, data)
+			t.Errorf("%s was accepted: %s", name, data)
 		}
 	}
 	// Entries that no context refers to are left out.
@@ -59,7 +59,8 @@ func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 	}
 }
 
-// A relay leads only to a balancer or a host: the plane's own ports are on the dock's loopback interface.
+// TestClusterKubeconfigLeadsToClustersOnly: a relay leads only to a balancer or a host, never to the plane's own ports,
+// which are on the dock's loopback interface.
 func TestClusterKubeconfigLeadsToClustersOnly(t *testing.T) {
 	for _, host := range []string{
 		"127.0.0.1", "::1", "10.231.0.1", "169.254.169.254", "localhost", "127.1", "10.231.16.1%eth0",
@@ -71,7 +72,7 @@ func TestClusterKubeconfigLeadsToClustersOnly(t *testing.T) {
 		c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(secret).Build()
 		_, err := ClusterKubeconfig(t.Context(), t.TempDir(), c, cluster)
 		if err == nil || !strings.Contains(err.Error(), "is neither in the dock") {
-			t.Errorf("to %s: %v", host, err)
+			t.Errorf("an endpoint at %s: got error %v", host, err)
 		}
 	}
 }
@@ -105,7 +106,7 @@ func TestClusterKubeconfigNeedsACluster(t *testing.T) {
 	}
 }
 
-// The endpoint of a cluster on owned hosts is the address of another computer, and needs no relay.
+// TestOtherComputer: the endpoint of a cluster on owned hosts is another computer's address and needs no relay.
 func TestOtherComputer(t *testing.T) {
 	for host, want := range map[string]bool{
 		"192.0.2.11": true, "2001:db8::7": true, "127.0.0.1": false, "::ffff:127.0.0.1": false, "10.231.0.1": false,
@@ -113,7 +114,7 @@ func TestOtherComputer(t *testing.T) {
 		"fe80::1%eth0": false, "": false,
 	} {
 		if got := otherComputer(host); got != want {
-			t.Errorf("%q: %v", host, got)
+			t.Errorf("is %q another computer? got %v", host, got)
 		}
 	}
 }
@@ -126,18 +127,24 @@ func TestANameLeadsToAnotherComputer(t *testing.T) {
 		want, fails string
 		answers     string // which of several addresses answers
 	}{
-		"one address":         {addresses: []string{"192.0.2.11"}, want: "192.0.2.11:6443"},
-		"one of IPv6":         {addresses: []string{"2001:db8::7"}, want: "[2001:db8::7]:6443"},
-		"a mapped one":        {addresses: []string{"::ffff:192.0.2.11"}, want: "192.0.2.11:6443"},
-		"one is this machine": {addresses: []string{"127.0.0.1", "192.0.2.11", "10.231.0.1"}, want: "192.0.2.11:6443"},
-		"one of them answers": {
+		"one IPv4 address":                    {addresses: []string{"192.0.2.11"}, want: "192.0.2.11:6443"},
+		"one IPv6 address":                    {addresses: []string{"2001:db8::7"}, want: "[2001:db8::7]:6443"},
+		"an IPv4 address in the form of IPv6": {addresses: []string{"::ffff:192.0.2.11"}, want: "192.0.2.11:6443"},
+		"this machine, another computer and the plane": {
+			addresses: []string{"127.0.0.1", "192.0.2.11", "10.231.0.1"}, want: "192.0.2.11:6443",
+		},
+		"of several addresses, one answers": {
 			addresses: []string{"127.0.0.1", "192.0.2.11", "192.0.2.12"}, answers: "192.0.2.12:6443", want: "192.0.2.12:6443",
 		},
-		"none of them answers": {addresses: []string{"192.0.2.11", "192.0.2.12"}, want: "192.0.2.11:6443"},
-		"this machine":         {addresses: []string{"127.0.0.1", "::1"}, fails: "nor to another computer"},
-		"the plane":            {addresses: []string{"10.231.0.1"}, fails: "nor to another computer"},
-		"a cloud's metadata":   {addresses: []string{"169.254.169.254"}, fails: "nor to another computer"},
-		"an unknown name":      {fails: "resolving its name"},
+		"of several addresses, none answers": {
+			addresses: []string{"192.0.2.11", "192.0.2.12"}, want: "192.0.2.11:6443",
+		},
+		"only addresses of this machine": {addresses: []string{"127.0.0.1", "::1"}, fails: "nor to another computer"},
+		"only the plane's address":       {addresses: []string{"10.231.0.1"}, fails: "nor to another computer"},
+		"only the address of a cloud's metadata service": {
+			addresses: []string{"169.254.169.254"}, fails: "nor to another computer",
+		},
+		"a name that does not resolve": {fails: "resolving its name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lookup := func(_ context.Context, _, host string) (found []netip.Addr, err error) {
@@ -158,7 +165,7 @@ func TestANameLeadsToAnotherComputer(t *testing.T) {
 			}
 			got, err := named(t.Context(), resolver{lookup, dial}, "api.example", "api.example:6443")
 			if got != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-				t.Errorf("got %q, %v", got, err)
+				t.Errorf("got %q, error %v", got, err)
 			}
 		})
 	}

@@ -131,8 +131,8 @@ func (o UpOptions) wantedListen(kept Listen) (Listen, error) {
 	return l, err
 }
 
-// here fails if this machine does not have the address. The machine might get the address later. But when the user has
-// just chosen the address, a typo is more likely.
+// The method here returns an error if this machine does not have the address. The machine might get the address later.
+// But when the user has just chosen the address, a typo is more likely.
 func (l Listen) here() error {
 	at, err := netip.ParseAddrPort(l.Address)
 	if err != nil || at.Addr().IsUnspecified() {

@@ -19,12 +19,12 @@ func TestParseListen(t *testing.T) {
 		server, enrolment string
 		certificate       []string
 	}{
-		"nothing":                  {},
-		"loopback is nowhere":      {text: "127.0.0.1"},
-		"another loopback, too":    {text: "127.3.2.1:6443", names: []string{"x"}},
-		"loopback of IPv6":         {text: "::1"},
-		"localhost":                {text: "localhost"},
-		"IPv4 in the form of IPv6": {text: "::ffff:127.0.0.1"},
+		"no address":                          {},
+		"loopback is nowhere":                 {text: "127.0.0.1"},
+		"another loopback address is nowhere": {text: "127.3.2.1:6443", names: []string{"x"}},
+		"loopback of IPv6":                    {text: "::1"},
+		"localhost":                           {text: "localhost"},
+		"IPv4 in the form of IPv6":            {text: "::ffff:127.0.0.1"},
 		"an address": {
 			text: "192.0.2.1", want: "192.0.2.1:7443", server: "https://192.0.2.1:7443",
 			enrolment: "https://192.0.2.1:7444", certificate: []string{"192.0.2.1"},
@@ -41,7 +41,7 @@ func TestParseListen(t *testing.T) {
 			text: "[2001:db8::1]", want: "[2001:db8::1]:7443", server: "https://[2001:db8::1]:7443",
 			enrolment: "https://[2001:db8::1]:7444", certificate: []string{"2001:db8::1"},
 		},
-		"a name beside the address": {
+		"an address and a name": {
 			text: "192.0.2.1", names: []string{"plane.example"}, want: "192.0.2.1:7443",
 			server: "https://192.0.2.1:7443", enrolment: "https://192.0.2.1:7444",
 			certificate: []string{"192.0.2.1", "plane.example"},
@@ -79,7 +79,7 @@ func TestParseListenRefuses(t *testing.T) {
 		"port 0":                       {"192.0.2.1:0", nil, "the port can't be 0"},
 		"an address of one link":       {"fe80::1%eth0", nil, "can't use"},
 		"multicast":                    {"224.0.0.1", nil, "can't use"},
-		"a name that is none":          {"192.0.2.1", []string{"a b"}, "neither a DNS name"},
+		"an invalid name":              {"192.0.2.1", []string{"a b"}, "neither a DNS name"},
 		"a wildcard":                   {"192.0.2.1", []string{"*"}, "neither a DNS name"},
 		"many names":                   {"192.0.2.1", slices.Repeat([]string{"a"}, maxNames+1), "too many"},
 	} {
@@ -102,17 +102,17 @@ func TestWantedListen(t *testing.T) {
 		want    Listen
 		fails   bool
 	}{
-		"nothing said keeps it":      {UpOptions{}, kept, kept, false},
-		"nothing said, nothing kept": {UpOptions{}, Listen{}, Listen{}, false},
+		"no options keep the last choice": {UpOptions{}, kept, kept, false},
+		"no options and no last choice":   {UpOptions{}, Listen{}, Listen{}, false},
 		"another address keeps the names": {UpOptions{Listen: text(own)}, kept,
 			Listen{Address: own + ":7443", Names: kept.Names}, false},
 		"other names keep the address": {UpOptions{Names: []string{"b.example"}}, kept,
 			Listen{Address: kept.Address, Names: []string{"b.example"}}, false},
-		"no names":                      {UpOptions{Names: []string{}}, kept, Listen{Address: kept.Address}, false},
-		"removed":                       {UpOptions{Listen: text("")}, kept, Listen{}, false},
-		"removed by loopback":           {UpOptions{Listen: text("127.0.0.1")}, kept, Listen{}, false},
-		"an address of another machine": {UpOptions{Listen: text("203.0.113.77")}, kept, Listen{}, true},
-		"names without an address":      {UpOptions{Names: []string{"b.example"}}, Listen{}, Listen{}, true},
+		"an empty list removes the names": {UpOptions{Names: []string{}}, kept, Listen{Address: kept.Address}, false},
+		"an empty address removes all":    {UpOptions{Listen: text("")}, kept, Listen{}, false},
+		"a loopback address removes all":  {UpOptions{Listen: text("127.0.0.1")}, kept, Listen{}, false},
+		"an address of another machine":   {UpOptions{Listen: text("203.0.113.77")}, kept, Listen{}, true},
+		"names without an address":        {UpOptions{Names: []string{"b.example"}}, Listen{}, Listen{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.options.wantedListen(c.kept)

@@ -42,40 +42,40 @@ func TestUpListens(t *testing.T) {
 	}
 	plane, err := w.up(ctx, UpOptions{Hosts: 1})
 	if err != nil || plane.Listen != "" || len(published()) != 0 {
-		t.Fatalf("without --listen: %+v, %v", plane, err)
+		t.Fatalf("Up without --listen: got %+v, error %v", plane, err)
 	}
 	somewhere, nowhere := at, ""
 	_, err = w.up(ctx, UpOptions{Listen: new(string), Names: []string{"a.example"}})
 	if err == nil || hint.Of(err) == "" {
-		t.Errorf("names without an address: %v", err)
+		t.Errorf("Up with names but no address: got error %v, want one with a hint", err)
 	}
 	plane, err = w.up(ctx, UpOptions{Listen: &somewhere})
 	if err != nil || plane.Listen != "https://"+at || !strings.HasPrefix(plane.Enrolment, "https://"+address+":") {
-		t.Fatalf("got %+v, %v", plane, err)
+		t.Fatalf("Up with --listen: got %+v, error %v", plane, err)
 	}
 	first := published()
 	if len(first) != 2 || !slices.ContainsFunc(first, func(r string) bool { return r == at+" 127.0.0.1:7443 " }) {
-		t.Errorf("published is %q", first)
+		t.Errorf("the dock has published %q", first)
 	}
 	if again, err := w.up(ctx, UpOptions{}); err != nil || again != plane || !slices.Equal(published(), first) {
-		t.Errorf("again: %+v, %v, %q", again, err, published())
+		t.Errorf("the next Up: got %+v, error %v, published %q", again, err, published())
 	}
 	if s, err := Status(ctx, w.Place); err != nil || s.Listen != plane.Listen || s.Enrolment != plane.Enrolment {
 		t.Errorf("the status is %+v, %v", s, err)
 	}
 	if plane, err = w.up(ctx, UpOptions{Listen: &nowhere}); err != nil || plane.Listen != "" || len(published()) != 0 {
-		t.Errorf("taken back: %+v, %v, %q", plane, err, published())
+		t.Errorf("Up after the request was withdrawn: got %+v, error %v, published %q", plane, err, published())
 	}
 }
 
 func TestThePlaneIsToldWhereToListen(t *testing.T) {
 	s := &starter{home: home.Dir(t.TempDir()), hosts: 3}
 	if argv := s.unit("127.0.0.1:1").Argv; slices.Contains(argv, "--listen") {
-		t.Errorf("without a choice it is run as %q", argv)
+		t.Errorf("without a choice, the plane is run as %q", argv)
 	}
 	s.listen = Listen{Address: "192.0.2.1:7443", Names: []string{"a.example", "b.example"}}
 	want := "--listen 192.0.2.1:7443 --tls-san a.example --tls-san b.example"
 	if argv := strings.Join(s.unit("127.0.0.1:1").Argv, " "); !strings.HasSuffix(argv, want) {
-		t.Errorf("it is run as %q", argv)
+		t.Errorf("the plane is run as %q", argv)
 	}
 }

@@ -23,16 +23,16 @@ func TestOneAtATime(t *testing.T) {
 	var notes []string
 	listen := Progress(func(e Event) { notes = append(notes, e.Text) })
 	if _, err := lockHome(short, dir, listen); !errors.Is(err, ErrBusy) || hint.Of(err) == "" {
-		t.Errorf("a second one got %v, with the hint %q", err, hint.Of(err))
+		t.Errorf("the second lockHome got error %v with the hint %q, want ErrBusy with a hint", err, hint.Of(err))
 	}
 	if len(notes) != 1 {
-		t.Errorf("it sent %q, want one note", notes)
+		t.Errorf("the second lockHome sent the notes %q, want one note", notes)
 	}
 
 	go func() { time.Sleep(lockPause / 2); unlock() }()
 	again, err := lockHome(t.Context(), dir, nil)
 	if err != nil {
-		t.Fatalf("after the first one has ended: %v", err)
+		t.Fatalf("lockHome after the first one unlocked: %v", err)
 	}
 	again()
 }
@@ -42,6 +42,6 @@ func TestLockNeedsADirectory(t *testing.T) {
 		t.Error("a file in a directory that does not exist was locked")
 	}
 	if _, err := lockHome(t.Context(), "/proc/self/none", nil); hint.Of(err) == "" {
-		t.Errorf("no advice in %v", err)
+		t.Errorf("the error %v has no hint", err)
 	}
 }

@@ -36,8 +36,8 @@ var mendings = []struct {
 // plain matches text that is safe in a command: hosts choose names, and people paste commands.
 var plain = regexp.MustCompile(`^[A-Za-z0-9/._:@+ -]*$`)
 
-// Mend returns a command, meant for people, that removes a leftover from a host. It is empty if none is known or if the
-// leftover's name is not safe in a shell.
+// Mend returns a command, meant for people, that removes a leftover from a host. The result is empty if no command is
+// known or if the leftover's name is not safe in a shell.
 func Mend(leftover string) string {
 	for _, m := range mendings {
 		found := m.leftover.FindStringSubmatchIndex(leftover)

@@ -17,19 +17,19 @@ func TestWhereMetricsAreServed(t *testing.T) {
 		want   string
 		fails  bool
 	}{
-		"nothing is chosen":          {nil, kept, false},
-		"an address":                 {chosen("127.0.0.1:9464"), "127.0.0.1:9464", false},
-		"an IPv6 address":            {chosen("[::1]:9464"), "[::1]:9464", false},
-		"it is taken back":           {chosen(""), "", false},
-		"an address without a port":  {chosen("127.0.0.1"), "", true},
-		"a port alone":               {chosen(":9464"), "", true},
-		"a name":                     {chosen("localhost:9464"), "", true},
-		"port zero, which is random": {chosen("127.0.0.1:0"), "", true},
+		"no choice keeps the address": {nil, kept, false},
+		"an address":                  {chosen("127.0.0.1:9464"), "127.0.0.1:9464", false},
+		"an IPv6 address":             {chosen("[::1]:9464"), "[::1]:9464", false},
+		"an empty address removes it": {chosen(""), "", false},
+		"an address without a port":   {chosen("127.0.0.1"), "", true},
+		"a port alone":                {chosen(":9464"), "", true},
+		"a name":                      {chosen("localhost:9464"), "", true},
+		"port zero, which is random":  {chosen("127.0.0.1:0"), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := wantedMetrics(c.chosen, kept)
 			if got != c.want || (err != nil) != c.fails || (err != nil && hint.Of(err) == "") {
-				t.Errorf("got %q, %v", got, err)
+				t.Errorf("got %q, error %v", got, err)
 			}
 		})
 	}
@@ -68,20 +68,20 @@ func TestUpServesMetrics(t *testing.T) {
 		return ""
 	}
 	if plane, err := w.up(ctx, UpOptions{Hosts: 1}); err != nil || plane.Metrics != "" || served() != "" {
-		t.Fatalf("without --metrics: %+v, %v", plane, err)
+		t.Fatalf("Up without --metrics: got %+v, error %v", plane, err)
 	}
 	want := at + " 127.0.0.1:7445"
 	if plane, err := w.up(ctx, UpOptions{Metrics: &at}); err != nil || plane.Metrics != at || served() != want {
-		t.Fatalf("got %+v, %v, %q", plane, err, served())
+		t.Fatalf("Up with --metrics: got %+v, error %v, served at %q", plane, err, served())
 	}
 	if plane, err := w.up(ctx, UpOptions{}); err != nil || plane.Metrics != at || served() != want {
-		t.Errorf("the next start: %+v, %v, %q", plane, err, served())
+		t.Errorf("the next Up: got %+v, error %v, served at %q", plane, err, served())
 	}
 	elsewhere, nowhere := taken.Addr().String(), ""
 	if _, err := w.up(ctx, UpOptions{Metrics: &elsewhere}); err == nil || hint.Of(err) == "" {
-		t.Errorf("at a port that is taken: %v", err)
+		t.Errorf("Up with a port that is taken: got error %v, want one with a hint", err)
 	}
 	if plane, err := w.up(ctx, UpOptions{Metrics: &nowhere}); err != nil || plane.Metrics != "" || served() != "" {
-		t.Errorf("taken back: %+v, %v, %q", plane, err, served())
+		t.Errorf("Up after the request was withdrawn: got %+v, error %v, served at %q", plane, err, served())
 	}
 }

@@ -2,8 +2,8 @@ package local
 
 import "github.com/capstan-dev/capstan/local/nodebundle"
 
-// NodeBundles returns the store of the bundles that the plane of a place offers to owned hosts. If change is set, it
-// creates the home directory.
+// NodeBundles returns the store of the bundles that the plane of a place offers to owned hosts. If change is true,
+// NodeBundles creates the home directory.
 func NodeBundles(p Place, change bool) (nodebundle.Store, error) {
 	dir, err := homeDir(p.Home)
 	if err != nil {

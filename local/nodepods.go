@@ -31,11 +31,12 @@ type NodePods struct {
 	Node string `json:"node"`
 	// Host is the name of the CapstanHost; empty: the Node is on no host of the cluster's namespace.
 	Host string `json:"host,omitempty"`
-	// Hollow reports that pods other than control plane components have no processes.
+	// Hollow is true if pods other than control plane components have no processes.
 	Hollow bool `json:"hollow"`
 	// IDs is "all" if containers can have 65,536 user and group ids, or "one". Empty: unknown, or the Node is hollow.
 	IDs string `json:"ids,omitempty"`
-	// Limits lists the limits that apply to containers, such as "cpu.memory.pids", or is "none". Empty: as for IDs.
+	// Limits lists the limits that apply to containers, such as "cpu.memory.pids", or is "none". Empty: unknown, or the
+	// Node is hollow.
 	Limits string `json:"limits,omitempty"`
 }
 

@@ -22,11 +22,15 @@ func TestPodsOfANode(t *testing.T) {
 		"one id, no limits": {
 			map[string]string{idsLabel: "one", limitsLabel: "none"}, "capstan://v1.36.3", "real, ids one, limits none",
 		},
-		"hollow":                        {map[string]string{hollowLabel: "true"}, "capstan://v1.36.3", "hollow"},
-		"an early bundle":               {nil, "capstan://v1.36.3", "hollow"},
-		"another runtime":               {nil, "containerd://2.1.0", "real"},
-		"a value for a terminal":        {map[string]string{idsLabel: "\x1b[2J"}, "containerd://2.1.0", "real"},
-		"hollow wins over other labels": {map[string]string{hollowLabel: "true", idsLabel: "all"}, "capstan://v1", "hollow"},
+		"hollow": {
+			map[string]string{hollowLabel: "true"}, "capstan://v1.36.3", "hollow",
+		},
+		"an early bundle":                       {nil, "capstan://v1.36.3", "hollow"},
+		"another runtime":                       {nil, "containerd://2.1.0", "real"},
+		"a value that would control a terminal": {map[string]string{idsLabel: "\x1b[2J"}, "containerd://2.1.0", "real"},
+		"hollow wins over other labels": {
+			map[string]string{hollowLabel: "true", idsLabel: "all"}, "capstan://v1", "hollow",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := nodeAnswer{}
@@ -42,7 +46,7 @@ func TestAskNodes(t *testing.T) {
 	answer, code := "", http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("limit") == "" {
-			t.Errorf("asked for %s", r.URL)
+			t.Errorf("the request is for %s", r.URL)
 		}
 		w.WriteHeader(code)
 		w.Write([]byte(answer))
@@ -58,10 +62,10 @@ func TestAskNodes(t *testing.T) {
 	}
 	answer = strings.Repeat(" ", nodesBytes+1)
 	if _, err := askNodes(t.Context(), config, "default"); err == nil {
-		t.Error("no error for an answer without end")
+		t.Error("no error for an answer that is too long")
 	}
 	answer, code = "no", http.StatusForbidden
 	if _, err := askNodes(t.Context(), config, "default"); err == nil || !strings.Contains(err.Error(), "403") {
-		t.Errorf("got %v, want the status", err)
+		t.Errorf("got error %v, want one with the status", err)
 	}
 }

@@ -50,7 +50,7 @@ func TestAnotherUserReachesNothing(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(w.Home), 0o755); err != nil { // otherwise this directory alone would keep others out
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(w.Home, 0o755); err != nil { // somebody was careless
+	if err := os.Mkdir(w.Home, 0o755); err != nil { // a careless user made it readable for everybody
 		t.Fatal(err)
 	}
 	if _, err := w.up(limit(t), UpOptions{Hosts: 1}); err != nil {
@@ -70,13 +70,13 @@ func TestAnotherUserReachesNothing(t *testing.T) {
 		},
 	}
 	for what, path := range map[string]string{
-		"read a process's environment":   "environ",
-		"read a process's memory":        "mem",
-		"enter a process's network":      "ns/net",
-		"enter a process's mounts":       "ns/mnt",
-		"see a process's open files":     "fd",
-		"walk through a process's root":  "root/.",
-		"walk through a process's place": "cwd/.",
+		"read a process's environment":       "environ",
+		"read a process's memory":            "mem",
+		"enter a process's network":          "ns/net",
+		"enter a process's mounts":           "ns/mnt",
+		"see a process's open files":         "fd",
+		"walk through a process's root":      "root/.",
+		"walk through a process's directory": "cwd/.",
 	} {
 		attempts[what] = func() error {
 			return anyOf(w.Home, func(proc string) error { return opens(proc+path, os.O_RDONLY) })
@@ -92,12 +92,12 @@ func TestAnotherUserReachesNothing(t *testing.T) {
 		})
 	}
 	for what, try := range attempts {
-		if err := try(); err != nil && what != "put another program in place" { // a running program is busy
-			t.Errorf("the user of the plane can't %s: the attempt is worth nothing: %v", what, err)
+		if err := try(); err != nil && what != "put another program in place" { // can't overwrite a running program
+			t.Errorf("the plane's own user can't %s, so the attempt proves nothing: %v", what, err)
 		}
 		err := asUser(other, try)
 		if !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
-			t.Errorf("another user tried to %s: %v", what, err)
+			t.Errorf("another user tried to %s: got error %v, want EACCES or EPERM", what, err)
 		}
 	}
 }

@@ -44,6 +44,6 @@ func TestNobodyNeedListen(t *testing.T) {
 	p.note("it begins")
 	err := p.step("hosts", func(waiting func(string)) error { waiting("1 of 2"); return io.EOF })
 	if !errors.Is(err, io.EOF) {
-		t.Errorf("error %v", err)
+		t.Errorf("without a receiver, the step returned error %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/plane/providers"
 )
 
-// binariesTimeout bounds how long an installation of providers waits for another one, which may itself wait for its
-// provider.
+// binariesTimeout bounds how long an installation of providers waits for another installation, which may itself wait
+// for its provider.
 const binariesTimeout = 10 * time.Minute
 
 // AllowBinaries lets the plane of a home directory run programs as processes in place of providers' Pods. binaries maps

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// TestAllowBinaries: an installation waits for other ones, and one that fails delays nobody.
+// TestAllowBinaries: an installation waits for other ones; one that fails does not delay others.
 func TestAllowBinaries(t *testing.T) {
 	dir := home.Dir(t.TempDir())
 	if err := os.MkdirAll(dir.Plane(), 0o700); err != nil {
@@ -27,7 +27,7 @@ func TestAllowBinaries(t *testing.T) {
 		return AllowBinaries(ctx, string(dir), map[string]string{"docker": program}, progress)
 	}
 	if _, err := allow(t.Context(), "not absolute"); err == nil || len(notes) > 0 {
-		t.Errorf("a path that is not absolute was accepted: %v, %q", err, notes)
+		t.Errorf("a path that is not absolute was accepted: error %v, notes %q", err, notes)
 	}
 	done, err := allow(t.Context(), "/opt/first")
 	if err != nil {
@@ -40,9 +40,9 @@ func TestAllowBinaries(t *testing.T) {
 	defer cancel()
 	_, err = allow(short, "/opt/second")
 	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "--provider-binary is still at work") {
-		t.Errorf("a second one does not wait: %v", err)
+		t.Errorf("a second installation does not wait: %v", err)
 	}
-	told = func() { // the second one waits
+	told = func() { // called when the second installation waits
 		done()
 		told = func() {}
 	}
@@ -53,6 +53,6 @@ func TestAllowBinaries(t *testing.T) {
 	second()
 	text, err := os.ReadFile(filepath.Join(dir.Plane(), "provider-binaries"))
 	if err != nil || string(text) != "/opt/first\n/opt/second\n" {
-		t.Errorf("%q may run, %v", text, err)
+		t.Errorf("the allowed programs are %q, error %v", text, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// relaysAt is a dock that creates relays on 127.0.0.1:1, except to a target that ends in broken.
+// relaysAt is a dock that creates relays on 127.0.0.1:1, except to a target whose address ends in "broken".
 type relaysAt struct {
 	broken string
 	made   map[string]string
@@ -41,12 +41,12 @@ func extensionAt(name, url string) runtimev1.ExtensionConfig {
 
 func TestReachExtensions(t *testing.T) {
 	for name, c := range map[string]struct{ url, want string }{
-		"on the plane's loopback": {"https://127.0.0.1:9443/a", "https://127.0.0.1:1/a"},
-		"on the dock's bridge":    {"https://" + dock.Gateway + ":9443", "https://127.0.0.1:1"},
-		"elsewhere":               {"https://10.0.0.1:9443", "https://10.0.0.1:9443"},
-		"by a name":               {"https://quota.example.org:9443", "https://quota.example.org:9443"},
-		"without a port":          {"https://127.0.0.1", "https://127.0.0.1"},
-		"without a URL":           {"", ""},
+		"an extension on the plane's loopback": {"https://127.0.0.1:9443/a", "https://127.0.0.1:1/a"},
+		"an extension on the dock's bridge":    {"https://" + dock.Gateway + ":9443", "https://127.0.0.1:1"},
+		"an extension outside of the dock":     {"https://10.0.0.1:9443", "https://10.0.0.1:9443"},
+		"an extension with a name":             {"https://quota.example.org:9443", "https://quota.example.org:9443"},
+		"an extension without a port":          {"https://127.0.0.1", "https://127.0.0.1"},
+		"an extension without a URL":           {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			relays, given := &relaysAt{made: map[string]string{}}, []runtimev1.ExtensionConfig{extensionAt("a", c.url)}
@@ -55,13 +55,13 @@ func TestReachExtensions(t *testing.T) {
 				t.Fatalf("got %v, %v", reached, err)
 			}
 			if given[0].Spec.ClientConfig.URL != c.url {
-				t.Errorf("the caller's own is changed: %v", given)
+				t.Errorf("the caller's ExtensionConfigs were changed: %v", given)
 			}
 			if (len(relays.made) == 1) != (c.url != c.want) {
-				t.Errorf("relays: %v", relays.made)
+				t.Errorf("the relays are %v", relays.made)
 			}
 			if err := release(); err != nil || len(relays.made) > 0 {
-				t.Errorf("relays that are left: %v, %v", relays.made, err)
+				t.Errorf("after release, the relays %v are left, error %v", relays.made, err)
 			}
 		})
 	}
@@ -99,9 +99,9 @@ func TestReachInstalled(t *testing.T) {
 		want  int
 		err   string
 	}{
-		"none":                               {registered{}, 0, ""},
-		"one that is reached without a dock": {registered{all: []runtimev1.ExtensionConfig{elsewhere}}, 1, ""},
-		"one in a dock that does not run": {
+		"no extension":                     {registered{}, 0, ""},
+		"an extension outside of the dock": {registered{all: []runtimev1.ExtensionConfig{elsewhere}}, 1, ""},
+		"an extension in a dock that does not run": {
 			registered{all: []runtimev1.ExtensionConfig{elsewhere, inside}}, 0, "reaching the extension b",
 		},
 		"a plane that does not answer": {
@@ -129,7 +129,7 @@ func TestReachInstalled(t *testing.T) {
 func TestUserCertificateOfNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if _, err := UserCertificate(path); err == nil {
-		t.Error("a file that is not there has a certificate")
+		t.Error("no error for a missing file")
 	}
 	text := `{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
@@ -139,6 +139,6 @@ users: [{name: u, user: {}}], contexts: [{name: c, context: {cluster: c, user: u
 	}
 	_, err := UserCertificate(path)
 	if err == nil || !strings.Contains(err.Error(), "reading the certificate in "+path) {
-		t.Errorf("a kubeconfig without one: %v", err)
+		t.Errorf("a kubeconfig without a certificate: got error %v", err)
 	}
 }

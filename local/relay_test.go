@@ -16,7 +16,7 @@ func TestRelayNamesAreLabels(t *testing.T) {
 		for _, namespace := range []string{"default", "other"} {
 			name := RelayName(namespace, cluster)
 			if !label.MatchString(name) {
-				t.Errorf("%s/%s: %q is no label", namespace, cluster, name)
+				t.Errorf("the name for %s/%s is %q, which is not a DNS label", namespace, cluster, name)
 			}
 			if other, taken := seen[name]; taken {
 				t.Errorf("%s/%s and %s share %q", namespace, cluster, other, name)
@@ -26,14 +26,14 @@ func TestRelayNamesAreLabels(t *testing.T) {
 	}
 }
 
-// The balancers of existing clusters are found by these names.
+// TestRelayNamesStay: the names must not change, because existing clusters find their balancers by them.
 func TestRelayNamesStay(t *testing.T) {
 	for cluster, want := range map[string]string{
 		"demo":                  "c-demo-02c8c86b63",
 		strings.Repeat("x", 50): "c-" + strings.Repeat("x", 40) + "-8fe52801fc",
 	} {
 		if got := RelayName("default", cluster); got != want {
-			t.Errorf("%s is %q, want %q", cluster, got, want)
+			t.Errorf("the name for %s is %q, want %q", cluster, got, want)
 		}
 	}
 }

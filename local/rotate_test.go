@@ -18,7 +18,7 @@ func TestUpRotatesKeys(t *testing.T) {
 	ctx := limit(t)
 	stopped := "Done plane stopped to use its new key"
 	if _, err := w.up(ctx, UpOptions{Hosts: 1, RotateKeys: true}); err != nil || slices.Contains(w.events(), stopped) {
-		t.Fatalf("a first start with a rotation: %v, %q", err, w.events())
+		t.Fatalf("the first start with a rotation: got error %v and the events %q", err, w.events())
 	}
 	directory := filepath.Join(w.Home, "plane", "encryption")
 	ring, err := seal.Open(directory, true, nil)
@@ -34,13 +34,13 @@ func TestUpRotatesKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.up(ctx, UpOptions{RotateKeys: true}); err != nil || !slices.Contains(w.events(), stopped) {
-		t.Errorf("a rotation: %v, %q", err, w.events())
+		t.Errorf("a later start with a rotation: got error %v and the events %q", err, w.events())
 	}
 	if after, err := os.Stat(ready); err != nil || !after.ModTime().After(before.ModTime()) {
-		t.Errorf("the plane was not started again: %v", err)
+		t.Errorf("the plane was not restarted: %v", err)
 	}
 	request, err := os.ReadFile(filepath.Join(directory, "rotate"))
 	if err != nil || string(request) != ring.Keys[0].Name {
-		t.Errorf("the request is %q, %v", request, err)
+		t.Errorf("the request for a new key is %q, error %v", request, err)
 	}
 }

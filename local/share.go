@@ -18,12 +18,12 @@ type Share struct {
 	// Hosts is the number of hosts registered in the namespace; InUse is how many of them a machine claims.
 	Hosts int `json:"hosts"`
 	InUse int `json:"inUse"`
-	// Waits is how many more hosts the clusters there want but can't have now.
+	// Waits is how many more hosts the clusters in the namespace want but can't have now.
 	Waits int `json:"waits"`
 }
 
-// Shares returns how the local hosts are shared, sorted by namespace. It leaves out namespaces that have none and want
-// none.
+// Shares returns how the local hosts are shared, sorted by namespace. It leaves out namespaces that neither have hosts
+// nor want any.
 func Shares(ctx context.Context, c client.Reader) ([]Share, error) {
 	list := &infrav1.CapstanHostList{}
 	err := c.List(ctx, list)

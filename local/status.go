@@ -152,6 +152,6 @@ func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
 	}
 }
 
-// isOf reports whether the plane that started at this time wrote a file: a killed plane leaves its file until the next
-// one starts. File system clocks lag a little.
+// isOf reports whether a file is that of the current plane, given when the file was written and when the plane started.
+// A killed plane leaves its file until the next plane starts. File system clocks lag a little.
 func isOf(written, started time.Time) bool { return written.After(started.Add(-20 * time.Millisecond)) }

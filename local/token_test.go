@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/local/enrol"
 )
 
-// TestAdmission: the form for programs is stable, and the example for Ansible uses it.
+// TestAdmission: the JSON form of an Admission is stable, and the example for Ansible uses it.
 func TestAdmission(t *testing.T) {
 	made := Admission{
 		Credential: credential.Credential{ID: "aaaaaaaaaa", Limits: credential.Limits{Namespace: "default", Uses: 3}},
@@ -62,6 +62,6 @@ func TestAdmitNeedsAPlane(t *testing.T) {
 		t.Errorf("got %v with the hint %q", err, hint.Of(err))
 	}
 	if list, err := credential.List(t.Context(), c, "", time.Now()); err != nil || len(list) != 0 {
-		t.Errorf("credentials are %+v, %v", list, err)
+		t.Errorf("the credentials are %+v, error %v; want none", list, err)
 	}
 }

@@ -46,7 +46,7 @@ func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server st
 	err = wait.PollUntilContextCancel(ctx, readyPause, true, func(ctx context.Context) (bool, error) {
 		status, err := Status(ctx, s.place)
 		if err != nil {
-			return false, nil // the dock may be stopping; the next call shows
+			return false, nil // the dock may be stopping; the next call shows whether it is
 		}
 		ready, err := s.settled(status, unit.Restarts)
 		if !ready || err != nil {
@@ -85,8 +85,9 @@ func (s *starter) unit(server string) dock.Unit {
 	}
 }
 
-// buildVariable is ignored by the plane. It makes a new build at the same path a different unit, so the dock replaces
-// the running one. That way "capstan up" with a new build upgrades the plane, and hosts keep running.
+// The plane ignores buildVariable. Because of its value, a new build at the same path is a different unit for the dock,
+// so the dock replaces the running unit. That way "capstan up" with a new build upgrades the plane, and hosts keep
+// running.
 const buildVariable = "CAPSTAN_BUILD"
 
 // build identifies a build of a program. It is empty if there is no program.

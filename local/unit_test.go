@@ -19,17 +19,23 @@ func TestSettled(t *testing.T) {
 		ready  bool
 		fails  bool
 	}{
-		"ready":                         {PlaneStatus{Dock: PhaseRunning, Plane: PhaseReady}, true, false},
-		"ready after it was restarted":  {PlaneStatus{Dock: PhaseRunning, Plane: PhaseReady, Restarts: 9}, true, false},
-		"starting":                      {PlaneStatus{Dock: PhaseRunning, Plane: PhaseStarting, Restarts: 2}, false, false},
-		"it crashed twice":              {PlaneStatus{Dock: PhaseRunning, Plane: PhaseStopped, Restarts: 4}, false, false},
-		"it crashed three times":        {PlaneStatus{Dock: PhaseRunning, Plane: PhaseStopped, Restarts: 5}, false, true},
-		"the dock is not there anymore": {PlaneStatus{Dock: PhaseStopped, Plane: PhaseStopped}, false, true},
+		"a ready plane": {PlaneStatus{Dock: PhaseRunning, Plane: PhaseReady}, true, false},
+		"a plane that is ready after restarts": {
+			PlaneStatus{Dock: PhaseRunning, Plane: PhaseReady, Restarts: 9}, true, false,
+		},
+		"a starting plane": {
+			PlaneStatus{Dock: PhaseRunning, Plane: PhaseStarting, Restarts: 2}, false, false,
+		},
+		"a plane that crashed twice": {PlaneStatus{Dock: PhaseRunning, Plane: PhaseStopped, Restarts: 4}, false, false},
+		"a plane that crashed three times": {
+			PlaneStatus{Dock: PhaseRunning, Plane: PhaseStopped, Restarts: 5}, false, true,
+		},
+		"the dock has stopped": {PlaneStatus{Dock: PhaseStopped, Plane: PhaseStopped}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ready, err := s.settled(c.status, 2)
 			if ready != c.ready || (err != nil) != c.fails {
-				t.Errorf("ready %t, error %v", ready, err)
+				t.Errorf("got ready %t, error %v", ready, err)
 			}
 			if c.status.Dock == PhaseStopped && !errors.Is(err, ErrDockEnded) {
 				t.Errorf("error %v, want %v", err, ErrDockEnded)
@@ -41,16 +47,16 @@ func TestSettled(t *testing.T) {
 func TestThePlaneIsToldTheFeatureGates(t *testing.T) {
 	s := &starter{home: home.Dir(t.TempDir()), hosts: 3}
 	if argv := s.unit("127.0.0.1:1").Argv; slices.Contains(argv, "--feature-gates") {
-		t.Errorf("without a choice it is run as %q", argv)
+		t.Errorf("without a choice, the plane is run as %q", argv)
 	}
 	s.gates = gates.Set{"RuntimeSDK": false, "MachinePool": true}
 	argv := s.unit("127.0.0.1:1").Argv
 	if at := slices.Index(argv, "--feature-gates"); at < 0 || argv[at+1] != "MachinePool=true,RuntimeSDK=false" {
-		t.Errorf("it is run as %q", argv)
+		t.Errorf("the plane is run as %q", argv)
 	}
 }
 
-// The dock restarts a unit if its description has changed.
+// TestAnotherBuildIsAnotherUnit: the dock restarts a unit whose description has changed.
 func TestAnotherBuildIsAnotherUnit(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "capstan")
 	write := func(text string) {
@@ -63,7 +69,7 @@ func TestAnotherBuildIsAnotherUnit(t *testing.T) {
 	write("one")
 	first := s.unit("127.0.0.1:1")
 	if again := s.unit("127.0.0.1:1"); !reflect.DeepEqual(again, first) {
-		t.Errorf("the same build is another unit: %+v, was %+v", again, first)
+		t.Errorf("the same build is another unit: it is %+v, was %+v", again, first)
 	}
 	write("another")
 	other := s.unit("127.0.0.1:1")

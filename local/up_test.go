@@ -36,10 +36,10 @@ func TestUpAndDown(t *testing.T) {
 		"Started management plane ready", "Done management plane ready", "Started inventory registered",
 		"Done inventory registered",
 	}) {
-		t.Errorf("it sent %q", events)
+		t.Errorf("Up sent the events %q", events)
 	}
 	if events := w.events(); !slices.Contains(events, "Waiting inventory registered 1 of 2 hosts") {
-		t.Errorf("it did not send what it waited for: %q", events)
+		t.Errorf("Up did not send what it waited for: %q", events)
 	}
 	status, err := Status(ctx, w.Place)
 	if err != nil || status.Dock != PhaseRunning || status.Plane != PhaseReady || status.Kubeconfig != want.Kubeconfig ||
@@ -47,23 +47,23 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("the status is %+v, %v", status, err)
 	}
 	if again, err := w.up(ctx, UpOptions{}); err != nil || again != want {
-		t.Errorf("doing it again returns %+v, %v", again, err)
+		t.Errorf("a second Up returned %+v, error %v", again, err)
 	}
 
 	if err := Down(ctx, DownOptions{Home: w.Home}); err != nil {
 		t.Fatal(err)
 	}
 	if status, err := Status(ctx, w.Place); err != nil || status.Dock != PhaseStopped || status.Plane != PhaseStopped {
-		t.Errorf("after down the status is %+v, %v", status, err)
+		t.Errorf("after Down, the status is %+v, error %v", status, err)
 	}
 	if again, err := w.up(ctx, UpOptions{}); err != nil || again != want {
-		t.Errorf("starting it again returns %+v, %v", again, err)
+		t.Errorf("Up after Down returned %+v, error %v", again, err)
 	}
 	if err := Down(ctx, DownOptions{Home: w.Home, Delete: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(w.Home); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the home directory is still there: %v", err)
+		t.Errorf("the home directory still exists: %v", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestUpStartsADockThatEnds(t *testing.T) {
 	}
 	notes := slices.DeleteFunc(w.events(), func(e string) bool { return !strings.HasPrefix(e, string(Note)) })
 	if len(notes) != maxStarts-1 || ends != maxStarts {
-		t.Errorf("it sent %q for %d starts, want a note between two of %d starts", notes, ends, maxStarts)
+		t.Errorf("Up sent %q for %d starts, want %d starts with a note between each two", notes, ends, maxStarts)
 	}
 }
 
@@ -125,18 +125,23 @@ func TestUpRefuses(t *testing.T) {
 		options UpOptions
 		want    string
 	}{
-		"no home directory":        {UpOptions{Place: Place{Binaries: good.Binaries}}, "the home directory is missing"},
-		"no binaries":              {UpOptions{Place: Place{Home: good.Home}}, "with Capstan's binaries is missing"},
-		"a directory without them": {UpOptions{Place: Place{Home: good.Home, Binaries: empty}}, "capstan is missing"},
-		"a negative number":        {UpOptions{Place: good.Place, Hosts: -1}, "the number of hosts can't be -1"},
-		"too many hosts":           {UpOptions{Place: good.Place, Hosts: MaxHosts + 1}, "the number of hosts can't be 201"},
+		"no home directory": {UpOptions{Place: Place{Binaries: good.Binaries}}, "the home directory is missing"},
+		"no binaries":       {UpOptions{Place: Place{Home: good.Home}}, "with Capstan's binaries is missing"},
+		"a directory without binaries": {
+			UpOptions{Place: Place{Home: good.Home, Binaries: empty}}, "capstan is missing",
+		},
+		"a negative number of hosts": {UpOptions{Place: good.Place, Hosts: -1}, "the number of hosts can't be -1"},
+		"too many hosts": {
+			UpOptions{Place: good.Place, Hosts: MaxHosts + 1}, "the number of hosts can't be 201",
+		},
 		"a feature gate that does not exist": {UpOptions{Place: good.Place, FeatureGates: map[string]bool{"Nonsense": true}},
 			`there is no feature gate "Nonsense"`},
 		"feature gates that contradict each other": {UpOptions{Place: good.Place,
 			FeatureGates: map[string]bool{"RuntimeSDK": false, "InPlaceUpdates": true}}, "InPlaceUpdates needs RuntimeSDK"},
 		"a path that is too long": {UpOptions{Place: Place{Home: "/" + strings.Repeat("x", 95), Binaries: good.Binaries}},
 			"at most 90"},
-		"a home that can't be made": {UpOptions{Place: Place{Home: "/proc/self/none", Binaries: good.Binaries}},
+		"a home directory that can't be created": {
+			UpOptions{Place: Place{Home: "/proc/self/none", Binaries: good.Binaries}},
 			"making the home directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +154,7 @@ func TestUpRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Up(t.Context(), UpOptions{Place: good.Place}); hint.Of(err) != "run: make build" {
-		t.Errorf("without a bundle: %v, with the hint %q", err, hint.Of(err))
+		t.Errorf("Up without a bundle: got error %v with the hint %q", err, hint.Of(err))
 	}
 }
 
@@ -158,12 +163,12 @@ func TestDockIsGone(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"it ended while we waited":  {ErrDockEnded, true},
-		"it was killed just before": {dock.ErrNotRunning, true},
-		"the disk is full":          {&dock.Error{Code: dock.CodeNoSpace, Message: "full"}, false},
+		"the dock stopped during a wait":      {ErrDockEnded, true},
+		"the dock was killed before the call": {dock.ErrNotRunning, true},
+		"the disk is full":                    {&dock.Error{Code: dock.CodeNoSpace, Message: "full"}, false},
 	} {
 		if got := dockIsGone(c.err); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: dockIsGone returned %t", name, got)
 		}
 	}
 }

@@ -94,7 +94,8 @@ type world struct {
 // written before the dock has recorded the plane's start counts as an earlier plane's.
 const steady = `sleep 0.5; cp "$0.kubeconfig" "$3/kubeconfig" && echo {} > "$3/plane/ready.json" && exec sleep 600`
 
-// newWorld creates a place whose plane runs a script; $3 is the home directory. When the test ends, nothing may remain.
+// newWorld creates a place whose plane runs a script; in the script, $3 is the home directory. When the test ends, no
+// process of the place may remain.
 func newWorld(t *testing.T, script string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "capstan-local-") // t.TempDir is too long for a unix socket

@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
-// admissionOff lists admission plugins that are enabled by default but judge Pods, volumes, Ingresses and the like,
-// which a management plane does not run. Each would watch types that are never used.
+// admissionOff lists admission plugins that are enabled by default but check Pods, volumes, Ingresses and the like,
+// which a management plane does not run. Each of these plugins would watch types that are never used.
 var admissionOff = []string{
 	"DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "LimitRanger", "PersistentVolumeClaimResize",
 	"PodSecurity",
@@ -52,8 +52,9 @@ func (p *plane) apiServer() process.Process {
 	// The API server's heap is mostly schemas and caches: collecting twice as often costs little time and saves a third of
 	// its memory.
 	proc.Env = append(proc.Env, "GOGC=50")
-	// The API server would wait for the agents' watches, which end only when the server exits. It has no state of its own,
-	// and our own clients have already stopped.
+	// When it is told to stop, the API server would wait for the agents' watches to end, but they end only when the
+	// server exits. So it is killed after a second: it has no state of its own, and our own clients have already
+	// stopped.
 	proc.Grace = time.Second
 	proc.Probe = probe(p.Server+"/livez/ping", keys.CA, keys.Admin)
 	return proc

@@ -39,7 +39,7 @@ func checkControlPlaneAppears(t *testing.T, ctx context.Context, c client.Client
 				return nil
 			}
 		}
-		return fmt.Errorf("its conditions are %+v", cluster.Status.Conditions)
+		return fmt.Errorf("the conditions of the Cluster are %+v", cluster.Status.Conditions)
 	})
 	late := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
@@ -60,12 +60,12 @@ func checkControlPlaneAppears(t *testing.T, ctx context.Context, c client.Client
 			return err
 		}
 		if late.GetLabels()[clusterv1.ClusterNameLabel] != "early" {
-			return fmt.Errorf("its labels are %v", late.GetLabels())
+			return fmt.Errorf("the labels of the control plane are %v", late.GetLabels())
 		}
 		return nil
 	})
 	if took := time.Since(created); took > appearLimit {
-		t.Errorf("the Cluster has found it after %s, want at most %s", took.Round(time.Millisecond), appearLimit)
+		t.Errorf("the Cluster found its control plane after %s, limit %s", took.Round(time.Millisecond), appearLimit)
 	}
 	for _, o := range []client.Object{late, cluster} {
 		if err := c.Delete(ctx, o); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// The audit log consists of a file of at most auditMegabytes, and auditBackups older ones beside it.
+// The audit log consists of a file of at most auditMegabytes, and up to auditBackups older files next to it.
 const (
 	auditMegabytes = 20
 	auditBackups   = 4

@@ -101,15 +101,15 @@ func TestAuditLog(t *testing.T) {
 		"capstan:admin get secrets mine 403",
 	} {
 		if !slices.Contains(texts, want) {
-			t.Errorf("the log does not have %q", want)
+			t.Errorf("the log lacks the event %q", want)
 		}
 	}
 	for i, event := range events {
 		if event.RequestObject != nil || event.ResponseObject != nil {
-			t.Errorf("%s was recorded with its content", event)
+			t.Errorf("the log contains the content of the request %s", event)
 		}
 		if event.ObjectRef.Resource == "configmaps" || texts[i] == "capstan:admin get roles mine 200" {
-			t.Errorf("%s was recorded", event)
+			t.Errorf("the log contains %s, which is not security-relevant", event)
 		}
 	}
 	if t.Failed() {
@@ -136,7 +136,7 @@ func readAudit(t *testing.T, path string) (events []auditEvent, texts []string) 
 	return events, texts
 }
 
-// checkModes checks that nobody else can read the contents of a directory.
+// checkModes checks that only the owner can read the files in a directory.
 func checkModes(t *testing.T, dir string) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
@@ -145,7 +145,7 @@ func checkModes(t *testing.T, dir string) {
 		}
 		info, err := entry.Info()
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v", path, info.Mode())
+			t.Errorf("the mode of %s is %v", path, info.Mode())
 		}
 		return err
 	}); err != nil {

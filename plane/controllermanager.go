@@ -26,9 +26,9 @@ func (p *plane) controllerManager() process.Process {
 	proc := p.child("controller-manager", "kube-controller-manager",
 		"--kubeconfig="+conf,
 		"--controllers="+strings.Join(kubeControllers, ","),
-		// There is only one, so no other can take over.
+		// Only one kube-controller-manager runs, so it need not elect a leader.
 		"--leader-elect=false",
-		// Nobody uses what it would serve.
+		// Nothing uses the endpoints that it would serve.
 		"--secure-port=0",
 		"--root-ca-file="+keys.CA.CertFile,
 		"--service-account-private-key-file="+keys.ServiceAccounts.KeyFile,

@@ -41,9 +41,9 @@ func (p *plane) etcd() process.Process {
 		"--peer-cert-file="+keys.Etcd.CertFile,
 		"--peer-key-file="+keys.Etcd.KeyFile,
 		"--tls-min-version=TLS1.2",
-		// These messages tell the API server's watch caches how fresh they are.
+		// These messages tell the API server's watch caches how fresh the caches are.
 		"--watch-progress-notify-interval=5s",
-		// A single member has nobody to elect, but waits a whole election timeout at each start.
+		// A single member needs no election, but waits for a whole election timeout at each start.
 		"--heartbeat-interval=50",
 		"--election-timeout=250",
 		"--snapshot-count=10000",

@@ -65,14 +65,14 @@ func (a *asked) since(n int) []string {
 	return append([]string(nil), a.paths[n:]...)
 }
 
-// was returns an error unless a hook was called.
+// was returns an error unless the extension got a request for the hook.
 func (a *asked) was(hook string) error {
 	for _, path := range a.since(0) {
 		if strings.Contains(path, strings.ToLower(hook)) {
 			return nil
 		}
 	}
-	return fmt.Errorf("it was asked %q only", a.since(0))
+	return fmt.Errorf("the extension got only the requests %q", a.since(0))
 }
 
 // config returns an ExtensionConfig that leads to the extension.
@@ -94,7 +94,7 @@ func TestRuntimeSDKGate(t *testing.T) {
 	open := start(t, dir)
 	if all := open.state().FeatureGates; !all["RuntimeSDK"] || !all["InPlaceUpdates"] ||
 		!all["MachineTaintPropagation"] {
-		t.Errorf("the gates are %v", all)
+		t.Errorf("with the gate on, the gates are %v", all)
 	}
 	c := open.client()
 	config := extension.config("asked")
@@ -121,7 +121,7 @@ func TestRuntimeSDKGate(t *testing.T) {
 	asked := len(extension.since(0))
 	closed := start(t, dir)
 	if all := closed.state().FeatureGates; all["RuntimeSDK"] || all["InPlaceUpdates"] || !all["ClusterTopology"] {
-		t.Errorf("the gates are %v", all)
+		t.Errorf("with the gate off, the gates are %v", all)
 	}
 	c = closed.client()
 	for what, err := range map[string]error{
@@ -130,12 +130,12 @@ func TestRuntimeSDKGate(t *testing.T) {
 	} {
 		if !apierrors.IsForbidden(err) ||
 			!strings.Contains(err.Error(), "only if the RuntimeSDK feature flag is enabled") {
-			t.Errorf("%s is answered with: %v", what, err)
+			t.Errorf("%s: got error %v, want a refusal that names the gate", what, err)
 		}
 	}
 	t.Attr("rule", "RC-02")
 
-	// Without hooks, a Cluster that they would block goes on.
+	// With the gate off, hooks can't block a Cluster.
 	after := topology("after", "v1.36.3")
 	if err := c.Create(ctx, after); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestRuntimeSDKGate(t *testing.T) {
 			client.MatchingLabels{clusterv1.ClusterNameLabel: "after"},
 		)
 		if err == nil && len(machines.Items) == 0 {
-			err = fmt.Errorf("there is none")
+			err = fmt.Errorf("there is no machine")
 		}
 		return err
 	})
@@ -159,16 +159,16 @@ func TestRuntimeSDKGate(t *testing.T) {
 	eventually(t, "the earlier cluster to be gone", func() error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(before), before); !apierrors.IsNotFound(err) {
 			deleting := meta.FindStatusCondition(before.Status.Conditions, clusterv1.ClusterDeletingCondition)
-			return fmt.Errorf("it is there, %+v: %v", deleting, err)
+			return fmt.Errorf("the cluster still exists, with the condition %+v and error %v", deleting, err)
 		}
 		return nil
 	})
 	if requests := extension.since(asked); len(requests) > 0 {
-		t.Errorf("with the gate closed the extension was asked %q", requests)
+		t.Errorf("with the gate off, the extension got the requests %q", requests)
 	}
 	t.Attr("rule", "RC-24")
 	if err := c.Delete(ctx, config); err != nil {
-		t.Errorf("an ExtensionConfig of before can't be deleted: %v", err)
+		t.Errorf("an ExtensionConfig from before can't be deleted: %v", err)
 	}
 	closed.stop()
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // patience bounds every wait of these tests. It is long only because the machine may be busy.
-const patience = 1 * time.Minute
+const patience = 3 * time.Minute
 
 // running is a plane in a separate process.
 type running struct {
@@ -45,7 +45,7 @@ type running struct {
 func kube(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("a whole plane is started, which is not short")
+		t.Skip("this test starts a whole plane, which takes too long for -short")
 	}
 	bin := home.Binaries("../bin")
 	bundles := bin.Bundles()
@@ -88,21 +88,21 @@ func start(t *testing.T, dir string) *running {
 	eventually(t, "the plane to be ready", func() error {
 		select {
 		case <-r.exited:
-			t.Fatalf("the plane ended:\n%s", r.tail())
+			t.Fatalf("the plane exited:\n%s", r.tail())
 		default:
 		}
 		if _, err := os.Stat(filepath.Join(dir, progress.ReadyFile)); err != nil {
 			return err
 		}
 		if state := r.state(); state.Started.Before(r.launched) || !state.Ready {
-			return errors.New("the file is of an earlier plane")
+			return errors.New("the file was written by an earlier plane")
 		}
 		return nil
 	})
 	return r
 }
 
-// kill kills the plane as in a power failure, if it is still running.
+// kill kills the plane with SIGKILL, if the plane is still running.
 func (r *running) kill() {
 	_ = r.cmd.Process.Kill()
 	<-r.exited
@@ -117,10 +117,10 @@ func (r *running) stop() {
 	select {
 	case <-r.exited:
 	case <-time.After(patience):
-		r.t.Fatalf("the plane does not end:\n%s", r.tail())
+		r.t.Fatalf("the plane does not stop:\n%s", r.tail())
 	}
 	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
-		r.t.Fatalf("the plane ended with status %d:\n%s", code, r.tail())
+		r.t.Fatalf("the plane exited with status %d:\n%s", code, r.tail())
 	}
 }
 

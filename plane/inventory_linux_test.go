@@ -27,7 +27,7 @@ func checkInventory(t *testing.T, ctx context.Context, c client.Client) {
 	for _, item := range list.Items {
 		got[item.GetName()], _, _ = unstructured.NestedString(item.Object, "version")
 	}
-	want := map[string]bool{ // whether it has an upstream version
+	want := map[string]bool{ // true if the provider is part of Cluster API and has its version
 		"cluster-api": true, "bootstrap-kubeadm": true, "control-plane-kubeadm": true, "infrastructure-capstan": false,
 	}
 	for name, upstream := range want {

@@ -25,8 +25,9 @@ const (
 	kcmKubeconfig       = "controller-manager.kubeconfig"
 )
 
-// UserKubeconfig returns the kubeconfig of the plane's administrator. dir is the plane's directory, where a plane must
-// have been started once. server is the URL at which the user reaches the API server, such as https://127.0.0.1:40123.
+// UserKubeconfig returns the kubeconfig of the plane's administrator. dir is the plane's directory, in which a plane
+// must have been started before. server is the URL at which the user reaches the API server, such as
+// https://127.0.0.1:40123.
 func UserKubeconfig(dir, server string) ([]byte, error) {
 	keys, err := pki.Load(pki.Directory{Path: filepath.Join(dir, pkiDir)})
 	if err != nil {
@@ -72,8 +73,8 @@ func writeKubeconfigs(info Info) error {
 	return nil
 }
 
-// restConfig returns a configuration that connects to the API server as client. It reads the certificate again after a
-// renewal.
+// restConfig returns a configuration for connections to the API server with the certificate of client, which is read
+// again after a renewal.
 func restConfig(info Info, client pki.Pair) *rest.Config {
 	return &rest.Config{
 		Host: info.Server,

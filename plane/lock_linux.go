@@ -16,8 +16,8 @@ import (
 const lockWait = 30 * time.Second
 
 // lock takes the lock of the plane in directory dir. The lock belongs to the open file, which every child inherits, so
-// it becomes free once the plane and all its children are gone, even if they were killed. So two etcds never use the
-// same directory.
+// the lock becomes free once the plane and all its children are gone, even if they were killed. So two etcds never use
+// the same directory.
 func lock(ctx context.Context, dir string, limit time.Duration) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -28,16 +28,16 @@ func TestLockIsHeldByChildrenToo(t *testing.T) {
 		}
 	}
 	defer end()
-	first.Close() // as if the plane was killed
+	first.Close() // as if the plane were killed
 
 	if _, err := lock(t.Context(), dir, 50*time.Millisecond); err == nil ||
 		!strings.Contains(err.Error(), "stop it first") {
-		t.Fatalf("while a child lives: %v", err)
+		t.Fatalf("locking while a child still runs: got error %v", err)
 	}
 	end()
 	second, err := lock(t.Context(), dir, 10*time.Second)
 	if err != nil {
-		t.Fatalf("when the child is gone: %v", err)
+		t.Fatalf("locking after the child has exited: %v", err)
 	}
 	second.Close()
 }

@@ -82,9 +82,9 @@ func checkMetrics(t *testing.T, ctx context.Context, c client.Client, address st
 	if err := c.Delete(ctx, cluster); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the held cluster to be gone", func() error {
+	eventually(t, "the blocked cluster to be gone", func() error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v", err)
+			return fmt.Errorf("the cluster still exists: %v", err)
 		}
 		return nil
 	})
@@ -104,7 +104,7 @@ func scrape(ctx context.Context, address string) (map[string]float64, error) {
 	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, 16<<20))
 	if err != nil || response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the answer is %s: %w", response.Status, err)
+		return nil, fmt.Errorf("the status of the response is %s: %w", response.Status, err)
 	}
 	values := map[string]float64{}
 	for line := range strings.Lines(string(data)) {

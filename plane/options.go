@@ -46,8 +46,8 @@ type Options struct {
 	// Bind is the address that the API server listens on; default 127.0.0.1. Use 0.0.0.0 only in the dock's own
 	// network.
 	Bind string
-	// Hosts are names and addresses at which clients reach the API server, besides localhost, 127.0.0.1 and those of
-	// the service "kubernetes".
+	// Hosts are names and addresses at which clients reach the API server, in addition to localhost, 127.0.0.1 and
+	// those of the service "kubernetes".
 	Hosts []string
 	// Ports are the ports to listen on; zero values choose free ones.
 	Ports Ports
@@ -77,7 +77,7 @@ type Options struct {
 	// StartTimeout bounds the start; default 2 minutes.
 	StartTimeout time.Duration
 
-	// Concurrency and ConnectRetry are as in controllers.Options.
+	// Concurrency and ConnectRetry have the same meaning as in controllers.Options.
 	Concurrency  int
 	ConnectRetry time.Duration
 	// Scheme adds types to the manager's scheme.

@@ -345,8 +345,8 @@ func (p *plane) wait(ctx context.Context, channels ...<-chan struct{}) error {
 	return nil
 }
 
-// keep starts a child, keeps it running, and records the phase of its start. It closes the channel when the child is
-// ready for the first time.
+// keep starts a child, keeps it running, and records the phase of its start. It closes the returned channel when the
+// child is ready for the first time.
 func (p *plane) keep(phase string, child process.Process) <-chan struct{} {
 	ready := make(chan struct{})
 	end := p.progress.Phase(phase)

@@ -37,12 +37,12 @@ func TestPlane(t *testing.T) {
 	ctx := bounded(t)
 
 	first := start(t, dir)
-	t.Run("the first start says how it went", func(t *testing.T) { checkPhases(t, first.state()) })
+	t.Run("the first start reports its phases", func(t *testing.T) { checkPhases(t, first.state()) })
 	c := first.client()
 	t.Run("every webhook is served", func(t *testing.T) { checkWebhooks(t, ctx, c) })
 	t.Run("admission defaults and refuses", func(t *testing.T) { checkAdmission(t, ctx, c) })
 	t.Run("versions are converted", func(t *testing.T) { checkConversion(t, ctx, c) })
-	t.Run("a topology becomes objects, each once", func(t *testing.T) { checkTopology(t, ctx, c) })
+	t.Run("each object of a topology is created once", func(t *testing.T) { checkTopology(t, ctx, c) })
 	t.Run("a control plane that appears late is found at once", func(t *testing.T) { checkControlPlaneAppears(t, ctx, c) })
 	t.Run("calls of hooks are in the metrics", func(t *testing.T) { checkMetrics(t, ctx, c, first.metrics) })
 	t.Run("dependents and namespaces are deleted", func(t *testing.T) { checkDeletion(t, ctx, c) })
@@ -53,10 +53,10 @@ func TestPlane(t *testing.T) {
 	before := read(t, dir, "pki/ca.crt", "pki/apiserver.crt", "pki/service-accounts.key", "ports.json")
 	first.stop()
 	if found := left(t, dir); len(found) > 0 {
-		t.Fatalf("left behind: %v", found)
+		t.Fatalf("processes are left: %v", found)
 	}
 	if _, err := os.Stat(filepath.Join(dir, progress.ReadyFile)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the ended plane still says that it is ready: %v", err)
+		t.Errorf("the stopped plane still has its ready file: %v", err)
 	}
 
 	second := start(t, dir)
@@ -67,7 +67,7 @@ func TestPlane(t *testing.T) {
 		}
 		for _, phase := range second.state().Phases {
 			if (phase.Name == progress.PhaseCRDs || phase.Name == progress.PhaseSeed) && !strings.HasPrefix(phase.Detail, "0 ") {
-				t.Errorf("%s: %s", phase.Name, phase.Detail)
+				t.Errorf("phase %s of the second start wrote something: %s", phase.Name, phase.Detail)
 			}
 		}
 		// The earlier client still works: same port, same authority.
@@ -79,13 +79,13 @@ func TestPlane(t *testing.T) {
 
 	children := []int{second.pid("etcd"), second.pid("apiserver"), second.pid("controller-manager")}
 	second.kill()
-	third := start(t, dir) // at once: it has to wait for the children of the killed plane
+	third := start(t, dir) // starts at once, so it must wait for the children of the killed plane
 	t.Run("after a power cut the children are gone and the data is there", func(t *testing.T) {
 		for _, pid := range children {
 			if err := syscall.Kill(pid, 0); err == nil &&
 				!slices.Contains([]int{third.pid("etcd"), third.pid("apiserver"), third.pid("controller-manager")}, pid) {
 				if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); !strings.Contains(string(stat), ") Z ") {
-					t.Errorf("process %d of the killed plane runs", pid)
+					t.Errorf("process %d of the killed plane still runs", pid)
 				}
 			}
 		}
@@ -96,7 +96,7 @@ func TestPlane(t *testing.T) {
 	})
 	third.stop()
 	if found := left(t, dir); len(found) > 0 {
-		t.Fatalf("left behind: %v", found)
+		t.Fatalf("processes are left: %v", found)
 	}
 }
 
@@ -128,11 +128,11 @@ func checkPhases(t *testing.T, state progress.State) {
 		t.Errorf("got the phases %v, want %v", names, want)
 	}
 	if !state.Ready || state.ReadyAfter == 0 || state.Error != "" || state.ClusterAPI == "" {
-		t.Errorf("got %+v", state)
+		t.Errorf("the state of the plane is %+v", state)
 	}
 	for _, c := range state.Components {
 		if !c.Up || c.Restarts != 0 {
-			t.Errorf("%+v is not well", c)
+			t.Errorf("the component %+v is not up, or was restarted", c)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func checkWebhooks(t *testing.T, ctx context.Context, c client.Client) {
 		}
 	}
 	if len(configs) < 25 {
-		t.Fatalf("there are %d webhooks only", len(configs))
+		t.Fatalf("there are only %d webhooks", len(configs))
 	}
 	for _, config := range configs {
 		pool := x509.NewCertPool()
@@ -168,12 +168,12 @@ func checkWebhooks(t *testing.T, ctx context.Context, c client.Client) {
 		url := ptr.Deref(config.URL, "")
 		resp, err := caller.Post(url, "application/json", strings.NewReader("{}"))
 		if err != nil {
-			t.Errorf("%s: %v", url, err)
+			t.Errorf("calling the webhook %s: %v", url, err)
 			continue
 		}
 		resp.Body.Close()
 		if resp.StatusCode == http.StatusNotFound {
-			t.Errorf("%s is not served", url)
+			t.Errorf("the webhook %s is not served", url)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func checkAdmission(t *testing.T, ctx context.Context, c client.Client) {
 	}
 	err := c.Create(ctx, topology("refused", "not-a-version"), client.DryRunAll)
 	if err == nil || !strings.Contains(err.Error(), "version") {
-		t.Errorf("a wrong version was answered with: %v", err)
+		t.Errorf("a wrong version: got error %v, want one about the version", err)
 	}
 }
 
@@ -234,7 +234,7 @@ func checkConversion(t *testing.T, ctx context.Context, c client.Client) {
 	}
 	if ref := fresh.Spec.InfrastructureRef; ref.APIGroup != "infrastructure.capstan.dev" || ref.Kind != "CapstanCluster" ||
 		!ptr.Deref(fresh.Spec.Paused, false) {
-		t.Errorf("v1beta1 became %+v", fresh.Spec)
+		t.Errorf("the spec after conversion from v1beta1 is %+v", fresh.Spec)
 	}
 	again := &clusterv1beta1.Cluster{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(old), again); err != nil {
@@ -242,12 +242,12 @@ func checkConversion(t *testing.T, ctx context.Context, c client.Client) {
 	}
 	// The version of the reference is not stored, but looked up in the labels of the definition.
 	if ref := again.Spec.InfrastructureRef; ref == nil || ref.APIVersion != "infrastructure.capstan.dev/v1beta2" {
-		t.Errorf("v1beta2 became %+v", again.Spec)
+		t.Errorf("the spec after conversion to v1beta1 is %+v", again.Spec)
 	}
 }
 
-// checkTopology creates a cluster whose infrastructure nobody provides, and checks that every controller up to that
-// point does its work exactly once.
+// checkTopology creates a cluster whose infrastructure nobody provides, so its creation stops at that point. It checks
+// that every controller that acts before that point does its work exactly once.
 func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 	cluster := topology("demo", "v1.36.3")
 	if err := c.Create(ctx, cluster); err != nil {
@@ -257,7 +257,7 @@ func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 		"cluster.x-k8s.io/v1beta2/MachineDeployment":                1,
 		"cluster.x-k8s.io/v1beta2/MachineSet":                       1,
 		"cluster.x-k8s.io/v1beta2/Machine":                          2,
-		"cluster.x-k8s.io/v1beta2/MachineHealthCheck":               2, // of the control plane and of the workers
+		"cluster.x-k8s.io/v1beta2/MachineHealthCheck":               2, // for control plane and workers
 		"infrastructure.capstan.dev/v1beta2/CapstanCluster":         1,
 		"controlplane.cluster.x-k8s.io/v1beta2/KubeadmControlPlane": 1,
 		"bootstrap.cluster.x-k8s.io/v1beta2/KubeadmConfig":          2,
@@ -293,10 +293,10 @@ func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 		}
 		return nil
 	}
-	eventually(t, "the objects of the cluster", equal)
-	// The guard against stale caches: quickly scaling up and down creates no more objects than requested.
+	eventually(t, "exactly the wanted objects of the cluster", equal)
+	// The guard against stale caches works: quick scaling up and down creates no more objects than requested.
 	for _, replicas := range []int32{4, 2, 5, 2} {
-		eventually(t, "the new size to be taken", func() error {
+		eventually(t, "the update of the cluster's size", func() error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
 				return err
 			}
@@ -306,10 +306,10 @@ func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 		want["cluster.x-k8s.io/v1beta2/Machine"] = int(replicas)
 		want["bootstrap.cluster.x-k8s.io/v1beta2/KubeadmConfig"] = int(replicas)
 		want["infrastructure.capstan.dev/v1beta2/CapstanMachine"] = int(replicas)
-		eventually(t, fmt.Sprintf("%d machines", replicas), func() error {
+		eventually(t, fmt.Sprintf("exactly %d machines", replicas), func() error {
 			got, err := count()
 			if err == nil && got["cluster.x-k8s.io/v1beta2/Machine"] > 5 {
-				t.Fatalf("there are %d machines, more than ever asked for", got["cluster.x-k8s.io/v1beta2/Machine"])
+				t.Fatalf("there are %d machines, more than ever requested", got["cluster.x-k8s.io/v1beta2/Machine"])
 			}
 			return errors.Join(err, equal())
 		})
@@ -322,7 +322,7 @@ func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 	}
 	eventually(t, "the cluster to be gone", func() error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(cluster), &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the cluster is there: %v", err)
+			return fmt.Errorf("the cluster still exists: %v", err)
 		}
 		return equal()
 	})
@@ -349,14 +349,15 @@ func checkDeletion(t *testing.T, ctx context.Context, c client.Client) {
 	gone := func(object client.Object) func() error {
 		return func() error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s is there: %v", object.GetName(), err)
+				return fmt.Errorf("%s still exists: %v", object.GetName(), err)
 			}
 			return nil
 		}
 	}
 	eventually(t, "the dependent to be gone", gone(dependent))
-	// A call fails if certificates are renewed at that moment; deleted objects stay deleted.
-	eventually(t, "what depends on nothing to be there", func() error {
+	// The read is repeated, because a call fails if certificates are renewed at that moment. This hides no error: if the
+	// object had been deleted, each later read would fail, too.
+	eventually(t, "the object without an owner to be read", func() error {
 		return c.Get(ctx, client.ObjectKeyFromObject(other), other)
 	})
 	if err := c.Delete(ctx, namespace); err != nil {
@@ -372,14 +373,14 @@ func checkRecovery(t *testing.T, ctx context.Context, r *running, c client.Clien
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, name+" to be started again", func() error {
+	eventually(t, name+" to be restarted", func() error {
 		for _, component := range r.state().Components {
 			if component.Name == name && component.Up && component.Pid != pid && component.Restarts > 0 &&
 				component.LastExit != "" {
 				return nil
 			}
 		}
-		return fmt.Errorf("%+v", r.state().Components)
+		return fmt.Errorf("the components are %+v", r.state().Components)
 	})
 	probe := func() error {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "probe-"}}
@@ -390,12 +391,12 @@ func checkRecovery(t *testing.T, ctx context.Context, r *running, c client.Clien
 	checkDeletion(t, ctx, c)
 	select {
 	case <-r.exited:
-		t.Fatalf("the plane ended:\n%s", r.tail())
+		t.Fatalf("the plane exited:\n%s", r.tail())
 	default:
 	}
 }
 
-// TestPlaneSaysWhatIsWrong: a start that cannot work ends with one clear message and leaves nothing behind.
+// TestPlaneSaysWhatIsWrong: a start that can't succeed fails with a clear message and leaves no processes.
 func TestPlaneSaysWhatIsWrong(t *testing.T) {
 	cases := map[string]struct {
 		prepare func(t *testing.T, dir string)
@@ -409,7 +410,7 @@ func TestPlaneSaysWhatIsWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "remove the directory"},
-		"etcd's data is no data": {func(t *testing.T, dir string) {
+		"etcd's data is not a database": {func(t *testing.T, dir string) {
 			if err := os.MkdirAll(filepath.Join(dir, "etcd", "member", "snap"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -427,21 +428,21 @@ func TestPlaneSaysWhatIsWrong(t *testing.T) {
 			select {
 			case <-r.exited:
 			case <-time.After(patience):
-				t.Fatal("the plane does not give up")
+				t.Fatal("the plane does not exit")
 			}
 			if out := r.output.String(); !strings.Contains(out, c.want) {
-				t.Errorf("the plane says:\n%s\nwhich does not contain %q", out, c.want)
+				t.Errorf("the output of the plane is:\n%s\nwhich does not contain %q", out, c.want)
 			}
 			if code := r.cmd.ProcessState.ExitCode(); code == 0 {
-				t.Error("the plane ended well")
+				t.Error("the plane exited with status 0")
 			}
 			data, err := os.ReadFile(filepath.Join(dir, progress.StatusFile))
 			var state progress.State
 			if err := errors.Join(err, json.Unmarshal(data, &state)); err != nil || !strings.Contains(state.Error, c.want) {
-				t.Errorf("the state says %q, %v", state.Error, err)
+				t.Errorf("the error in the state is %q, %v", state.Error, err)
 			}
 			if found := left(t, dir); len(found) > 0 {
-				t.Errorf("left behind: %v", found)
+				t.Errorf("processes are left: %v", found)
 			}
 		})
 	}

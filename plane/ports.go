@@ -34,7 +34,7 @@ func choosePorts(dir, bind string, want Ports) (Ports, error) {
 	var last Ports
 	path := filepath.Join(dir, portsFile)
 	if data, err := os.ReadFile(path); err == nil {
-		_ = json.Unmarshal(data, &last) // damaged: choose again
+		_ = json.Unmarshal(data, &last) // if the file is damaged, choose new ports
 	}
 	ports := want
 	taken := map[int]bool{}

@@ -19,18 +19,18 @@ func TestChoosePorts(t *testing.T) {
 	distinct := map[int]bool{}
 	for _, port := range []int{first.APIServer, first.Etcd, first.EtcdPeer, first.Webhook, first.Extension} {
 		if port == 0 || distinct[port] {
-			t.Errorf("got %+v", first)
+			t.Errorf("the ports are missing or not distinct: %+v", first)
 		}
 		distinct[port] = true
 	}
 
-	t.Run("the next start takes the same", func(t *testing.T) {
+	t.Run("the next start uses the same ports", func(t *testing.T) {
 		again, err := choosePorts(dir, "127.0.0.1", Ports{})
 		if err != nil || again != first {
 			t.Errorf("got %+v, %v; want %+v", again, err, first)
 		}
 	})
-	t.Run("a chosen port that was taken meanwhile is replaced", func(t *testing.T) {
+	t.Run("a chosen port that was taken in the meantime is replaced", func(t *testing.T) {
 		other := listen(t, first.Webhook)
 		defer other.Close()
 		again, err := choosePorts(dir, "127.0.0.1", Ports{})
@@ -38,12 +38,12 @@ func TestChoosePorts(t *testing.T) {
 			t.Errorf("got %+v, %v; had %+v", again, err, first)
 		}
 	})
-	t.Run("a given port that is taken is an error that says whose", func(t *testing.T) {
+	t.Run("a requested port that is taken causes an error that says what the port is for", func(t *testing.T) {
 		other := listen(t, 0)
 		defer other.Close()
 		_, err := choosePorts(dir, "127.0.0.1", Ports{Etcd: other.Addr().(*net.TCPAddr).Port})
 		if err == nil || !strings.Contains(err.Error(), "the port of etcd is taken") {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want one that names etcd's port", err)
 		}
 	})
 	t.Run("a broken file is replaced", func(t *testing.T) {

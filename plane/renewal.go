@@ -71,7 +71,7 @@ func (p *plane) renewOnce(directory pki.Directory, previous *pki.Plane) (*pki.Pl
 	klog.Background().Info("Certificates of the plane were renewed", "names", renewed)
 	if p.opts.Renewed != nil {
 		if err := p.opts.Renewed(p.Info); err != nil {
-			return previous, err // so that it is called again
+			return previous, err // so that Renewed is called again
 		}
 	}
 	return now, nil

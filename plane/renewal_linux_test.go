@@ -21,11 +21,13 @@ import (
 
 	"github.com/capstan-dev/capstan/plane"
 	"github.com/capstan-dev/capstan/plane/pki"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // TestCertificatesAreRenewedWithoutARestart runs a plane whose certificates live for half a minute, for more than two
 // of their lifetimes. All clients work throughout, and no process is restarted.
 func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
+	long.Need(t)
 	const life = 30 * time.Second
 	t.Setenv("PLANE_LEAF_LIFETIME", life.String())
 	dir := filepath.Join(t.TempDir(), "plane")
@@ -34,7 +36,7 @@ func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
 	pids, shown := pidsOf(r), map[string]map[string]bool{}
 	first, lasting := r.client(), rereading(r)
 	for begin := time.Now(); time.Since(begin) < life*5/2; time.Sleep(time.Second) {
-		// With the current kubeconfig, and with a client created at the start.
+		// Use the current kubeconfig, and a client that was created at the start.
 		if err := errors.Join(use(ctx, r.client()), useAgain(ctx, lasting)); err != nil {
 			t.Fatalf("after %s: %v", time.Since(begin).Round(time.Second), err)
 		}
@@ -51,11 +53,11 @@ func TestCertificatesAreRenewedWithoutARestart(t *testing.T) {
 	}
 	for name, certificates := range shown {
 		if len(certificates) < 3 {
-			t.Errorf("%s has shown %d certificates in more than two lives", name, len(certificates))
+			t.Errorf("%s presented %d certificates in over two lifetimes, want at least 3", name, len(certificates))
 		}
 	}
 	if err := use(ctx, first); err == nil {
-		t.Error("a certificate that has ended is still accepted: the test waits for nothing")
+		t.Error("an expired certificate is still accepted, so this test proves nothing")
 	}
 	t.Run("the controllers work", func(t *testing.T) { checkTopology(t, ctx, lasting) })
 	t.Run("kube-controller-manager works", func(t *testing.T) { checkDeletion(t, ctx, lasting) })
@@ -139,7 +141,7 @@ func served(t *testing.T, r *running, port int) (string, error) {
 	defer conn.Close()
 	leaf := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 	if now := time.Now(); now.After(leaf.NotAfter) {
-		return "", fmt.Errorf("the certificate ended at %s, and it is %s", leaf.NotAfter, now)
+		return "", fmt.Errorf("the certificate expired at %s, and the time is %s", leaf.NotAfter, now)
 	}
 	return leaf.SerialNumber.String(), nil
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// TestRenewOnce moves the clock through the lifetime of certificates.
+// TestRenewOnce renews certificates at several times of their lifetime. At first, the callback Renewed fails.
 func TestRenewOnce(t *testing.T) {
 	start := time.Now()
 	for name, c := range map[string]struct {
 		after   time.Duration
 		renewed bool
 	}{
-		"half of their life":         {pki.LeafLifetime / 2, false},
-		"three quarters of it":       {pki.LeafLifetime / 4 * 3, true},
-		"the machine slept too long": {pki.LeafLifetime * 2, true},
+		"after half of the lifetime":                     {pki.LeafLifetime / 2, false},
+		"after three quarters of the lifetime":           {pki.LeafLifetime / 4 * 3, true},
+		"after two lifetimes, because the machine slept": {pki.LeafLifetime * 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &plane{Info: Info{Dir: t.TempDir()}}
@@ -38,7 +38,7 @@ func TestRenewOnce(t *testing.T) {
 			failure = errors.New("the kubeconfig can't be written")
 			after, err := p.renewOnce(directory, before)
 			if c.renewed != (err != nil) || after != before && c.renewed {
-				t.Errorf("who holds a copy failed, and it returns %v", err)
+				t.Errorf("with a failing callback, renewOnce returned error %v", err)
 			}
 			failure = nil
 			if after, err = p.renewOnce(directory, before); err != nil {
@@ -48,16 +48,16 @@ func TestRenewOnce(t *testing.T) {
 			if want := []string{"admin", "apiserver", "controller-manager", "etcd", "etcd-client", "extension",
 				"extension-server", "manager", "runtime-client", "webhook"}; c.renewed && !slices.Equal(sorted(names), want) ||
 				!c.renewed && len(names) > 0 {
-				t.Errorf("%q were renewed", names)
+				t.Errorf("the renewed certificates are %q", names)
 			}
 			if (told == 2) != c.renewed {
-				t.Errorf("who holds a copy was told %d times", told)
+				t.Errorf("the callback was called %d times", told)
 			}
 			if string(after.APIServer.Key) != string(before.APIServer.Key) || string(after.CA.Cert) != string(before.CA.Cert) {
-				t.Error("a key or the authority was changed under those who use it")
+				t.Error("a key or the authority was replaced, too")
 			}
 			if end, _ := after.Ends(); c.renewed && end.Before(start.Add(c.after+pki.LeafLifetime-time.Hour)) {
-				t.Errorf("the new ones end on %s", end)
+				t.Errorf("the new certificates expire on %s", end)
 			}
 		})
 	}
@@ -76,18 +76,18 @@ func TestWarningsOfEnds(t *testing.T) {
 	}{
 		"in nine years":    {now.AddDate(9, 0, 0), ""},
 		"in eleven months": {now.AddDate(0, 11, 0), "expires on 2027-10-22"},
-		"it has ended":     {now.AddDate(0, 0, -1), "expires on 2026-11-21"},
+		"yesterday":        {now.AddDate(0, 0, -1), "expires on 2026-11-21"},
 	} {
 		got := authorityWarning(c.end, now, "/home/plane/pki")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("an authority that ends %s: %q", name, got)
+			t.Errorf("the warning about an authority that expires %s is %q", name, got)
 		}
 	}
 	if got := certificateWarning(now, nil); got != "" {
-		t.Errorf("nothing failed: %q", got)
+		t.Errorf("without a failure, the warning is %q", got)
 	}
 	if got := certificateWarning(now, errors.New("the disk is full")); !strings.Contains(got, "2026-11-22") ||
 		!strings.Contains(got, "disk is full") {
-		t.Errorf("got %q", got)
+		t.Errorf("the warning about a failed renewal is %q", got)
 	}
 }

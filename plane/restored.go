@@ -24,7 +24,8 @@ import (
 // restoredFile marks a plane that was restored from a backup and has not started since.
 const restoredFile = "restored"
 
-// MarkRestored marks the plane in a directory as restored from a backup: its hosts may have continued since the backup.
+// MarkRestored marks the plane in a directory as restored from a backup, because its hosts may have changed since the
+// backup.
 func MarkRestored(dir string) error {
 	file, err := os.OpenFile(filepath.Join(dir, restoredFile), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -60,8 +61,8 @@ func connectTo(config *rest.Config) (client.Client, error) {
 }
 
 // forgetOutlived deletes what agents of owned hosts have reported, so that no host counts as free before its agent has
-// told this plane what the host carries. It also replaces machines without a host: such a machine may have claimed a
-// host after the backup, and would now claim a second one.
+// told this plane whether a machine is on the host. It also replaces machines without a host: such a machine may have
+// claimed a host after the backup, and would now claim a second one.
 func forgetOutlived(ctx context.Context, c client.Client) error {
 	hosts := &infrav1.CapstanHostList{}
 	if err := c.List(ctx, hosts); err != nil {
@@ -99,7 +100,7 @@ func forgetOutlived(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// replaceMachine deletes the Machine of a CapstanMachine, or the CapstanMachine itself if it has none.
+// replaceMachine deletes the Machine of a CapstanMachine, or the CapstanMachine itself if it has no Machine.
 func replaceMachine(ctx context.Context, c client.Client, m *infrav1.CapstanMachine) error {
 	var doomed client.Object = m
 	owner, err := util.GetOwnerMachine(ctx, c, m.ObjectMeta)

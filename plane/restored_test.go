@@ -66,7 +66,7 @@ func TestAfterRestore(t *testing.T) {
 	connect := func() (client.Client, error) { return c, nil }
 	never := func() (client.Client, error) { return nil, errors.New("called") }
 	if err := afterRestore(t.Context(), dir, never); err != nil {
-		t.Errorf("a plane that was not restored: %v", err)
+		t.Errorf("afterRestore of a plane that was not restored: %v", err)
 	}
 	if err := MarkRestored(dir); err != nil {
 		t.Fatal(err)
@@ -74,13 +74,13 @@ func TestAfterRestore(t *testing.T) {
 	away := errors.New("the API server is away")
 	fails := func() (client.Client, error) { return nil, away }
 	if err := afterRestore(t.Context(), dir, fails); !errors.Is(err, away) {
-		t.Errorf("a start that fails: %v", err)
+		t.Errorf("afterRestore without an API server: got error %v, want that of connect", err)
 	}
 	if err := afterRestore(t.Context(), dir, connect); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, restoredFile)); !os.IsNotExist(err) {
-		t.Errorf("the mark is left: %v", err)
+		t.Errorf("the mark still exists: %v", err)
 	}
 	there := func(o client.Object, name string) bool {
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, o)
@@ -91,17 +91,17 @@ func TestAfterRestore(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"running": true, "claimed": true, "waiting": false} {
 		if there(&clusterv1.Machine{}, name) != want {
-			t.Errorf("Machine %s: is there: %t", name, !want)
+			t.Errorf("does Machine %s still exist? got %t", name, !want)
 		}
 	}
 	if there(&infrav1.CapstanMachine{}, "alone") {
-		t.Error("a CapstanMachine without Machine and host is left")
+		t.Error("a CapstanMachine without a Machine and a host was not deleted")
 	}
 	for name, forgotten := range map[string]bool{"free": true, "used": true, "claimed": true, "local": false} {
 		h := &infrav1.CapstanHost{}
 		if !there(h, name) || (h.Status.Agent == nil) != forgotten || (len(h.Status.Conditions) == 0) != forgotten ||
 			(h.Spec.Claim == nil) != (name == "free" || name == "local") {
-			t.Errorf("host %s: %+v, %+v", name, h.Spec, h.Status)
+			t.Errorf("host %s has the spec %+v and the status %+v", name, h.Spec, h.Status)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 	"github.com/capstan-dev/capstan/plane/seal"
 	"github.com/capstan-dev/capstan/plane/store"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 const (
@@ -45,7 +46,7 @@ func raw(t *testing.T, dir, text string) (found int) {
 	return found
 }
 
-// TestSecretsAreEncryptedAtRest reads etcd's files like somebody who has a copy of them.
+// TestSecretsAreEncryptedAtRest reads etcd's files as somebody with a copy of them could.
 func TestSecretsAreEncryptedAtRest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -70,22 +71,23 @@ func TestSecretsAreEncryptedAtRest(t *testing.T) {
 	}
 	r.stop()
 	if n := raw(t, dir, secretText); n > 0 {
-		t.Errorf("etcd's files show what is secret %d times", n)
+		t.Errorf("etcd's files contain the secret text %d times", n)
 	}
 	if raw(t, dir, openText) == 0 {
-		t.Error("etcd's files do not show a ConfigMap: the test looks in the wrong place")
+		t.Error("etcd's files do not contain the ConfigMap's text, so the test looks in the wrong place")
 	}
 	second := start(t, dir)
 	err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	if err != nil || string(secret.Data["value"]) != secretText {
-		t.Errorf("after a restart the Secret holds %q, %v", secret.Data, err)
+		t.Errorf("after a restart, the Secret contains %q, error %v", secret.Data, err)
 	}
 	second.stop()
 }
 
 // TestRewritingSecretsSurvivesKills starts with data of a plane that did not encrypt, and kills the plane at each
-// point: during the first encryption, and during as many rotations.
+// point: once during the first encryption of a fresh copy of the data, and once during a rotation of the key.
 func TestRewritingSecretsSurvivesKills(t *testing.T) {
+	long.Need(t)
 	home := t.TempDir()
 	older := filepath.Join(home, "older")
 	withEtcd(t, older, func(ctx context.Context, values *store.Store) {
@@ -103,7 +105,7 @@ func TestRewritingSecretsSurvivesKills(t *testing.T) {
 		}
 	})
 	if raw(t, older, secretText) == 0 || raw(t, older, openText) == 0 {
-		t.Fatal("the older plane's files do not show what is in them")
+		t.Fatal("the files of the older plane do not contain its texts")
 	}
 
 	dir := ""
@@ -127,7 +129,7 @@ func TestRewritingSecretsSurvivesKills(t *testing.T) {
 	}
 	for _, key := range keys {
 		if n := raw(t, dir, ":"+key+":"); n > 0 {
-			t.Errorf("etcd's files hold %d values that are encrypted with the dropped key %s", n, key)
+			t.Errorf("etcd's files contain %d values that are encrypted with the dropped key %s", n, key)
 		}
 	}
 
@@ -138,7 +140,7 @@ func TestRewritingSecretsSurvivesKills(t *testing.T) {
 		r.client().Get(bounded(t), client.ObjectKey{Namespace: "default", Name: "second"}, second),
 		r.client().Get(bounded(t), client.ObjectKey{Namespace: "default", Name: "open"}, open),
 	); err != nil || string(second.Data["value"]) != "second" || open.Data["value"] != openText {
-		t.Errorf("in the end there are %v and %v, %v", second.Data, open.Data, err)
+		t.Errorf("in the end, the Secret contains %v and the ConfigMap %v, error %v", second.Data, open.Data, err)
 	}
 	r.stop()
 }
@@ -150,7 +152,7 @@ func killedAt(t *testing.T, dir, point string) {
 	r := launch(t, dir)
 	<-r.exited
 	if out := r.output.String(); r.cmd.ProcessState.Exited() {
-		t.Fatalf("the plane ended before it reached %q:\n%s", point, out)
+		t.Fatalf("the plane exited before it reached %q:\n%s", point, out)
 	}
 }
 
@@ -163,17 +165,17 @@ func settled(t *testing.T, dir, what string) {
 		t.Fatal(err)
 	}
 	if ring.Pending() || ring.Remnants || len(ring.Keys) != 1 {
-		t.Errorf("%s, and after another start there is something left to do: %d keys, pending %v, remnants %v", what,
+		t.Errorf("%s, and the next start did not finish the work: %d keys, pending %v, remnants %v", what,
 			len(ring.Keys), ring.Pending(), ring.Remnants)
 	}
 	if n := raw(t, dir, secretText); n > 0 {
-		t.Errorf("%s, and etcd's files show what is secret %d times", what, n)
+		t.Errorf("%s, and etcd's files contain the secret text %d times", what, n)
 	}
 	if raw(t, dir, openText) == 0 || raw(t, dir, ":"+ring.Keys[0].Name+":") < 2 {
-		t.Errorf("%s, and etcd's files do not hold what they held", what)
+		t.Errorf("%s, and etcd's files lack the ConfigMap's text or the encrypted values", what)
 	}
 	if found, err := filepath.Glob(filepath.Join(dir, "etcd.*")); err != nil || len(found) > 0 {
-		t.Errorf("%s, and it left %v, %v", what, found, err)
+		t.Errorf("%s, and files are left: %v, error %v", what, found, err)
 	}
 }
 
@@ -205,7 +207,7 @@ func withEtcd(t *testing.T, dir string, use func(context.Context, *store.Store))
 	select {
 	case <-ready:
 	case err := <-ended:
-		t.Fatal(fmt.Errorf("etcd ended: %w", err))
+		t.Fatal(fmt.Errorf("etcd exited: %w", err))
 	}
 	values, err := store.Open(client, keys.EtcdCA, keys.EtcdClient)
 	if err != nil {

@@ -21,9 +21,11 @@ func TestParseSeed(t *testing.T) {
 					"{apiVersion: v1, kind: B, metadata: {name: b}}\n", "{apiVersion: v1, kind: C, metadata: {name: c}}",
 			}, kinds: "A B C",
 		},
-		"nothing":                  {documents: []string{"", "---\n"}},
-		"an object without a name": {documents: []string{"{apiVersion: v1, kind: A}"}, want: "no apiVersion, kind or name"},
-		"no YAML":                  {documents: []string{"{"}, want: "reading the objects"},
+		"empty documents": {documents: []string{"", "---\n"}},
+		"an object without a name": {
+			documents: []string{"{apiVersion: v1, kind: A}"}, want: "no apiVersion, kind or name",
+		},
+		"a document that is not YAML": {documents: []string{"{"}, want: "reading the objects"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +36,7 @@ func TestParseSeed(t *testing.T) {
 			objects, err := parseSeed(documents)
 			if c.want != "" {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("got %v", err)
+					t.Errorf("got error %v, want another one", err)
 				}
 				return
 			}

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// stack runs parts that depend on those started before them. It stops them in the opposite order, each only once the
-// parts above it are gone.
+// stack runs parts that depend on those started before them. It stops them in the opposite order, each part only once
+// all parts that were started after it are gone.
 type stack struct {
 	parts []part
 	// failed receives the error of the first part that stopped without being asked to.

@@ -17,7 +17,7 @@ func TestStackEndsInTheOppositeOrder(t *testing.T) {
 	for _, name := range []string{"etcd", "apiserver", "manager"} {
 		s.start(name, func(ctx context.Context) error {
 			<-ctx.Done()
-			ended = append(ended, name) // needs no lock: each part stops only after the part above it has stopped
+			ended = append(ended, name) // needs no lock: the parts stop one after the other
 			return nil
 		})
 	}
@@ -25,7 +25,7 @@ func TestStackEndsInTheOppositeOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []string{"manager", "apiserver", "etcd"}; !slices.Equal(ended, want) {
-		t.Errorf("they ended as %v, want %v", ended, want)
+		t.Errorf("the parts stopped in the order %v, want %v", ended, want)
 	}
 }
 
@@ -34,8 +34,8 @@ func TestStackTellsWhoFailed(t *testing.T) {
 		err  error
 		want string
 	}{
-		"with an error": {errors.New("no disk"), "etcd: no disk"},
-		"without one":   {nil, "etcd: it exited by itself"},
+		"a part that fails":                  {errors.New("no disk"), "etcd: no disk"},
+		"a part that exits without an error": {nil, "etcd: it exited by itself"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -44,13 +44,13 @@ func TestStackTellsWhoFailed(t *testing.T) {
 			select {
 			case err := <-s.failed:
 				if !strings.Contains(err.Error(), c.want) {
-					t.Errorf("got %v", err)
+					t.Errorf("the reported error is %v", err)
 				}
 			case <-time.After(10 * time.Second):
-				t.Error("nobody was told")
+				t.Error("the failure was not reported")
 			}
 			if err := s.end(); err != nil {
-				t.Errorf("told twice: %v", err)
+				t.Errorf("the failure was reported twice: %v", err)
 			}
 		})
 	}
@@ -60,6 +60,6 @@ func TestStackReportsAFailureWhileEnding(t *testing.T) {
 	s := newStack()
 	s.start("manager", func(ctx context.Context) error { <-ctx.Done(); return errors.New("stuck") })
 	if err := s.end(); err == nil || !strings.Contains(err.Error(), "ending manager: stuck") {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want that of the part", err)
 	}
 }

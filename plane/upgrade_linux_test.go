@@ -17,9 +17,9 @@ import (
 	"github.com/capstan-dev/capstan/config/crd"
 )
 
-// TestUpgrade starts a plane on data of an older release, which knew only v1beta1: its definition and an object. The
-// plane must start although nobody can convert the object before the plane's own webhooks work. Then it stores the
-// object in the current version.
+// TestUpgrade starts a plane on data of an older release that knew only v1beta1. The data is the definition of a type,
+// and an object of this type. The plane must start although nobody can convert the object before the plane's own
+// webhooks work. Then it stores the object in the current version.
 func TestUpgrade(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -40,11 +40,11 @@ func TestUpgrade(t *testing.T) {
 		"metadata": map[string]any{"name": "old", "namespace": "default"},
 		"spec":     map[string]any{"providerID": "capstan://default/host-1/12345678", "failureDomain": "zone-a"},
 	}}
-	eventually(t, "an object of the older version to be stored", func() error { return c.Create(ctx, machine.DeepCopy()) })
+	eventually(t, "the older version's object to be created", func() error { return c.Create(ctx, machine.DeepCopy()) })
 	first.stop()
 
 	second := start(t, dir)
-	eventually(t, "all objects to be stored in today's version", func() error {
+	eventually(t, "all objects to be stored in the current version", func() error {
 		now := &apiextensionsv1.CustomResourceDefinition{}
 		if err := c.Get(ctx, name, now); err != nil {
 			return err
@@ -64,13 +64,13 @@ func TestUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 		if zone, _, _ := unstructured.NestedString(is.Object, path...); zone != "zone-a" {
-			t.Errorf("as %s it is %v", version, is.Object)
+			t.Errorf("the object in version %s is %v", version, is.Object)
 		}
 	}
 	second.stop()
 }
 
-// older returns one of our definitions as it was before v1beta2.
+// older returns one of Capstan's definitions as it was before v1beta2.
 func older(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := crd.ForContract("v1beta1")
@@ -103,7 +103,7 @@ func replace(t *testing.T, ctx context.Context, c client.Client, definition *api
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is there: %v", err)
+		return fmt.Errorf("the definition still exists: %v", err)
 	})
 	if err := c.Create(ctx, definition); err != nil {
 		t.Fatal(err)

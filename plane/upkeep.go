@@ -20,8 +20,8 @@ const (
 )
 
 // upkeep keeps etcd below its quota until ctx ends. The API server discards old values every five minutes, but somebody
-// who writes without pause fills etcd faster. If upkeep can't help, it warns when etcd is nearly full and when it is
-// full.
+// who writes without pause fills etcd faster. If there is nothing to discard, the plane warns when etcd is nearly full
+// and when it is full.
 func (p *plane) upkeep(ctx context.Context) error {
 	etcd, err := store.Open("https://"+loopback(p.Ports.Etcd), p.PKI.EtcdCA, p.PKI.EtcdClient)
 	if err != nil {
@@ -65,7 +65,7 @@ type keeper struct {
 	inUse int64
 }
 
-// look does what the size of etcd requires, and returns the resulting usage.
+// look measures etcd's size, compacts or defragments etcd if necessary, and returns the resulting usage.
 func (k *keeper) look(ctx context.Context) (store.Usage, error) {
 	usage, err := k.etcd.Usage(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/store"
 )
 
-// small is an in-memory etcd with a quota of 100 MiB: live values, old ones, and a file.
+// small simulates an etcd with a quota of 100 MiB. It counts the bytes of live values, of old values and of the file.
 type small struct {
 	live, old, file int64
 	full            bool
@@ -66,15 +66,19 @@ func TestKeeper(t *testing.T) {
 	}{
 		"little was written":          {etcd: small{live: 5 << 20, old: 1 << 20, file: 8 << 20}},
 		"one value was written often": {etcd: small{live: 1 << 20, old: 30 << 20, file: 32 << 20}, did: "compact"},
-		"so often that the file grew": {
+		"one value was written so often that the file grew": {
 			etcd: small{live: 1 << 20, old: 70 << 20, file: 72 << 20}, did: "compact defragment",
 		},
-		"so often that it is full": {
+		"one value was written so often that etcd is full": {
 			etcd: small{live: 1 << 20, old: 98 << 20, file: 100 << 20, full: true}, did: "compact defragment resume",
 		},
-		"full of what is needed":     {etcd: small{live: 97 << 20, file: 100 << 20, full: true}, did: "compact", full: true},
-		"a start that was cut short": {etcd: small{live: 1 << 20, file: 1 << 20, full: true}, did: "compact resume"},
-		"full, and somebody has deleted": {
+		"etcd is full of needed data": {
+			etcd: small{live: 97 << 20, file: 100 << 20, full: true}, did: "compact", full: true,
+		},
+		"etcd still has its alarm although its file is small": {
+			etcd: small{live: 1 << 20, file: 1 << 20, full: true}, did: "compact resume",
+		},
+		"etcd is full, and values were deleted": {
 			etcd: small{live: 40 << 20, old: 57 << 20, file: 100 << 20, full: true}, did: "compact defragment resume",
 		},
 	} {
@@ -91,10 +95,10 @@ func TestKeeper(t *testing.T) {
 					t.Fatal(err)
 				}
 				if did := strings.Join(etcd.did, " "); failAt == 0 && did != c.did {
-					t.Errorf("it did %q, want %q", did, c.did)
+					t.Errorf("the keeper did %q, want %q", did, c.did)
 				}
 				if etcd.full != c.full || usage.Full != c.full || (usage.Warning() != "") != c.full {
-					t.Errorf("failed at call %d, it is full: %v, and says %q", failAt, etcd.full, usage.Warning())
+					t.Errorf("failed at call %d: etcd full: %v, the warning is %q", failAt, etcd.full, usage.Warning())
 				}
 			}
 		})

@@ -28,7 +28,7 @@ func (w *world) released() {
 	w.settle()
 }
 
-// accept declares a host clean, like a person who reads its condition.
+// accept declares a host clean, as a person does after reading the host's condition.
 func (w *world) accept(name string) {
 	w.t.Helper()
 	edit(w, w.host(name), func(h *infrav1.CapstanHost) {
@@ -55,8 +55,8 @@ func TestHostThatIsCompared(t *testing.T) {
 
 func TestHostThatIsNotCompared(t *testing.T) {
 	for why, change := range map[string]func(*world){
-		"the baseline was exchanged": func(w *world) { w.exchanged = true },
-		"the agent is too old":       func(w *world) { w.oldAgents = true },
+		"the baseline on the host was replaced": func(w *world) { w.exchanged = true },
+		"the agent is too old":                  func(w *world) { w.oldAgents = true },
 	} {
 		t.Run(why, func(t *testing.T) {
 			w, name := provedWorld(t, infrav1.ProofCompare, change)
@@ -68,7 +68,7 @@ func TestHostThatIsNotCompared(t *testing.T) {
 			}
 			message := conditions.Get(w.machine("w1"), infrav1.ReadyCondition).Message
 			if !strings.Contains(message, infrav1.AcceptAnnotation+"="+h.Spec.Claim.ProviderID) {
-				t.Errorf("the machine says %q", message)
+				t.Errorf("the message of the machine is %q", message)
 			}
 			w.accept(name)
 			if w.exists("w1", &infrav1.CapstanMachine{}) {
@@ -84,7 +84,7 @@ func TestHostThatIsToBeInstalledAnew(t *testing.T) {
 	})
 	w.released()
 	if w.exists("w1", &infrav1.CapstanMachine{}) {
-		t.Error("the machine waits for somebody to install its host anew")
+		t.Error("the machine waits until somebody reinstalls its host")
 	}
 	w.readyIs(w.host(name), "False ReimageNeeded")
 	edit(w, w.host(name), func(h *infrav1.CapstanHost) {

@@ -76,7 +76,7 @@ func TestAClusterThatWasOurs(t *testing.T) { // IC-35, IC-54, IC-56
 	w.must(w.api.Delete(t.Context(), w.capstanCluster("demo-infra")))
 	w.settle()
 	if w.exists("demo-infra", &infrav1.CapstanCluster{}) || len(w.backends) != 0 {
-		t.Errorf("it is still there; balancers %v", w.backends)
+		t.Errorf("the CapstanCluster or its balancer is still there; balancers %v", w.backends)
 	}
 	t.Attr("rule", "IC-53 v1beta2")
 	t.Attr("rule", "IC-55 v1beta2")

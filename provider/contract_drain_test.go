@@ -30,15 +30,15 @@ func TestADrainedHostLosesItsMachineAndGetsNoOther(t *testing.T) {
 		t.Fatal("the Machine is not deleted")
 	}
 	if got := w.drained("host-01"); !strings.HasPrefix(got, "False WaitingForMachine: Machine w1 is being deleted") {
-		t.Errorf("while it is deleted: %s", got)
+		t.Errorf("while the Machine is being deleted, Drained is %s", got)
 	}
 	if h := w.host("host-01"); h.Spec.Claim == nil || h.Spec.Claim.Released {
-		t.Error("the host was released before its Machine was through")
+		t.Error("the host was released before its CapstanMachine was deleted")
 	}
 	w.must(w.api.Delete(t.Context(), w.machine("w1"))) // as Cluster API does when the node is drained
 	w.settle()
 	if got := w.drained("host-01"); !strings.HasPrefix(got, "True Drained") {
-		t.Errorf("afterwards: %s", got)
+		t.Errorf("after the deletion of the CapstanMachine, Drained is %s", got)
 	}
 
 	for _, o := range member("w2", false) {
@@ -50,7 +50,7 @@ func TestADrainedHostLosesItsMachineAndGetsNoOther(t *testing.T) {
 	w.settle()
 	w.readyIs(w.machine("w2"), "True Ready")
 	if got := w.drained("host-01"); got != "" {
-		t.Errorf("nobody asks for it, and still it is %s", got)
+		t.Errorf("after spec.drain was reset, Drained is %s", got)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestTheLastMachineOfAControlPlaneIsNotDrained(t *testing.T) {
 	edit(w, w.host(name), func(h *infrav1.CapstanHost) { h.Spec.Maintenance = "new disks" })
 	w.settle()
 	if got := w.drained(name); !strings.HasPrefix(got, "False ControlPlaneAtRisk: Machine cp is the only control plane") {
-		t.Errorf("got %s", got)
+		t.Errorf("Drained is %s", got)
 	}
 	if !w.exists("cp", &clusterv1.Machine{}) || w.host(name).Status.Phase != infrav1.HostInUse {
 		t.Error("the control plane is gone")

@@ -74,7 +74,7 @@ func TestAClusterWhosePassFailsSaysSo(t *testing.T) { // IC-23, IC-48
 	w.reconciledIs(c, "failure domains")
 	w.readyIs(c, "False StepFailed")
 	if ptr.Deref(c.Status.Initialization.Provisioned, false) {
-		t.Error("it is provisioned all the same")
+		t.Error("the cluster is provisioned although its passes fail")
 	}
 	w.settle()
 	w.reconciledIs(w.capstanCluster("demo-infra"), "")
@@ -89,10 +89,10 @@ func TestAClusterWhosePassFailsSaysSo(t *testing.T) { // IC-23, IC-48
 	c = w.capstanCluster("demo-infra")
 	w.readyIs(c, "False Deleting")
 	if got := conditions.GetMessage(c, infrav1.ReadyCondition); !strings.HasPrefix(got, "machines: listing machines") {
-		t.Errorf("the deletion says %q", got)
+		t.Errorf("the message about the deletion is %q", got)
 	}
 	w.settle()
 	if w.exists("demo-infra", &infrav1.CapstanCluster{}) {
-		t.Error("it can't be deleted")
+		t.Error("the cluster can't be deleted")
 	}
 }

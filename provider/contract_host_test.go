@@ -57,7 +57,7 @@ func TestHostInUseIsNotDeleted(t *testing.T) {
 	w.must(w.api.Delete(t.Context(), w.machine("w1")))
 	w.settle()
 	if w.exists(name, &infrav1.CapstanHost{}) || len(w.running) != 0 {
-		t.Errorf("the host is left; running %v", w.running)
+		t.Errorf("the host still exists or runs; running %v", w.running)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestClaimOfAMachineThatVanishedIsShownAndKept(t *testing.T) {
 	h := w.host(name)
 	w.readyIs(h, "False MachineGone")
 	if h.Spec.Claim == nil || h.Spec.Claim.Released || !w.running[name] {
-		t.Error("a host was cleaned though its machine may only be on its way here")
+		t.Error("the host was released or powered off, although its machine may still arrive")
 	}
 }
 
@@ -91,7 +91,7 @@ func TestHostThatDoesNotComeUpIsPoweredOnAgain(t *testing.T) {
 		}
 	}
 	if n < 2 || n > 5 {
-		t.Errorf("powered on %d times in 150 s, want one for each 40 s", n)
+		t.Errorf("powered on %d times in 150 s, want about once in 40 s", n)
 	}
 	delete(w.dead, "host-01")
 	w.settle()
@@ -102,7 +102,7 @@ func TestSupplierIsMissing(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespace string
 		none      bool
-	}{"there is none": {ns, true}, "it works in another namespace": {"other", false}} {
+	}{"there is no supplier": {ns, true}, "the supplier works in another namespace": {"other", false}} {
 		t.Run(name, func(t *testing.T) {
 			w := oneWorker(t)
 			w.hosts.SupplyNamespace = supply.In(c.namespace)
@@ -115,7 +115,7 @@ func TestSupplierIsMissing(t *testing.T) {
 			w.must(w.api.Delete(t.Context(), w.host("host-01")))
 			w.settle()
 			if w.exists("host-01", &infrav1.CapstanHost{}) {
-				t.Error("such a host can't be deleted")
+				t.Error("a host without a supplier can't be deleted")
 			}
 		})
 	}

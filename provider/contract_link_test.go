@@ -50,7 +50,8 @@ func (w *world) lose(o client.Object) {
 func (w *world) kept(host string) {
 	w.t.Helper()
 	if c := w.host(host).Spec.Claim; c == nil || c.Released || !w.running[host] {
-		w.t.Errorf("the claim is %+v, and the host runs: %t; what is missing may be on its way here", c, w.running[host])
+		w.t.Errorf("the claim is %+v, and the host runs: %t; want it kept, because the missing object may still arrive",
+			c, w.running[host])
 	}
 }
 
@@ -58,7 +59,7 @@ func TestClaimWithoutAClusterIsMarked(t *testing.T) { // SG-05
 	for name, c := range map[string]struct {
 		lose         func(*world)
 		what, wayOut string
-		before       string // Ready
+		before       string // condition Ready before the timeout
 	}{
 		"the Cluster is gone": {
 			lose: func(w *world) { w.lose(get(w, "demo", &clusterv1.Cluster{})) },
@@ -80,7 +81,7 @@ func TestClaimWithoutAClusterIsMarked(t *testing.T) { // SG-05
 			w.settle()
 			host := w.machine("w1").Status.Host
 			if reason, _ := w.linked(host); reason != "" {
-				t.Fatalf("a claim of a Cluster is %s", reason)
+				t.Fatalf("while the Cluster exists, Linked says %s", reason)
 			}
 			recorder := events.NewFakeRecorder(100)
 			w.hosts.Recorder, w.hosts.UnlinkedTimeout = recorder, 20*time.Minute

@@ -58,7 +58,7 @@ func TestMachineWaits(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		edit      machineEdit
-		hold      bool // the Cluster's infrastructure doesn't get ready
+		hold      bool // the Cluster's infrastructure doesn't become ready
 		finalizer bool
 		ready     string
 	}{
@@ -99,7 +99,7 @@ func TestMachineWaits(t *testing.T) {
 			}
 			m := w.machine("w1")
 			if got := slices.Contains(m.Finalizers, infrav1.MachineFinalizer); got != c.finalizer {
-				t.Errorf("finalizer is there: %t", got)
+				t.Errorf("the machine has our finalizer: %t", got)
 			}
 			w.readyIs(m, c.ready)
 			w.touchesNoHost()
@@ -201,17 +201,17 @@ func TestAnotherMachinesProviderIDReleasesNothing(t *testing.T) {
 	w.changes()
 	w.settle()
 	if m := w.machine("thief"); m.Status.Host != "" || ptr.Deref(m.Status.Initialization.Provisioned, false) {
-		t.Errorf("it has the host of another machine: %+v", m.Status)
+		t.Errorf("the thief has the host of another machine: %+v", m.Status)
 	}
 	w.must(w.api.Delete(t.Context(), w.machine("thief")))
 	w.settle()
 	for _, call := range w.changes() {
 		if strings.HasSuffix(call, "CapstanHost") || strings.HasPrefix(call, "destroy") {
-			t.Errorf("it led to %s", call)
+			t.Errorf("the thief led to %s", call)
 		}
 	}
 	if w.exists("thief", &infrav1.CapstanMachine{}) {
-		t.Error("it can't be deleted")
+		t.Error("the thief can't be deleted")
 	}
 	after := w.machine("w1")
 	w.readyIs(after, "True Ready")
@@ -259,7 +259,7 @@ func TestDeletionWithoutOwnerWaitsForNothing(t *testing.T) { // T-IM-13: IM-62, 
 		t.Fatal("the machine is left")
 	}
 	if log := w.changes(); len(log) != 2 {
-		t.Errorf("calls %v, want a note in the inventory and the finalizer removed", log)
+		t.Errorf("calls %v, want only two: the claim is marked as released, and the finalizer is removed", log)
 	}
 	w.settle()
 	w.touchesNoHost()
@@ -315,7 +315,8 @@ func TestPause(t *testing.T) { // T-IM-14, T-IC-11: IM-64, IM-65, IC-42, IC-43, 
 				client.Object
 			}{m, c} {
 				if !conditions.IsTrue(o, clusterv1.PausedCondition) || len(o.GetConditions()) != 1 || len(o.GetFinalizers()) != 0 {
-					t.Errorf("%T is not just paused: finalizers %v, conditions %+v", o, o.GetFinalizers(), o.GetConditions())
+					t.Errorf("%T has more than condition Paused: finalizers %v, conditions %+v", o,
+						o.GetFinalizers(), o.GetConditions())
 				}
 			}
 			edit(w, get(w, "demo", &clusterv1.Cluster{}), func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
@@ -386,6 +387,6 @@ func TestWritesForAMachine(t *testing.T) {
 		}
 	}
 	if machine > 8 {
-		t.Errorf("%d writes to make a machine ready", machine)
+		t.Errorf("%d writes to make a machine ready, want at most 8", machine)
 	}
 }

@@ -35,18 +35,18 @@ func TestAHostOfAnotherNamespaceIsNotSupplied(t *testing.T) {
 		w.passOver(strange)
 		w.must(w.api.Get(t.Context(), client.ObjectKeyFromObject(strange), strange))
 		if c := conditions.Get(strange, infrav1.ReadyCondition); c == nil || c.Reason != infrav1.SupplierMissingReason {
-			t.Errorf("%s: its condition is %v", what, c)
+			t.Errorf("%s: condition Ready of the other host is %v", what, c)
 		}
 		strange.Spec.Claim = nil
 		w.must(w.api.Update(t.Context(), strange))
 		w.must(w.api.Delete(t.Context(), strange))
 		w.passOver(strange)
 		if w.api.Get(t.Context(), client.ObjectKeyFromObject(strange), strange) == nil {
-			t.Errorf("%s: it can't be deleted", what)
+			t.Errorf("%s: the other host can't be deleted", what)
 		}
 		for _, call := range w.changes() {
 			if call == "power on "+name || call == "destroy "+name {
-				t.Errorf("%s: %s", what, call)
+				t.Errorf("%s: the other host led to %s", what, call)
 			}
 		}
 		if !w.running[name] {
@@ -77,7 +77,7 @@ func TestAnOldCopyOfAHostDestroysNothing(t *testing.T) {
 	}
 	pass()
 	if w.exists("host-01", &infrav1.CapstanHost{}) {
-		t.Fatal("the host does not go")
+		t.Fatal("the host is not deleted")
 	}
 	w.running["host-01"] = true
 	w.hosts.Client = old

@@ -39,7 +39,7 @@ func crowd(t *testing.T, n int) *world {
 func TestABurstTowardsHostsIsSlowedDown(t *testing.T) { // SG-04
 	const machines, burst = 12, 4
 	for name, c := range map[string]struct {
-		ofHosts  bool // the reconciler of hosts performs it
+		ofHosts  bool // the reconciler of hosts performs the operation
 		deleting bool
 		done     func(*world, *infrav1.CapstanHost) bool
 	}{
@@ -97,7 +97,7 @@ func (w *world) slowly(burst, all int, done func(*infrav1.CapstanHost) bool) {
 			}
 		}
 		if n > burst+pass {
-			w.t.Errorf("it is done to %d hosts after %d s, want %d at most", n, 5*pass, burst+pass)
+			w.t.Errorf("the operation is done on %d hosts after %d s, want %d at most", n, 5*pass, burst+pass)
 			return
 		}
 		if n == all {
@@ -105,7 +105,7 @@ func (w *world) slowly(burst, all int, done func(*infrav1.CapstanHost) bool) {
 		}
 		w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
 	}
-	w.t.Error("it is not done to all hosts after 500 s")
+	w.t.Error("the operation is not done on all hosts after 500 s")
 }
 
 // TestOneHostIsLeftInPeace checks that the number of operations on one host is limited when somebody keeps deleting its
@@ -148,7 +148,7 @@ func TestOneHostIsLeftInPeace(t *testing.T) { // SG-04
 	}
 	t.Attr("rule", "SG-04")
 	if !limited {
-		t.Error("the host did not say that it waits")
+		t.Error("condition Ready of the host never had the reason RateLimited")
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func TestPauseComesBeforeTheOwner(t *testing.T) {
 	for name, owners := range map[string][]metav1.OwnerReference{
 		"no owner yet": nil,
-		"owners that are not here": {
+		"owners that do not exist here": {
 			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "later", UID: "1"},
 			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "later", UID: "2"},
 		},
@@ -32,7 +32,7 @@ func TestPauseComesBeforeTheOwner(t *testing.T) {
 			w.settle()
 			for _, o := range []conditions.Getter{w.machine("w1"), w.capstanCluster("demo-infra")} {
 				if !conditions.IsTrue(o, clusterv1.PausedCondition) || len(o.GetConditions()) != 1 {
-					t.Errorf("%T is not just paused: %+v", o, o.GetConditions())
+					t.Errorf("%T has more than condition Paused: %+v", o, o.GetConditions())
 				}
 			}
 		})
@@ -50,7 +50,7 @@ func TestAYoungClusterWithoutOwnerIsSilent(t *testing.T) { // IC-42, IC-46
 	w.clock.SetTime(c.CreationTimestamp.Add(time.Second))
 	result, err := w.clusters.Reconcile(t.Context(), requestOf(c))
 	if err != nil || result.RequeueAfter == 0 {
-		t.Errorf("result %+v, error %v, want another look", result, err)
+		t.Errorf("result %+v, error %v, want another pass later", result, err)
 	}
 	if c := w.capstanCluster("demo-infra"); len(c.Status.Conditions) != 0 {
 		t.Errorf("conditions %+v, want none", c.Status.Conditions)

@@ -84,7 +84,7 @@ func (c *computer) renew() {
 	}
 }
 
-// work does what the host asks for, according to the agent's view.
+// work does what the CapstanHost asks for, as the agent saw it last.
 func (c *computer) work() {
 	claim := c.view.Spec.Claim
 	mine := ""
@@ -152,7 +152,7 @@ func (c *computer) bootstrap(claim *infrav1.HostClaim, held bool) {
 		return
 	}
 	if string(secret.Data["value"]) != "data of "+claim.Machine {
-		c.w.t.Errorf("host %s has the data of another machine than %s: %s", c.name, claim.Machine, secret.Data["value"])
+		c.w.t.Errorf("host %s has the data of a machine other than %s: %s", c.name, claim.Machine, secret.Data["value"])
 	}
 	c.journal[id] = r
 	c.runs[id] = true

@@ -21,7 +21,7 @@ import (
 )
 
 // schedules is how many random schedules the test runs; CAPSTAN_TEST_EVERY makes it ten times as many.
-const schedules = 40
+var schedules uint64 = 40
 
 // fence is a world of computers in which everything can fail: the network in one or both directions, agents, the
 // provider, and the plane, which is restored from a backup. People delete machines, give up hosts, accept hosts as
@@ -41,7 +41,7 @@ type fence struct {
 // computers, and a host with remains of a machine is never claimed for another. In the end everything settles, and all
 // computers are free and run nothing.
 func TestNoTwoOwners(t *testing.T) {
-	n := uint64(schedules)
+	n := schedules
 	if os.Getenv("CAPSTAN_TEST_EVERY") != "" {
 		n *= 10
 	}
@@ -161,7 +161,8 @@ func (f *fence) delete() {
 	}
 }
 
-// annotate sets an annotation about the released claim of a host, or about the machine that it carries.
+// annotate sets an annotation about the released claim of a host, or about the machine that its agent still has to
+// clean up after.
 func (f *fence) annotate(name, key string) {
 	host := &infrav1.CapstanHost{}
 	if !f.exists(name, host) {
@@ -198,7 +199,7 @@ func (f *fence) register(c *computer) {
 	f.visit(c)
 }
 
-// visit is a person at the computer who enrolls it again if its agent no longer has an identity.
+// visit acts as a person at the computer, who enrolls the computer again if its agent no longer has an identity.
 func (f *fence) visit(c *computer) {
 	if !c.identified() {
 		c.off, c.deaf, c.mute = false, false, false

@@ -16,8 +16,8 @@ import (
 
 // attack tries what an agent must not be able to do, using the agent's token of a host in use.
 //
-// Call the returned function when the host is released. It waits until the token is refused, which may take as long as
-// the API server caches valid tokens (10 s).
+// Call the returned function when the host is released. That function waits until the token is refused, which may take
+// as long as the API server caches valid tokens (10 s).
 func (l *live) attack(host string) (refused func()) {
 	l.Helper()
 	agent := l.dock.client(host)
@@ -50,7 +50,7 @@ func (l *live) attack(host string) (refused func()) {
 			return agent.Status().Patch(ctx, &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: other}},
 				client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Off"}}`)))
 		},
-		"beat for another host": func() error { return beat(ctx, agent, other) },
+		"renew the Lease of another host": func() error { return beat(ctx, agent, other) },
 		"get a token of another host": func() error {
 			_, err := tokenFor(ctx, agent, infrav1.IdentityPrefix+other)
 			return err

@@ -39,7 +39,7 @@ func TestLiveRefusedRight(t *testing.T) {
 	t.Log(conditions.GetMessage(m, infrav1.ReadyCondition))
 	host := &infrav1.CapstanHost{}
 	if l.get("host-01", host); host.Spec.Claim != nil {
-		t.Error("a host is held for data that can't be read")
+		t.Error("a host is claimed for data that can't be read")
 	}
 	quiet := time.NewTimer(5 * time.Second) // more attempts follow, and none of them writes
 	defer quiet.Stop()
@@ -52,7 +52,7 @@ func TestLiveRefusedRight(t *testing.T) {
 	l.ready("w1")
 	l.get("w1", m)
 	if conditions.Has(m, infrav1.ReconciledCondition) {
-		t.Errorf("afterwards: %+v", m.Status.Conditions)
+		t.Errorf("once the right is back, the conditions are %+v", m.Status.Conditions)
 	}
 }
 

@@ -34,10 +34,10 @@ func TestLiveLostThings(t *testing.T) {
 		l.must(l.admin.Delete(t.Context(), lease))
 		l.until("there is another Lease", func() bool { return whole() && lease.UID != before })
 	})
-	t.Run("a Lease that nobody owns any more", func(t *testing.T) {
+	t.Run("a Lease without its owner reference", func(t *testing.T) {
 		lease.OwnerReferences = nil
 		l.must(l.admin.Update(t.Context(), lease))
-		l.until("it is the host's again", whole)
+		l.until("the Lease is the host's again", whole)
 	})
 	t.Run("a host whose conditions others have filled", func(t *testing.T) {
 		l.until("the status is written", func() bool {

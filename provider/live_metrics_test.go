@@ -13,7 +13,7 @@ func (l *live) measured(want map[string]float64) {
 			l.Logf("metrics: %v", got)
 		}
 	})
-	l.until("the metrics show it", func() bool {
+	l.until("the metrics have the expected values", func() bool {
 		families, err := l.metrics.Gather()
 		l.must(err)
 		clear(got)

@@ -46,11 +46,11 @@ func TestLiveNamesOfOthers(t *testing.T) {
 		register(name)
 	}
 	register("free")
-	l.until("the host that nobody is in the way of has an account", func() bool {
+	l.until("the host whose names are free has an account", func() bool {
 		return l.get("host-free", &corev1.ServiceAccount{})
 	})
 	for name, object := range others {
-		l.until("host "+name+" says what is in its way", func() bool {
+		l.until("host "+name+" names the object that is in its way", func() bool {
 			host := &infrav1.CapstanHost{}
 			l.get(name, host)
 			ready := conditions.Get(host, infrav1.ReadyCondition)
@@ -58,7 +58,7 @@ func TestLiveNamesOfOthers(t *testing.T) {
 		})
 		account := &corev1.ServiceAccount{}
 		if l.get(infrav1.IdentityPrefix+name, account) && name != "account" {
-			t.Errorf("host %s has an account, whose role may read what is not its own", name)
+			t.Errorf("host %s has an account, whose role may read objects of others", name)
 		}
 	}
 	untouched := func(when string) {

@@ -291,7 +291,7 @@ func TestLive(t *testing.T) {
 	t.Logf("two machines are deleted in %v; touched from revision %s, the manager wrote %v",
 		time.Since(start).Round(time.Millisecond), before, l.written())
 	if names, _ := l.dock.List(t.Context()); len(names) != 0 {
-		t.Errorf("hosts run on: %v", names)
+		t.Errorf("hosts still run: %v", names)
 	}
 	l.measured(map[string]float64{
 		metrics.Hosts: 6, metrics.Agents: 6, metrics.Waiting: 0, metrics.Unschedulable: 0,

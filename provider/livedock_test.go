@@ -144,7 +144,7 @@ func (d *liveDock) end() {
 	}
 }
 
-// run sends heartbeats, watches its own host, and reports.
+// run sends a heartbeat, watches its own host, and reports.
 func (a *liveAgent) run(ctx context.Context, host string) error {
 	if err := beat(ctx, a.client, host); err != nil {
 		return err

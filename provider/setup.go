@@ -51,13 +51,13 @@ type (
 // Defaults of Options.
 const (
 	DefaultConcurrency = 10
-	// DefaultMachineConcurrency is higher than DefaultConcurrency because machines arrive in large numbers, and a pass
-	// that claims a host spends most of its time waiting for the API server.
+	// DefaultMachineConcurrency is higher than DefaultConcurrency because machines arrive in large numbers, and a
+	// reconcile that claims a host spends most of its time waiting for the API server.
 	DefaultMachineConcurrency = 64
 	DefaultSupplyNamespace    = "default"
 )
 
-// retryAtMost is the longest pause between two attempts at a failing pass.
+// retryAtMost is the longest pause between two attempts at a reconcile that fails.
 const retryAtMost = 30 * time.Second
 
 // Options configures Setup. The zero value works, with owned hosts and external endpoints only. To limit the

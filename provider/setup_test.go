@@ -20,9 +20,9 @@ func TestOptions(t *testing.T) {
 		"a server without CA": {
 			options: Options{Supplier: supplier{}, AgentServer: AgentServer{URL: "https://x"}}, fails: "AgentServer",
 		},
-		"a negative number of workers":  {options: Options{Concurrency: -1}, fails: "negative"},
-		"and of those for machines":     {options: Options{MachineConcurrency: -1}, fails: "negative"},
-		"a negative time between beats": {options: Options{HeartbeatTimeout: -time.Second}, fails: "negative"},
+		"a negative number of workers":         {options: Options{Concurrency: -1}, fails: "negative"},
+		"a negative number of machine workers": {options: Options{MachineConcurrency: -1}, fails: "negative"},
+		"a negative heartbeat timeout":         {options: Options{HeartbeatTimeout: -time.Second}, fails: "negative"},
 		"a negative rate": {
 			options: Options{HostLimits: pace.Limits{All: pace.Limit{PerSecond: -1}}}, fails: "Options.HostLimits",
 		},

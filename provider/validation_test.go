@@ -66,7 +66,7 @@ func TestValidation(t *testing.T) {
 			o.(*infrav1.CapstanHost).Spec.Claim = nil
 			o.(*infrav1.CapstanHost).Spec.Epoch += 2
 		}, fails: "grows by one"},
-		"an epoch can't come again": {
+		"an epoch can't go back": {
 			object: &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Epoch: 2}}, fails: "grows by one",
 			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Epoch = 1 },
 		},
@@ -87,17 +87,18 @@ func TestValidation(t *testing.T) {
 		},
 		"a host can have addresses": {object: host(nil), change: addresses(
 			"ExternalIP", "198.51.100.7", "ExternalIP", "2001:db8::7", "ExternalDNS", "a-1.example.com", "InternalDNS", "a")},
-		"an external IP is no name": {
+		"an external IP can't be a name": {
 			object: host(nil), fails: "IP address", change: addresses("ExternalIP", "a.example.com"),
 		},
-		"a DNS name is no IP": {
+		"a DNS name can't be an IP address": {
 			object: host(nil), fails: "DNS name", change: addresses("ExternalDNS", "198.51.100.7"),
 		},
-		"a DNS name has no other signs": {object: host(nil), fails: "DNS name", change: addresses("InternalDNS", "a_b/c")},
-		"the internal IP is the agent's": {
+		"a DNS name can't have other characters": {object: host(nil), fails: "DNS name",
+			change: addresses("InternalDNS", "a_b/c")},
+		"an internal IP can't be set, because the agent reports it": {
 			object: host(nil), fails: "Unsupported value", change: addresses("InternalIP", "a"),
 		},
-		"an address is not written twice": {
+		"an address can't be listed twice": {
 			object: host(nil), fails: "Duplicate", change: addresses("InternalDNS", "a", "InternalDNS", "a"),
 		},
 		"an owned host can't become a supplied one": {

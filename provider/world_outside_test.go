@@ -114,7 +114,8 @@ func (w *world) agentRenews(h *infrav1.CapstanHost) {
 	}
 	if has, enrolled := w.tokens[h.UID]; enrolled && has != h.Spec.Epoch {
 		if !w.exists(infrav1.EpochSecret(h.Name, has), &corev1.Secret{}) {
-			w.t.Errorf("the token of host %s, of epoch %d, ended before its agent had one of %d", h.Name, has, h.Spec.Epoch)
+			w.t.Errorf("the token of host %s for epoch %d ended before its agent had one for epoch %d", h.Name, has,
+				h.Spec.Epoch)
 		}
 	}
 	w.tokens[h.UID] = h.Spec.Epoch

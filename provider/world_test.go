@@ -81,7 +81,7 @@ type world struct {
 	broken string // the calls of this name are refused
 	calls  int
 	writes []int    // numbers of the calls that change something
-	log    []string // and their names
+	log    []string // the names of these calls
 
 	clusters *cluster.Reconciler
 	machines *machine.Reconciler
@@ -147,7 +147,7 @@ func newAPI(t *testing.T, objects ...client.Object) client.WithWatch {
 	).Build()
 }
 
-// restart creates new reconcilers, as after kill -9.
+// restart creates new reconcilers, as if the provider had been killed and started again.
 func (w *world) restart() {
 	c := interceptor.NewClient(w.api, w.funcs())
 	recorder := events.NewFakeRecorder(10000)
@@ -261,7 +261,7 @@ func (w *world) settle() {
 			return
 		}
 	}
-	w.t.Fatalf("nothing settled; the last calls: %v", w.log[max(0, len(w.log)-20):])
+	w.t.Fatalf("not settled after 300 rounds; the last calls: %v", w.log[max(0, len(w.log)-20):])
 }
 
 // pass reconciles every object once and reports whether one failed.

@@ -31,7 +31,7 @@ func TestPacked(t *testing.T) {
 	}
 	programs[0], programs[1] = programs[1], programs[0]
 	if two, err := packed("v0.1.0", date, programs); err != nil || !bytes.Equal(one, two) {
-		t.Errorf("made twice, in another order, it is not the same: %v", err)
+		t.Errorf("a second archive, of the same programs in another order, is not the same: %v", err)
 	}
 	plain, err := gzip.NewReader(bytes.NewReader(one))
 	if err != nil {
@@ -50,7 +50,7 @@ func TestPacked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !h.ModTime.Equal(date) || h.Uid != 0 {
-			t.Errorf("%s is of %v and of user %d", h.Name, h.ModTime, h.Uid)
+			t.Errorf("%s has the date %v and belongs to user %d", h.Name, h.ModTime, h.Uid)
 		}
 		fmt.Fprintf(&got, "%o %s %s\n", h.Mode, h.Name, data)
 	}
@@ -65,6 +65,6 @@ func TestPacked(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}
 	if _, err := packed("v0.1.0", date, []program{{"capstan", filepath.Join(dir, "missing"), 0o755}}); err == nil {
-		t.Error("a program that is not there was packed")
+		t.Error("a program that does not exist was packed")
 	}
 }

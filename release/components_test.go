@@ -39,7 +39,8 @@ func eachComponents(t *testing.T, test func(t *testing.T, label string, text []b
 	}
 }
 
-// TestComponentsHaveOneNamespace: all objects are in it and have the label of the provider.
+// TestComponentsHaveOneNamespace: all namespaced objects are in one namespace, and all objects have the provider's
+// label.
 func TestComponentsHaveOneNamespace(t *testing.T) {
 	eachComponents(t, func(t *testing.T, label string, _ []byte, all []*unstructured.Unstructured) {
 		namespaces, made := map[string]bool{}, 0
@@ -176,7 +177,7 @@ func TestDeployments(t *testing.T) {
 		for _, o := range all {
 			switch o.GetKind() {
 			case "Pod", "DaemonSet", "StatefulSet", "Job":
-				t.Errorf("%s %s: only Deployments are waited for", o.GetKind(), o.GetName())
+				t.Errorf("%s %s: clusterctl waits only for Deployments", o.GetKind(), o.GetName())
 			case "Deployment":
 				found++
 				deployment(t, convert[appsv1.Deployment](t, o))
@@ -199,7 +200,7 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 	c := pod.Containers[0]
 	for _, arg := range c.Args {
 		if strings.HasPrefix(arg, "--namespace") {
-			t.Errorf("argument %s: it is installed for all namespaces", arg)
+			t.Errorf("argument %s limits the program, which must watch all namespaces", arg)
 		}
 	}
 	t.Attr("rule", "RX-42")
@@ -213,7 +214,7 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 	}
 	for label, value := range d.Spec.Selector.MatchLabels {
 		if d.Spec.Template.Labels[label] != value {
-			t.Errorf("the selector asks for %s=%s, which Pods don't have", label, value)
+			t.Errorf("the selector requires the label %s=%s, which Pods don't have", label, value)
 		}
 	}
 	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != "RuntimeDefault" {
@@ -301,7 +302,7 @@ func TestRolesHaveNoWildcards(t *testing.T) {
 			aggregated = aggregated || o.GetLabels()["cluster.x-k8s.io/aggregate-to-manager"] == "true"
 			for _, r := range convert[rbacv1.ClusterRole](t, o).Rules {
 				if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs), "*") {
-					t.Errorf("%s %s has a rule for everything: %v", o.GetKind(), o.GetName(), r)
+					t.Errorf("%s %s has a rule with a wildcard: %v", o.GetKind(), o.GetName(), r)
 				}
 				t.Attr("rule", "RB-12")
 			}
@@ -316,9 +317,9 @@ func TestRolesHaveNoWildcards(t *testing.T) {
 func TestOwnCertificatesNeedNoCertManager(t *testing.T) {
 	text := string(repository(t, options).in(Infrastructure, options.Version)[OwnCertificatesComponents])
 	if strings.Contains(text, "cert-manager") {
-		t.Error("the components without cert-manager name it")
+		t.Error("the components without cert-manager mention it")
 	}
 	if !strings.Contains(text, "--webhook-own-certificates") || strings.Contains(text, "--webhook-cert-dir") {
-		t.Error("the manager is not told to make its certificates")
+		t.Error("the manager does not have the flag to make its own certificates")
 	}
 }

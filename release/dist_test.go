@@ -92,12 +92,12 @@ func checkSums(t *testing.T, dist string) {
 			return err
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != want {
-			t.Errorf("%s has the sum %s, not %s", name, got, want)
+			t.Errorf("%s has the checksum %s, but is listed with %s", name, got, want)
 		}
 		return nil
 	})
 	if err != nil || found != len(listed) {
-		t.Errorf("%d files, %d are listed: %v", found, len(listed), err)
+		t.Errorf("found %d files, but %d are listed: %v", found, len(listed), err)
 	}
 }
 
@@ -113,7 +113,8 @@ func checkBill(t *testing.T, file, version string) {
 		t.Fatal(err)
 	}
 	if bill.Metadata.Component.Version != version || bill.SerialNumber == "" {
-		t.Errorf("it is of %s, number %q", bill.Metadata.Component.Version, bill.SerialNumber)
+		t.Errorf("the bill of materials is of version %s, with serial number %q",
+			bill.Metadata.Component.Version, bill.SerialNumber)
 	}
 	wanted := map[string]bool{
 		"stdlib": true, "sigs.k8s.io/cluster-api": true, "k8s.io/kubernetes": true, "go.etcd.io/etcd/server/v3": true,
@@ -122,7 +123,7 @@ func checkBill(t *testing.T, file, version string) {
 	seen := map[string]bool{}
 	for _, c := range *bill.Components {
 		if seen[c.BOMRef] || c.Version == "" {
-			t.Errorf("component %s is there twice, or has no version", c.BOMRef)
+			t.Errorf("component %s is listed twice, or has no version", c.BOMRef)
 		}
 		seen[c.BOMRef] = true
 		delete(wanted, c.Name)
@@ -132,8 +133,8 @@ func checkBill(t *testing.T, file, version string) {
 	}
 }
 
-// checkImage checks that the image is valid and does not run as root, and runs its programs as the image's user with
-// only the image's content around them.
+// checkImage checks that the image is valid and does not run as root. It also runs the image's programs as the image's
+// user, with only the content of the image as their file system.
 func checkImage(t *testing.T, file, name string, run [][]string) {
 	archive, err := os.ReadFile(file)
 	if err != nil {
@@ -167,7 +168,7 @@ func checkImage(t *testing.T, file, name string, run [][]string) {
 		config, err := one.ConfigFile()
 		if err != nil || config.Config.User != fmt.Sprintf("%d:%d", NonRoot, NonRoot) || len(config.Config.Entrypoint) != 1 ||
 			config.Config.Entrypoint[0] != "/"+name {
-			t.Errorf("for %s it is %+v, %v", m.Platform.Architecture, config, err)
+			t.Errorf("the configuration for %s is %+v, %v", m.Platform.Architecture, config, err)
 		}
 		if m.Platform.Architecture != runtime.GOARCH || os.Geteuid() != 0 {
 			continue

@@ -22,11 +22,11 @@ func TestHooksDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(document.OpenAPI, "3.0.") || document.Info.Version != options.Version {
-		t.Errorf("it is OpenAPI %s of version %s", document.OpenAPI, document.Info.Version)
+		t.Errorf("the document is in OpenAPI %s and has version %s", document.OpenAPI, document.Info.Version)
 	}
 	all := hook.ClusterAPI().All()
 	if len(all) < 10 || len(document.Paths) != len(all) {
-		t.Errorf("it has %d paths, for %d hooks", len(document.Paths), len(all))
+		t.Errorf("the document has %d paths for %d hooks", len(document.Paths), len(all))
 	}
 	paths := strings.ToLower(strings.Join(slices.Collect(maps.Keys(document.Paths)), "\n"))
 	for _, h := range all {
@@ -38,7 +38,7 @@ func TestHooksDocument(t *testing.T) {
 	t.Attr("rule", "RS-09")
 	for _, m := range regexp.MustCompile(`#/components/schemas/([\w.-]+)`).FindAllStringSubmatch(string(text), -1) {
 		if _, ok := document.Components.Schemas[m[1]]; !ok {
-			t.Errorf("schema %s is named and not there", m[1])
+			t.Errorf("schema %s is referenced but not defined", m[1])
 		}
 	}
 }

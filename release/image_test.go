@@ -61,7 +61,7 @@ func TestImage(t *testing.T) {
 	}
 	again, err := image(options, "capstan-manager", binaries, date)
 	if err != nil || !bytes.Equal(data, again) {
-		t.Errorf("made twice, it is not the same: %v", err)
+		t.Errorf("a second image of the same binaries is not the same: %v", err)
 	}
 	index, err := layout.ImageIndexFromPath(untar(t, data))
 	if err != nil {
@@ -97,12 +97,12 @@ func TestImage(t *testing.T) {
 			t.Errorf("image %d is for %v and %s/%s, want %s", i, m.Platform, config.OS, config.Architecture, arch)
 		}
 		if c := config.Config; c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/capstan-manager" {
-			t.Errorf("it runs %v as %q", c.Entrypoint, c.User)
+			t.Errorf("the image runs %v as %q", c.Entrypoint, c.User)
 		}
 		t.Attr("rule", "RX-31")
 		t.Attr("rule", "RX-37")
 		if got := contents(t, one); got != "etc/ etc/passwd etc/group capstan-manager capstan-kube" {
-			t.Errorf("it has the files %s", got)
+			t.Errorf("the image has the files %s", got)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func contents(t *testing.T, one v1.Image) string {
 			t.Fatal(err)
 		}
 		if h.Uid != 0 || !h.ModTime.Equal(date) {
-			t.Errorf("%s is of user %d and of %v", h.Name, h.Uid, h.ModTime)
+			t.Errorf("%s belongs to user %d and has the date %v", h.Name, h.Uid, h.ModTime)
 		}
 		names = append(names, h.Name)
 	}
@@ -178,7 +178,7 @@ func TestBill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if two, err := bill("v0.1.0", []string{self, self}, date); err != nil || !bytes.Equal(one, two) {
-		t.Errorf("made twice, it is not the same: %v", err)
+		t.Errorf("a second bill of materials, of the same binary given twice, is not the same: %v", err)
 	}
 	b := &cyclonedx.BOM{}
 	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(one), cyclonedx.BOMFileFormatJSON).Decode(b); err != nil {
@@ -187,16 +187,16 @@ func TestBill(t *testing.T) {
 	found := map[string]string{}
 	for _, c := range *b.Components {
 		if found[c.Name] != "" || c.Version == "" {
-			t.Errorf("%s stands there twice or has no version", c.Name)
+			t.Errorf("%s is listed twice, or has no version", c.Name)
 		}
 		found[c.Name] = c.PackageURL
 	}
 	if !strings.HasPrefix(found["sigs.k8s.io/kustomize/api"], "pkg:golang/sigs.k8s.io/kustomize/api@v") ||
 		found["stdlib"] == "" || b.SerialNumber == "" {
-		t.Errorf("the bill of this test is\n%s", one)
+		t.Errorf("the bill of materials is\n%s", one)
 	}
 	if _, err := bill("v0.1.0", []string{"doc.go"}, date); err == nil {
-		t.Error("a file that is no binary has a bill of materials")
+		t.Error("a file that is not a binary has a bill of materials")
 	}
 }
 

@@ -21,7 +21,7 @@ func TestPageIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("docs/flavors.md is not what the templates say: run make generate and commit the result")
+		t.Error("docs/flavors.md does not match the templates: run make generate and commit the result")
 	}
 	for name, text := range repository(t, options) {
 		defaults, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(text)

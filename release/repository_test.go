@@ -183,7 +183,7 @@ func TestNamesOfProviders(t *testing.T) {
 	for label, kind := range providers {
 		name := strings.TrimPrefix(label, clusterctlv1.ManifestLabel("", kind))
 		if !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`).MatchString(name) {
-			t.Errorf("a provider is called %q", name)
+			t.Errorf("clusterctl does not accept the provider name %q", name)
 		}
 		t.Attr("rule", "CT-09")
 		if len(name) > 63 {

@@ -83,13 +83,13 @@ func TestTemplateFiles(t *testing.T) {
 		spaces := map[string]bool{}
 		for _, o := range all {
 			if o.GetKind() == "Namespace" {
-				t.Errorf("%s makes the namespace %s: it must be there", name, o.GetName())
+				t.Errorf("%s contains Namespace %s: the namespace must exist already", name, o.GetName())
 			}
 			t.Attr("rule", "CT-68")
 			spaces[o.GetNamespace()] = true
 			for _, r := range references(o.Object["spec"]) {
 				if !has[r.what] {
-					t.Errorf("%s names %s, which it does not have", name, r.what)
+					t.Errorf("%s refers to %s, which it does not contain", name, r.what)
 				}
 			}
 			t.Attr("rule", "CT-62")
@@ -120,7 +120,8 @@ func TestTemplateFiles(t *testing.T) {
 	}
 }
 
-// TestTemplateFilesStandBesideComponents checks the directory of the components, where clusterctl looks for both.
+// TestTemplateFilesStandBesideComponents: templates and classes are in the directory of the components, because
+// clusterctl looks for them there.
 func TestTemplateFilesStandBesideComponents(t *testing.T) {
 	found := map[string]int{}
 	for name := range repository(t, options) {
@@ -131,7 +132,7 @@ func TestTemplateFilesStandBesideComponents(t *testing.T) {
 			}
 			found[prefix]++
 			if repository(t, options)[directory+options.Version+"/infrastructure-components.yaml"] == nil {
-				t.Errorf("%s is not beside the components", name)
+				t.Errorf("%s is not in the directory of the components", name)
 			}
 		}
 	}
@@ -163,7 +164,7 @@ func TestTemplatesUseTheCommonVariables(t *testing.T) {
 					continue
 				}
 				if text, isText := value.(string); !isText || !strings.HasPrefix(text, "$") {
-					t.Errorf("%s: %s of %s %s is %v, no variable", name, field, o.GetKind(), o.GetName(), value)
+					t.Errorf("%s: %s of %s %s is %v, not a variable", name, field, o.GetKind(), o.GetName(), value)
 				} else {
 					seen[text]++
 				}
@@ -211,7 +212,7 @@ func TestClassFiles(t *testing.T) {
 		t.Attr("rule", "CT-85")
 		for _, o := range all {
 			if o.GetKind() == "Namespace" {
-				t.Errorf("%s makes the namespace %s: it must be there", name, o.GetName())
+				t.Errorf("%s contains Namespace %s: the namespace must exist already", name, o.GetName())
 			}
 			t.Attr("rule", "CT-81")
 			if o.GetNamespace() != "" {
@@ -226,7 +227,7 @@ func TestClassFiles(t *testing.T) {
 			t.Attr("rule", "CT-84")
 			for _, r := range references(o.Object["spec"]) {
 				if !has[r.what] {
-					t.Errorf("%s names %s, which it does not have", name, r.what)
+					t.Errorf("%s refers to %s, which it does not contain", name, r.what)
 				}
 				t.Attr("rule", "CT-76")
 				if r.namespace != "" {

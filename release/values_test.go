@@ -66,7 +66,7 @@ func TestValuesThatLookLikeOthers(t *testing.T) {
 		}
 	}
 	if zones != 3 {
-		t.Errorf("%d MachineDeployments are in the zones that were named, want 3", zones)
+		t.Errorf("%d MachineDeployments are in the given zones, want 3", zones)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestPortOfAVirtualAddress(t *testing.T) {
 			}
 		}
 		if found != 2 {
-			t.Errorf("%s has %d of two objects", file, found)
+			t.Errorf("%s has %d of the two objects CapstanCluster and KubeadmControlPlane", file, found)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestVariables(t *testing.T) {
 	}
 	for _, variable := range slices.Sorted(maps.Keys(variables)) {
 		if !used[variable] {
-			t.Errorf("variable %s is described and not used", variable)
+			t.Errorf("variable %s is described, but no file uses it", variable)
 		}
 	}
 }

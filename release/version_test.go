@@ -15,17 +15,17 @@ func TestVersions(t *testing.T) {
 	good := string(Metadata)
 	const none = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n"
 	for name, c := range map[string]struct{ metadata, version, want, fails string }{
-		"a release":                    {good, "v0.1.0", "v1beta2", ""},
-		"a candidate":                  {good, "v0.2.0-rc.1", "v1beta2", ""},
-		"a release of the older serie": {good, "v0.0.9", "v1beta1", ""},
-		"no v":                         {good, "0.1.0", "", "does not begin with v"},
-		"two numbers":                  {good, "v0.1", "", "is not semantic"},
-		"a word":                       {good, "v-next", "", "is not semantic"},
-		"build metadata":               {good, "v0.1.0+x", "", "has build metadata"},
-		"a minor without a series":     {good, "v0.9.0", "", "add 0.9 to release/metadata.yaml"},
-		"no series":                    {none, "v0.1.0", "", "is of no release series"},
-		"another kind":                 {"apiVersion: v1\nkind: ConfigMap\n", "v0.1.0", "", "clusterctl reads Metadata"},
-		"broken metadata":              {"releaseSeries: 1", "v0.1.0", "", "reading metadata.yaml"},
+		"a release":                        {good, "v0.1.0", "v1beta2", ""},
+		"a candidate":                      {good, "v0.2.0-rc.1", "v1beta2", ""},
+		"a release of an old series":       {good, "v0.0.9", "v1beta1", ""},
+		"no v":                             {good, "0.1.0", "", "does not begin with v"},
+		"two numbers":                      {good, "v0.1", "", "is not semantic"},
+		"a word":                           {good, "v-next", "", "is not semantic"},
+		"build metadata":                   {good, "v0.1.0+x", "", "has build metadata"},
+		"a minor version without a series": {good, "v0.9.0", "", "add 0.9 to release/metadata.yaml"},
+		"no series":                        {none, "v0.1.0", "", "is of no release series"},
+		"another kind":                     {"apiVersion: v1\nkind: ConfigMap\n", "v0.1.0", "", "clusterctl reads Metadata"},
+		"broken metadata":                  {"releaseSeries: 1", "v0.1.0", "", "reading metadata.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := contract([]byte(c.metadata), c.version)

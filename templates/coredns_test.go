@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// corednsScript returns the script of class capstan-owned that upgrades CoreDNS, with paths of a test.
+// corednsScript returns the script of class capstan-owned that upgrades CoreDNS. The script keeps its files in dir.
 func corednsScript(t *testing.T, dir string) string {
 	t.Helper()
 	found := regexp.MustCompile(`(?s)path: /etc/kubernetes/coredns\.sh\n.*?content: \|\n(.*?)\n {12}- op:`).
@@ -20,8 +20,8 @@ func corednsScript(t *testing.T, dir string) string {
 	return strings.ReplaceAll(found[1], "/run/kubeadm/", dir+"/")
 }
 
-// TestCoreDNSScript runs the script with a kubectl and a kubeadm that answer as those of v1.36 in a cluster that was
-// made with v1.35. test/machine/run runs it with the real ones.
+// TestCoreDNSScript runs the script with substitutes for kubectl and kubeadm, which answer like those of v1.36 in a
+// cluster that was created with v1.35. test/machine/run runs the script with the original programs.
 func TestCoreDNSScript(t *testing.T) {
 	const configuration = "apiVersion: kubeadm.k8s.io/v1beta4\nfeatureGates:\n  Old: true\n  Older: true\n" +
 		"imageRepository: registry.example\nkubernetesVersion: v1.35.4\nnetworking:\n  serviceSubnet: 10.96.0.0/12\n"
@@ -29,7 +29,7 @@ func TestCoreDNSScript(t *testing.T) {
 		image string
 		calls string // of kubeadm init
 	}{
-		"CoreDNS of the version before": {"registry.example/coredns:v1.13.1",
+		"CoreDNS of the previous version": {"registry.example/coredns:v1.13.1",
 			"init phase addon coredns --config DIR/coredns.yaml --kubeconfig /etc/kubernetes/admin.conf\n"},
 		"CoreDNS of this version":  {"registry.example/coredns:v1.14.2", ""},
 		"somebody removed CoreDNS": {"", ""},
@@ -54,7 +54,7 @@ esac`,
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			calls, _ := os.ReadFile(dir + "/calls") // not there if nothing was called
+			calls, _ := os.ReadFile(dir + "/calls") // missing if kubeadm was not called
 			if want := strings.ReplaceAll(c.calls, "DIR", dir); string(calls) != want {
 				t.Errorf("kubeadm was called with %q, want %q", calls, want)
 			}

@@ -27,14 +27,14 @@ func TestFailedWorkersAreReplaced(t *testing.T) {
 				for _, workers := range []int{1, 2, 3, 10} {
 					allowed, err := intstr.GetScaledValueFromIntOrPercent(&limit, workers, false)
 					if err != nil || allowed < 1 {
-						t.Errorf("%s: of %d workers, none that failed is replaced: up to %d may have (%v)", file, workers,
+						t.Errorf("%s: of %d workers, at most %d may fail, or none is replaced (%v)", file, workers,
 							allowed, err)
 					}
 				}
-				// Nodes that wait for a network plugin. Local hosts need none.
+				// New Nodes that wait for a network plugin must not be replaced. Local hosts need no plugin.
 				allowed, _ := intstr.GetScaledValueFromIntOrPercent(&limit, 3, false)
 				if allowed >= 3 && file != "clusterclass-capstan-local.yaml" {
-					t.Errorf("%s: all of three workers are replaced", file)
+					t.Errorf("%s: three workers of three are replaced", file)
 				}
 			}
 		}

@@ -50,7 +50,8 @@ func TestTemplatesOfClassesNeverChange(t *testing.T) {
 			found++
 			name, is := o.Kind+" "+o.Metadata.Name, sum(t, o.Spec)
 			if known[name] != is {
-				t.Errorf("%s: the content of %s is %s, and was %q: choose another name", file, name, is, known[name])
+				t.Errorf("%s: the content of %s changed: its checksum is %s, but was %q: choose another name", file, name, is,
+					known[name])
 			}
 		}
 	}

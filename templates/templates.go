@@ -3,13 +3,13 @@ package templates
 
 import "embed"
 
-// Local is the ClusterClass for local hosts with its templates, in one multi-document YAML without namespaces: whoever
-// applies it chooses the namespace.
+// Local is the ClusterClass for local hosts with its templates: several YAML documents without namespaces, so whoever
+// applies them chooses the namespace.
 //
 //go:embed clusterclass-capstan-local.yaml
 var Local []byte
 
-// Owned is the ClusterClass for owned hosts, as Local is for local ones.
+// Owned is the ClusterClass for owned hosts with its templates, in the same form as Local.
 //
 //go:embed clusterclass-capstan-owned.yaml
 var Owned []byte

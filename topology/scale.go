@@ -64,9 +64,9 @@ func resize(cluster *clusterv1.Cluster, size Size) (Request, error) {
 	return want, want.Validate()
 }
 
-// patch writes the changes since before. It takes no optimistic lock, because controllers write status and annotations
-// all the time and the patch holds only what the user wants to change. It replaces a list of machine deployments as a
-// whole.
+// patch writes the differences between the states before and cluster. It takes no optimistic lock, because controllers
+// write status and annotations all the time and the patch holds only what the user wants to change. It replaces a list
+// of machine deployments as a whole.
 func patch(ctx context.Context, c client.Client, cluster, before *clusterv1.Cluster) error {
 	if err := c.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
 		return hint.Errorf("try again", "changing cluster %s: %w", cluster.Name, err)

@@ -1,8 +1,8 @@
-// Package apply does what cloud-config asks for: files, users, time servers, disks and mounts.
+// Package apply applies a cloud-config: files, users, time servers, disks and mounts.
 //
 // Each operation can be repeated after a crash at any point. The package records what it changes so that cleaning finds
-// it: files through package undo, everything else as notes in the journal under the Key constants. Errors whose text
-// may be shown are faults; they never quote the data.
+// it: files through package undo, everything else as notes in the journal (package journal), under the keys that the
+// Key constants name. Errors whose text may be shown are faults; they never quote the data.
 package apply
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/capstan-dev/capstan/agent/undo"
 )
 
-// Keys of notes about changes other than files.
+// Keys of the notes about changes to things other than files.
 const (
-	// KeyUser and KeyGroup are users and groups that did not exist before.
+	// A note with KeyUser or KeyGroup names a user or a group that did not exist before.
 	KeyUser, KeyGroup = "user", "group"
-	// KeyMount is the mount point of a mount and KeySwap the device of a swap area; both are in fstab.
+	// A note with KeyMount names a mount point, and one with KeySwap the device of a swap area; fstab lists both.
 	KeyMount, KeySwap = "mount", "swap"
-	// KeyDisk is a disk that was partitioned; KeyFilesystem is a device that was formatted.
+	// A note with KeyDisk names a disk that was partitioned, and one with KeyFilesystem a device that was formatted.
 	KeyDisk, KeyFilesystem = "disk", "filesystem"
 )
 

@@ -95,11 +95,11 @@ func filesAreTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if read(t, path("old")) != "before" || read(t, path("log")) != "first\n" {
-		t.Error("files did not come back")
+		t.Error("the original files were not restored")
 	}
 	entries, _ := os.ReadDir(dir)
 	if len(entries) != 4 {
-		t.Errorf("left: %v", entries)
+		t.Errorf("files after the restoration: %v, want the 4 original ones", entries)
 	}
 }
 
@@ -116,8 +116,8 @@ func TestFilesRefuses(t *testing.T) {
 			"file 1 of 1: its owner doesn't exist"},
 		"a group that doesn't exist": {cloudconfig.File{Path: filepath.Join(dir, "x"), Group: "hunter2"},
 			"its group doesn't exist"},
-		"a directory in its place":       {cloudconfig.File{Path: dir}, "not a file"},
-		"a link in a circle":             {cloudconfig.File{Path: filepath.Join(dir, "loop")}, "loop of symbolic links"},
+		"a directory at the path":        {cloudconfig.File{Path: dir}, "not a file"},
+		"a link to itself":               {cloudconfig.File{Path: filepath.Join(dir, "loop")}, "loop of symbolic links"},
 		"a file in place of a directory": {cloudconfig.File{Path: "/dev/null/x"}, "directory can't be created"},
 	}
 	for name, c := range cases {
@@ -150,10 +150,10 @@ func TestUsers(t *testing.T) {
 			"bob's password":  strings.Contains(shadow, "\nbob:$6$salt$hash:"),
 			"bob's inactive":  strings.Contains(shadow, ":3:"),
 			"bob's group":     strings.Contains(group, "\nwheel:x:") && strings.Contains(group, ":bob\n"),
-			"bob's keys":      read(t, "/home/b/bob/.ssh/authorized_keys") == "ssh-ed25519 AAAA bob@x\n",
-			"bob's rules":     read(t, "/etc/sudoers.d/90-capstan-bob") == "bob ALL=(ALL) NOPASSWD:ALL\n",
+			"bob's SSH keys":  read(t, "/home/b/bob/.ssh/authorized_keys") == "ssh-ed25519 AAAA bob@x\n",
+			"bob's sudo":      read(t, "/etc/sudoers.d/90-capstan-bob") == "bob ALL=(ALL) NOPASSWD:ALL\n",
 			"eve's lock":      strings.Contains(shadow, "\neve.x:!"),
-			"eve's rules":     read(t, "/etc/sudoers.d/90-capstan-eve_x") == "eve.x ALL=(ALL) ALL\n",
+			"eve's sudo":      read(t, "/etc/sudoers.d/90-capstan-eve_x") == "eve.x ALL=(ALL) ALL\n",
 			"users are noted": slices.Equal(h.Notes.Notes(KeyUser), []string{"bob", "eve.x"}),
 		} {
 			if !ok {
@@ -161,7 +161,7 @@ func TestUsers(t *testing.T) {
 			}
 		}
 		if !slices.Contains(h.Notes.Notes(KeyGroup), "staff") || !slices.Contains(h.Notes.Notes(KeyGroup), "wheel") {
-			t.Errorf("groups are noted: %v", h.Notes.Notes(KeyGroup))
+			t.Errorf("noted groups: %v", h.Notes.Notes(KeyGroup))
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestMounts(t *testing.T) {
 			t.Errorf("fstab: %q", got)
 		}
 		if !mounted("/var/lib/data dir") || RemoveMounts(want) != "# of the host\n" {
-			t.Error("it is not mounted, or not taken from fstab again")
+			t.Error("it is not mounted, or RemoveMounts did not remove its line from fstab")
 		}
 		missing := []cloudconfig.Mount{
 			{Source: "/dev/nothing-here", Point: "/mnt", Type: "ext4", Options: "defaults,nofail", Dump: "0", Pass: "2"},
@@ -236,11 +236,11 @@ func TestPartitions(t *testing.T) {
 	}{
 		"one partition": {cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 100}}},
 			"label: dos\nlabel-id: 0x0a1b2c3d\ntype=83\n"},
-		"the last one takes the rest": {
+		"the last partition takes the rest": {
 			cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 30, Type: "82"}, {Percent: 70}}},
 			"label: dos\nlabel-id: 0x0a1b2c3d\nsize=3072MiB, type=82\ntype=83\n",
 		},
-		"unless something is to be left": {
+		"a part of the disk stays free": {
 			cloudconfig.Disk{Table: "gpt", Parts: []cloudconfig.Part{{Percent: 50, Type: "82"}}},
 			"label: gpt\nlabel-id: 0a1b2c3d-0000-4000-8000-000000000000\n" +
 				"size=5120MiB, type=0657FD6D-A4AB-43C4-84E5-0933C84B4F4F\n",
@@ -278,15 +278,15 @@ func TestDecideWhetherAFilesystemIsMade(t *testing.T) {
 		make   bool
 		refuse bool
 	}{
-		"an empty device":                {want, content{}, true, false},
-		"it is there already":            {want, content{kind: "ext4", label: "etcd"}, false, false},
-		"it is there with another label": {want, content{kind: "ext4", label: "other"}, false, true},
-		"any label will do": {with(func(f *cloudconfig.Filesystem) { f.Label = "" }),
+		"an empty device":                         {want, content{}, true, false},
+		"the wanted file system is there already": {want, content{kind: "ext4", label: "etcd"}, false, false},
+		"the file system has another label":       {want, content{kind: "ext4", label: "other"}, false, true},
+		"a file system for which any label will do": {with(func(f *cloudconfig.Filesystem) { f.Label = "" }),
 			content{kind: "ext4", label: "other"}, false, false},
 		"another file system": {want, content{kind: "xfs"}, false, true},
-		"another one that may be replaced": {with(func(f *cloudconfig.Filesystem) { f.Replace = "xfs" }),
+		"another file system that may be replaced": {with(func(f *cloudconfig.Filesystem) { f.Replace = "xfs" }),
 			content{kind: "xfs"}, true, false},
-		"another one that is overwritten": {with(func(f *cloudconfig.Filesystem) { f.Overwrite = true }),
+		"another file system that is overwritten": {with(func(f *cloudconfig.Filesystem) { f.Overwrite = true }),
 			content{kind: "xfs"}, true, false},
 		"a partition table and no file system": {want, content{table: "gpt"}, false, true},
 	}
@@ -319,7 +319,7 @@ func TestAFilesystemIsMadeOnce(t *testing.T) {
 		}
 		out, err := exec.Command("/usr/sbin/blkid", "-p", "-s", "UUID", "-o", "value", image).Output()
 		if err != nil || uuid != "" && uuid != string(out) {
-			t.Fatalf("it was made again: %q, %q, %v", uuid, out, err)
+			t.Fatalf("the UUID was %q and is %q, so the file system was made again: %v", uuid, out, err)
 		}
 		uuid = string(out)
 	}
@@ -397,10 +397,10 @@ func TestKeysAreAddedOnce(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		"an empty file":           {"", []string{"k1", "k2"}, "k1\nk2\n"},
-		"one is there":            {"k1\n", []string{"k1", "k2"}, "k1\nk2\n"},
-		"no line break at end":    {"k0", []string{"k1"}, "k0\nk1\n"},
-		"the same twice and none": {"", []string{"k1", " k1 ", ""}, "k1\n"},
+		"an empty file":                         {"", []string{"k1", "k2"}, "k1\nk2\n"},
+		"one of the keys is there":              {"k1\n", []string{"k1", "k2"}, "k1\nk2\n"},
+		"no line break at the end":              {"k0", []string{"k1"}, "k0\nk1\n"},
+		"the same key twice, and an empty line": {"", []string{"k1", " k1 ", ""}, "k1\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

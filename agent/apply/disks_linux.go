@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Disks partitions disks. It leaves a disk with content alone, unless the data sets "overwrite".
+// Disks partitions disks. It does not change a disk that has content, unless the data sets "overwrite".
 func (h *Host) Disks(ctx context.Context, disks []cloudconfig.Disk) error {
 	if h.Local && len(disks) > 0 {
 		return fault.New(nil, "a local host has no disks of its own; take diskSetup out of the machine's configuration")
@@ -195,7 +195,8 @@ func choose(ctx context.Context, f cloudconfig.Filesystem) (string, content, err
 	return candidates[best], contents[best], nil
 }
 
-// mkfs returns the command that makes a file system. It never prompts: decide has already decided.
+// mkfs returns the command that makes a file system. The command never asks whether to overwrite data: the function
+// decide has already checked that.
 func mkfs(f cloudconfig.Filesystem, device string) []string {
 	program, label := "mkfs."+f.Type, "-L"
 	var args []string
@@ -265,7 +266,7 @@ func parseProbe(text string) content {
 // partition returns the path of a disk's partition. If the disk's name ends in a digit, a p separates the two.
 func partition(disk string, number int) string {
 	if resolved, err := filepath.EvalSymlinks(disk); err == nil {
-		disk = resolved // /dev/disk/by-id/x and the like name partitions differently
+		disk = resolved // links such as /dev/disk/by-id/x have other names for partitions
 	}
 	separator := ""
 	if last := disk[len(disk)-1]; last >= '0' && last <= '9' {

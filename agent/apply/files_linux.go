@@ -64,7 +64,8 @@ func (h *Host) file(id string, f cloudconfig.File) error {
 	return err
 }
 
-// replace writes a file atomically, except if something is bind-mounted on it: then it can't be replaced.
+// replace writes a file atomically. If something is bind-mounted on the file, it can't be replaced, so replace
+// overwrites its contents instead.
 func replace(path string, file cloudconfig.File) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".capstan-*")
 	if err != nil {

@@ -89,7 +89,7 @@ func filesystemID(f cloudconfig.Filesystem) (id string, options []string) {
 }
 
 // noteContent notes what is on a device after it changed. If a device has neither links nor a noted identifier,
-// cleaning can't tell whether it is the noted device, and leaves it to a person.
+// cleaning can't tell whether it is the noted device, and leaves the decision to a person.
 func (h *Host) noteContent(ctx context.Context, device string) error {
 	found, err := probe(ctx, device)
 	if err != nil || found.id == "" {
@@ -124,7 +124,7 @@ func hardware(device string) identity {
 	for _, entry := range entries {
 		link := filepath.Join(linkDir, entry.Name())
 		if strings.HasPrefix(entry.Name(), "lvm-pv-uuid-") {
-			continue // named after the content
+			continue // such links are named after the content
 		}
 		if resolved, err := filepath.EvalSymlinks(link); err == nil && resolved == disk {
 			i.Links = append(i.Links, link)
@@ -141,7 +141,7 @@ func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err e
 	for _, value := range notes.Notes(keyIdentity) {
 		var i identity
 		if err := json.Unmarshal([]byte(value), &i); err != nil {
-			return nil, nil, fmt.Errorf("reading which devices were changed: %w", err)
+			return nil, nil, fmt.Errorf("reading the record of changed devices: %w", err)
 		}
 		known[i.Device] = append(known[i.Device], i)
 	}
@@ -162,9 +162,9 @@ func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err e
 	return paths, unknown, nil
 }
 
-// locate returns the current paths of the device that was noted under this name. There are several if the name moved to
-// another device between two runs of the step. sure is false if the device that has the name now contains data and may
-// be another device.
+// locate returns the current paths of the device that was noted under this name. If the name moved to another device
+// between two runs of the step, there are several paths. sure is false if the device with this name now has data and
+// may not be the device that was noted.
 func locate(ctx context.Context, device string, known []identity) (found []string, sure bool) {
 	var ids []string
 	lost := false

@@ -64,7 +64,7 @@ func TestDevicesAreFoundAgain(t *testing.T) {
 		made    []string
 		unknown []string
 	}{
-		"a partition, and all is as it was": {"sdz1", func(*testing.T, string) {}, []string{"sdz1"}, nil},
+		"a partition with the same name as before": {"sdz1", func(*testing.T, string) {}, []string{"sdz1"}, nil},
 		"a partition of a disk that has another name": {"sdz1", func(t *testing.T, dev string) {
 			swap(t, filepath.Join(linkDir, "ata-sdy"), filepath.Join(linkDir, "ata-sdz"))
 			swap(t, filepath.Join(dev, "sdy1"), filepath.Join(dev, "sdz1"))
@@ -73,24 +73,24 @@ func TestDevicesAreFoundAgain(t *testing.T) {
 			swap(t, filepath.Join(linkDir, "ata-sdy"), filepath.Join(linkDir, "ata-sdz"))
 			swap(t, filepath.Join(dev, "sdy"), filepath.Join(dev, "sdz"))
 		}, []string{"sdy"}, nil},
-		"a disk that was made anew by a command": {"sdz", func(t *testing.T, dev string) {
+		"a disk that a command formatted again": {"sdz", func(t *testing.T, dev string) {
 			check(t, exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "sdz")).Run())
 		}, []string{"sdz"}, nil},
 		"a disk that is gone": {"sdz", func(t *testing.T, dev string) {
 			check(t, os.Remove(filepath.Join(dev, "sdz")), os.Remove(filepath.Join(linkDir, "ata-sdz")))
 		}, nil, nil},
-		"a partition that went with its table": {"sdz1",
+		"a partition that is gone, on a disk that is there": {"sdz1",
 			func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(dev, "sdz1"))) }, nil, nil},
 		"a disk that has lost its link": {
 			"sdz", func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(linkDir, "ata-sdz"))) },
 			[]string{"sdz"}, nil,
 		},
-		"a disk in the place of one that is gone": {"sdz", func(t *testing.T, dev string) {
+		"another disk with the name of a disk that is gone": {"sdz", func(t *testing.T, dev string) {
 			check(t, os.Remove(filepath.Join(linkDir, "ata-sdz")),
 				exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "sdz")).Run())
 		}, nil, []string{"sdz"}},
 		"a disk without links": {"bare", func(*testing.T, string) {}, []string{"bare"}, nil},
-		"a disk without links whose name another one has": {"bare", func(t *testing.T, dev string) {
+		"a disk without links, whose name now belongs to another disk": {"bare", func(t *testing.T, dev string) {
 			check(t, exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "other")).Run())
 			swap(t, filepath.Join(dev, "bare"), filepath.Join(dev, "other"))
 		}, nil, []string{"bare"}},
@@ -134,7 +134,7 @@ func (m mortal) Note(key, value string) error {
 }
 
 // The content of a device without links can be identified even if the agent dies before it has read the content. A
-// repeated step does not mistake content that it finds for its own.
+// repeated step that finds content on a device does not claim to have created it.
 func TestContentIsNotedBeforeItIsMade(t *testing.T) {
 	for _, kind := range []string{"ext4", "swap"} {
 		t.Run(kind, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestContentIsNotedBeforeItIsMade(t *testing.T) {
 			check(t, h.Filesystems(t.Context(), []cloudconfig.Filesystem{{Device: bare, Type: "ext4"}}))
 			made, unknown, err = Made(t.Context(), notes)
 			if err != nil || len(made) > 0 || !slices.Equal(unknown, []string{bare}) {
-				t.Errorf("another one has the name: made %q, unknown %q, %v", made, unknown, err)
+				t.Errorf("another disk has the name: made %q, unknown %q, %v", made, unknown, err)
 			}
 		})
 	}
@@ -167,15 +167,15 @@ func TestFilesystemID(t *testing.T) {
 		options []string
 		want    string // "ID" is a placeholder for the identifier
 	}{
-		"ext4":                            {"ext4", []string{"-m", "0"}, "-U ID"},
-		"swap":                            {"swap", nil, "-U ID"},
-		"btrfs":                           {"btrfs", nil, "-U ID"},
-		"xfs":                             {"xfs", []string{"-m", "crc=0"}, "-m uuid=ID"},
-		"a program that takes none":       {"vfat", nil, ""},
-		"the data chooses one":            {"ext4", []string{"-U", "time"}, ""},
-		"the data chooses one for xfs":    {"xfs", []string{"-m", "crc=1,uuid=0a1b2c3d-0000-4000-8000-000000000000"}, ""},
-		"the data chooses one in a word":  {"ext4", []string{"-Urandom"}, ""},
-		"the data chooses one for a swap": {"swap", []string{"--uuid", "random"}, ""},
+		"ext4":                                {"ext4", []string{"-m", "0"}, "-U ID"},
+		"swap":                                {"swap", nil, "-U ID"},
+		"btrfs":                               {"btrfs", nil, "-U ID"},
+		"xfs":                                 {"xfs", []string{"-m", "crc=0"}, "-m uuid=ID"},
+		"a program that takes no identifier":  {"vfat", nil, ""},
+		"the data sets an identifier":         {"ext4", []string{"-U", "time"}, ""},
+		"the data sets an identifier for xfs": {"xfs", []string{"-m", "crc=1,uuid=0a1b2c3d-0000-4000-8000-000000000000"}, ""},
+		"the data sets an identifier without a space": {"ext4", []string{"-Urandom"}, ""},
+		"the data sets an identifier for a swap area": {"swap", []string{"--uuid", "random"}, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -163,7 +163,7 @@ func (h *Host) home(account *user.User, keys []string) error {
 	return nil
 }
 
-// addLines adds the lines that text lacks.
+// addLines returns the text with the missing lines appended.
 func addLines(text string, lines []string) string {
 	have := strings.Split(text, "\n")
 	if text != "" && !strings.HasSuffix(text, "\n") {

@@ -5,8 +5,9 @@
 // can be compared line by line without holding either in memory.
 //
 // A comparison does not cover the contents of files outside [digestTrees], ordinary files in [volatileTrees], firmware,
-// or anything that a program running as root makes the kernel conceal. Outside digestTrees, the owner, mode, size and
-// times of a file are compared. One of these times is the inode's change time, which nobody can set.
+// or anything that the kernel conceals because a program that ran as root has changed the kernel. Outside digestTrees,
+// the owner, mode, size and times of a file are compared. One of these times is the inode's change time, which nobody
+// can set.
 package baseline
 
 import (

@@ -76,7 +76,7 @@ var leftovers = map[string]struct {
 	want  string
 }{
 	"a process": {func(t *testing.T) { starts(t, "sleep", "3600") }, "process /usr/bin/sleep of uid 0 "},
-	"a process in a namespace of its own": {func(t *testing.T) {
+	"a process in its own PID namespace": {func(t *testing.T) {
 		starts(t, "unshare", "--fork", "--pid", "sleep", "3601")
 	}, `"sleep 3601"`},
 	"one more process of a program that ran before": {func(t *testing.T) {
@@ -92,7 +92,7 @@ var leftovers = map[string]struct {
 	"a user with uid 0": {func(t *testing.T) {
 		add(t, "/etc/passwd", "toor:x:0:0::/root:/bin/sh\n")
 	}, "path /etc/passwd, which is not as it was before"},
-	"a key of root": {func(t *testing.T) {
+	"an SSH key of root": {func(t *testing.T) {
 		write(t, "/root/.ssh/authorized_keys", "ssh-ed25519 AAAA me\n", 0o600)
 	}, "path /root/.ssh/authorized_keys, which was not there before"},
 	"a suid shell": {func(t *testing.T) {
@@ -149,13 +149,13 @@ var leftovers = map[string]struct {
 		}
 	}, "interface evil0 (bridge)"},
 	"a rule of the packet filter": {func(t *testing.T) { filter(t) }, "nftables table inet evil with other rules"},
-	"another server for names": {func(t *testing.T) {
+	"another name server": {func(t *testing.T) {
 		write(t, "/etc/resolv.conf", "nameserver 192.0.2.66\n", 0o644)
 	}, "path /etc/resolv.conf, which was not there before"},
-	"another cache of the loader": {func(t *testing.T) {
+	"a changed cache of the dynamic loader": {func(t *testing.T) {
 		add(t, "/etc/ld.so.cache", "x")
 	}, "path /etc/ld.so.cache, which is not as it was before"},
-	"a configuration that is gone": {func(t *testing.T) {
+	"a configuration file that is gone": {func(t *testing.T) {
 		if err := os.Remove("/etc/login.defs"); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestWhatIsLeftIsFound(t *testing.T) {
 			t.Errorf("a second baseline replaced the first")
 		}
 		if found := compare(t, h); len(found) > 0 {
-			t.Fatalf("a host that nobody touched has %q", found)
+			t.Fatalf("differences on an unchanged host: %q", found)
 		}
 		for _, name := range slices.Sorted(maps.Keys(leftovers)) {
 			leftovers[name].leave(t)
@@ -249,7 +249,7 @@ func TestWhatIsLeftIsFound(t *testing.T) {
 			}
 		}
 		if n := strings.Count(strings.Join(found, "\n"), "/opt/evil"); n != 1 {
-			t.Errorf("a directory that is new is named %d times", n)
+			t.Errorf("the new directory /opt/evil is reported %d times", n)
 		}
 		for _, f := range found {
 			t.Log(f)
@@ -309,7 +309,7 @@ func TestWhatALocalHostShares(t *testing.T) {
 		write(t, "/home/machine/program", "other\n", 0o755)
 		write(t, "/home/machine/hosts", "other\n", 0o644)
 		if found := compare(t, h); len(found) > 0 {
-			t.Errorf("what the machine changed is left: %q", found)
+			t.Errorf("changes made by the machine are reported: %q", found)
 		}
 		h.Shared = false
 		if err := os.Remove(path); err != nil {
@@ -318,7 +318,7 @@ func TestWhatALocalHostShares(t *testing.T) {
 		take(t, h)
 		write(t, "/home/machine/program", "one\n", 0o755)
 		if found := compare(t, h); len(found) != 1 || !strings.Contains(found[0], "/opt/shared/program") {
-			t.Errorf("a host that is nobody's part has %q", found)
+			t.Errorf("on a host that is not local: found %q", found)
 		}
 	})
 }
@@ -336,10 +336,10 @@ func TestADamagedBaseline(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, broken := range map[string][]byte{
-		"cut":       data[:len(data)/2],
-		"empty":     {},
-		"not ours":  []byte("hello"),
-		"bits flip": slices.Concat(data[:len(data)-20], []byte{data[len(data)-20] ^ 0xff}, data[len(data)-19:]),
+		"cut off":        data[:len(data)/2],
+		"empty":          {},
+		"not a baseline": []byte("hello"),
+		"flipped bits":   slices.Concat(data[:len(data)-20], []byte{data[len(data)-20] ^ 0xff}, data[len(data)-19:]),
 	} {
 		if err := os.WriteFile(file, broken, 0o600); err != nil {
 			t.Fatal(err)
@@ -349,7 +349,7 @@ func TestADamagedBaseline(t *testing.T) {
 		}
 	}
 	if _, err := h.Compare(t.Context(), file+".gone"); err == nil {
-		t.Error("a baseline that is not there proves something")
+		t.Error("a comparison with a missing baseline succeeded")
 	}
 }
 

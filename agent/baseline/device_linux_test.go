@@ -20,23 +20,24 @@ func TestABootMakesDevicesAnew(t *testing.T) {
 		before, now entry
 		want        bool
 	}{
-		{"made by the next boot", entry{path: "/run/a", mode: block, mtime: 1, ctime: 1},
+		{"a device in run that the next boot recreated", entry{path: "/run/a", mode: block, mtime: 1, ctime: 1},
 			entry{path: "/run/a", mode: block, mtime: 2, ctime: 2}, false},
-		{"elsewhere nothing makes it anew", entry{path: "/opt/a", mode: block, size: disk, mtime: 1, ctime: 1},
+		{"a device elsewhere that was recreated", entry{path: "/opt/a", mode: block, size: disk, mtime: 1, ctime: 1},
 			entry{path: "/opt/a", mode: block, size: disk, mtime: 1, ctime: 2}, true},
 		{"untouched", entry{path: "/opt/a", mode: block, size: disk, mtime: 1, ctime: 1},
 			entry{path: "/opt/a", mode: block, size: disk, mtime: 1, ctime: 1}, false},
 		{"another number", entry{path: "/run/a", mode: character, size: disk, mtime: 1, ctime: 1},
 			entry{path: "/run/a", mode: character, size: disk + 1, mtime: 1, ctime: 1}, true},
-		{"0:0 has become a disk", entry{path: "/run/a", mode: block, size: zero, mtime: 1, ctime: 1},
+		{"device 0:0 has become a disk", entry{path: "/run/a", mode: block, size: zero, mtime: 1, ctime: 1},
 			entry{path: "/run/a", mode: block, size: disk, mtime: 2, ctime: 2}, true},
 		{"another kind", entry{path: "/run/a", mode: character, mtime: 1, ctime: 1},
 			entry{path: "/run/a", mode: block, mtime: 1, ctime: 1}, true},
-		{"open for all", entry{path: "/run/a", mode: block, mtime: 1, ctime: 1},
+		{"everybody may access the device now", entry{path: "/run/a", mode: block, mtime: 1, ctime: 1},
 			entry{path: "/run/a", mode: block | 0o666, mtime: 1, ctime: 1}, true},
 		{"another owner", entry{path: "/run/a", mode: block, mtime: 1, ctime: 1},
 			entry{path: "/run/a", mode: block, uid: 1000, mtime: 1, ctime: 1}, true},
-		{"untouched since an earlier agent recorded no number", entry{path: "/run/a", mode: block, mtime: 1, ctime: 1},
+		{"an untouched device that an earlier agent recorded without a number",
+			entry{path: "/run/a", mode: block, mtime: 1, ctime: 1},
 			entry{path: "/run/a", mode: block, size: disk, mtime: 1, ctime: 1}, false},
 	}
 	for _, c := range cases {
@@ -87,7 +88,7 @@ func TestDevicesAfterABoot(t *testing.T) {
 	}
 	boot()
 	if got := found(); len(got) > 0 {
-		t.Errorf("after a boot, these are found: %v", got)
+		t.Errorf("differences after a boot: %v", got)
 	}
 	device("/run/tool/null", unix.S_IFBLK, 8, 0)
 	device("/run/tool/new", unix.S_IFBLK, 8, 0)
@@ -100,6 +101,6 @@ func TestDevicesAfterABoot(t *testing.T) {
 		"path /run/tool/new, a device", "path /run/tool/null, a device",
 	}
 	if got := slices.Sorted(slices.Values(found())); !slices.Equal(got, want) {
-		t.Errorf("what the claim planted is %v, want %v", got, want)
+		t.Errorf("found %v of what the claim planted, want %v", got, want)
 	}
 }

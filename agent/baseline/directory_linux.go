@@ -17,7 +17,7 @@ import (
 const (
 	// mostNames bounds how many names of one directory are held in memory. A larger directory is read several times.
 	mostNames = 1 << 15
-	// mostItems bounds how many files of one directory are examined before the walk goes on.
+	// mostItems bounds how many files of one directory are examined before the walk continues.
 	mostItems = 1 << 10
 	// longestPath bounds the path of a directory, in bytes. Paths longer than unix.PathMax are passed to the kernel in
 	// parts.
@@ -40,7 +40,7 @@ type directory struct {
 	most  int    // how many names to hold in memory
 	names []name // left from the last read, in order
 	last  string // the next read continues after this name
-	rest  bool   // there are more
+	rest  bool   // more names follow
 }
 
 // item is a file in a directory.
@@ -51,7 +51,8 @@ type item struct {
 	within *directory // nil: not a directory, or one to skip
 }
 
-// name is the name of a file, with the file's type as the directory lists it: unix.DT_UNKNOWN or another.
+// name is the name of a file, with the file's type as the directory lists it: one of the constants unix.DT_*, which
+// include DT_UNKNOWN.
 type name struct {
 	text string
 	kind byte
@@ -249,7 +250,7 @@ func mayCount(directory int, n name) bool {
 	var stat unix.Statx_t
 	if err := unix.Statx(directory, n.text, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
 		unix.STATX_TYPE|unix.STATX_MODE, &stat); err != nil {
-		return !errors.Is(err, fs.ErrNotExist) // read finds the error again and returns it
+		return !errors.Is(err, fs.ErrNotExist) // the method read finds any other error again and returns it
 	}
 	// A program may have rights of its own through file capabilities.
 	return stat.Mode&(unix.S_ISUID|unix.S_ISGID|0o111) != 0 || stat.Mode&unix.S_IFMT != unix.S_IFREG

@@ -10,7 +10,7 @@ import (
 // There, a new empty directory does nothing: programs that read it find nothing, as before. Elsewhere an empty
 // directory may turn something on, and is reported.
 var emptyTrees = []string{
-	"/run/systemd/transient",           // systemd's, for units without files; it outlives the last such unit
+	"/run/systemd/transient",           // of systemd, for units without files; the directory outlives the last such unit
 	"/lib/modules", "/usr/lib/modules", // a hostPath volume of kube-proxy
 	"/usr/libexec/kubernetes", // volume plug-ins of the kubelet and the controller manager
 }

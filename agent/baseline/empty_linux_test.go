@@ -22,21 +22,21 @@ func TestEmptyDirectories(t *testing.T) {
 		changes []change
 		want    string
 	}{
-		"nothing":                      {nil, ""},
-		"a directory for modules":      {[]change{dir("/usr/lib/modules")}, ""},
-		"the same without merged /usr": {[]change{dir("/lib/modules")}, ""},
-		"directories in directories": {
+		"no changes":              {nil, ""},
+		"a directory for modules": {[]change{dir("/usr/lib/modules")}, ""},
+		"a directory for modules without merged /usr": {[]change{dir("/lib/modules")}, ""},
+		"empty directories in an empty directory": {
 			[]change{dir("/usr/libexec/kubernetes"), dir(plugins), dir(plugins + "/volume"),
 				dir(plugins + "/volume/exec")}, "",
 		},
-		"a plug-in in them": {
+		"a plug-in in a directory that may be empty": {
 			[]change{dir("/usr/libexec/kubernetes"), dir(plugins), dir(plugins + "/volume"), file(plugins + "/volume/x")},
 			"/usr/libexec/kubernetes " + plugins + " " + plugins + "/volume " + plugins + "/volume/x",
 		},
-		"a plug-in beside an empty one": {
+		"a directory with a plug-in next to an empty one": {
 			[]change{dir(plugins + "/a"), dir(plugins + "/b"), file(plugins + "/b/x")}, plugins + "/b " + plugins + "/b/x",
 		},
-		"a name that begins alike": {
+		"a file whose name begins like an empty directory's": {
 			[]change{dir(plugins + "/a"), file(plugins + "/ab")}, plugins + "/ab",
 		},
 		"a link": {
@@ -46,15 +46,15 @@ func TestEmptyDirectories(t *testing.T) {
 		"a directory that everybody may write to": {
 			[]change{special("/usr/lib/modules", unix.S_IFDIR|0o777, 0)}, "/usr/lib/modules",
 		},
-		"a directory of a user, in one of root": {
+		"a directory of an ordinary user in one that belongs to root": {
 			[]change{dir("/usr/lib/modules"), special("/usr/lib/modules/x", unix.S_IFDIR|0o755, 1000)},
 			"/usr/lib/modules /usr/lib/modules/x",
 		},
 		"a directory with setgid": {
 			[]change{special("/usr/lib/modules", unix.S_IFDIR|unix.S_ISGID|0o755, 0)}, "/usr/lib/modules",
 		},
-		"an empty directory elsewhere":   {[]change{dir("/etc/systemd/system/x.wants")}, "/etc/systemd/system/x.wants"},
-		"one beside, with a longer name": {[]change{dir("/usr/lib/modules-load.d")}, "/usr/lib/modules-load.d"},
+		"an empty directory elsewhere": {[]change{dir("/etc/systemd/system/x.wants")}, "/etc/systemd/system/x.wants"},
+		"a listed name with a suffix":  {[]change{dir("/usr/lib/modules-load.d")}, "/usr/lib/modules-load.d"},
 		"a directory that is gone": {
 			[]change{{path: "/usr/lib/modules", before: entryOf("/usr/lib/modules", unix.S_IFDIR|0o755, 0)}},
 			"/usr/lib/modules",
@@ -71,13 +71,13 @@ func TestEmptyDirectories(t *testing.T) {
 				got = append(got, c.path)
 			}
 			if strings.Join(got, " ") != c.want {
-				t.Errorf("named %q, want %q", got, c.want)
+				t.Errorf("kept %q, want %q", got, c.want)
 			}
 		})
 	}
 	many := slices.Repeat([]change{dir("/usr/lib/modules")}, mostFound)
 	if len(withoutEmpty(many)) != mostFound {
-		t.Error("a directory is forgotten although not all is known that is in it")
+		t.Error("a directory was dropped although the changes may end before its contents")
 	}
 }
 
@@ -90,11 +90,11 @@ func TestADirectoryOfSystemdMayBeNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := compare(t, whole()); len(found) > 0 {
-			t.Errorf("an empty directory is left: %q", found)
+			t.Errorf("an empty directory is reported: %q", found)
 		}
 		write(t, dir+"/evil.service", "[Service]\nExecStart=/bin/true\n", 0o644)
 		if found := compare(t, whole()); !slices.Equal(found, []string{"path " + dir + ", which was not there before"}) {
-			t.Errorf("with a unit, these are found: %q", found)
+			t.Errorf("found with a unit: %q", found)
 		}
 	})
 }

@@ -18,7 +18,8 @@ import (
 // entry is a file as a baseline records it.
 type entry struct {
 	path string
-	// mode to ctime are the metadata; digest covers the contents, if they count. For a device, size is its number.
+	// The fields mode to ctime are the metadata. digest is the digest of the contents, if a comparison covers them. For
+	// a device, size is the device number.
 	mode           uint32
 	uid, gid       uint32
 	size           int64
@@ -59,7 +60,7 @@ func (e entry) privileged() bool {
 }
 
 // examine returns the entry of the file called name in an open directory. The entry has no path. The parameter path is
-// the directory's path, and in says which trees contain the file.
+// the directory's path, and the parameter in says which trees contain the file.
 func examine(directory int, path, name string, in trees) (entry, error) {
 	var stat unix.Statx_t
 	if err := unix.Statx(directory, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS,

@@ -44,7 +44,7 @@ func TestFilesThatMayDiffer(t *testing.T) {
 	add(t, in("/var/log/syslog"), "two\n")
 	write(t, in("/opt/restored"), "one\n", 0o644)
 	if got := differences(); got != "" {
-		t.Errorf("what may differ is found: %s", got)
+		t.Errorf("files that may differ are reported: %s", got)
 	}
 
 	write(t, in("/etc/ld.so.cache"), "two\n", 0o644)
@@ -53,7 +53,7 @@ func TestFilesThatMayDiffer(t *testing.T) {
 	write(t, in("/etc/tool.conf"), "two\n", 0o644)
 	write(t, in("/usr/bin/other"), "evil\n", 0o755)
 	if got := differences(); strings.Count(got, "\n") != 4 {
-		t.Errorf("without a change of the package database, these are found: %s", got)
+		t.Errorf("found without a change of the package database: %s", got)
 	}
 	sum := func(text string) string {
 		s := md5.Sum([]byte(text))
@@ -64,11 +64,11 @@ func TestFilesThatMayDiffer(t *testing.T) {
 	write(t, in(dpkg+"/info/tool.md5sums"), fmt.Sprintf("%s  usr/bin/tool\n%s  usr/bin/new\n%s  usr/bin/other\n",
 		sum("two\n"), sum("new\n"), sum("one\n")), 0o644)
 	if got, want := differences(), "path /usr/bin/other, which is not as it was before"; got != want {
-		t.Errorf("with an update: %s, want only %s", got, want)
+		t.Errorf("found with a package update: %s, want only %s", got, want)
 	}
 	h.Packages = false
 	if got := differences(); strings.Count(got, "\n") != 4 {
-		t.Errorf("where updates are not welcome, these are found: %s", got)
+		t.Errorf("found where package updates are not accepted: %s", got)
 	}
 }
 
@@ -113,15 +113,15 @@ echo "%x /usr/bin/other"
 		return slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, "path /usr/") })
 	}
 	if got := differences(); len(got) != 4 {
-		t.Errorf("without a change of the package database, these are found: %q", got)
+		t.Errorf("found without a change of the package database: %q", got)
 	}
 	write(t, in("/var/lib/rpm/rpmdb.sqlite-wal"), "two", 0o644)
 	want := []string{"path /usr/bin/other, which is not as it was before"}
 	if got := differences(); !slices.Equal(got, want) {
-		t.Errorf("with an update: %q, want %q", got, want)
+		t.Errorf("found with a package update: %q, want %q", got, want)
 	}
 	write(t, filepath.Join(bin, "rpm"), "#!/bin/sh\nexit 3\n", 0o755)
 	if found, err := h.Compare(t.Context(), file); err == nil {
-		t.Errorf("rpm fails, and %q is found", found)
+		t.Errorf("no error although rpm fails; found %q", found)
 	}
 }

@@ -61,7 +61,7 @@ func legacyRules() (map[string]int, error) {
 			return nil, err
 		}
 		for _, name := range names {
-			rules, err := l.does(name)
+			rules, err := l.activeRules(name)
 			if err != nil {
 				return nil, fmt.Errorf("reading table %s of %s: %w", name, l.name, err)
 			}
@@ -74,8 +74,8 @@ func legacyRules() (map[string]int, error) {
 	return all, nil
 }
 
-// does returns the rules of a table without counters; nil if the table has no rules and drops nothing.
-func (l legacy) does(table string) ([]byte, error) {
+// activeRules returns the rules of a table without counters, or nil if the table has no rules and drops nothing.
+func (l legacy) activeRules(table string) ([]byte, error) {
 	fd, err := unix.Socket(l.family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (l legacy) does(table string) ([]byte, error) {
 		entries := binary.NativeEndian.Uint32(info[infoLength-8:])
 		size := binary.NativeEndian.Uint32(info[infoLength-4:])
 		if size > mostRules {
-			return nil, fmt.Errorf("it has %d bytes", size)
+			return nil, fmt.Errorf("its rules take %d bytes, which is too much", size)
 		}
 		data := make([]byte, headLength+size)
 		copy(data[:nameLength-1], table)
@@ -107,7 +107,8 @@ func (l legacy) does(table string) ([]byte, error) {
 	return nil, unix.EAGAIN
 }
 
-// plain removes the counters from entries; it returns nil if they contain no rules, only chain policies that accept.
+// plain returns a table's entries without their counters, or nil if the entries contain no rules but only chain
+// policies that accept.
 func (l legacy) plain(data []byte, entries, chains int) ([]byte, error) {
 	data = bytes.Clone(data)
 	idle := entries == chains+1 // the last entry marks the end of the table

@@ -29,7 +29,7 @@ func TestSysctlsArePutBack(t *testing.T) {
 			file := filepath.Join(sysctlDir, name)
 			was, ok := readSysctl(file)
 			if !ok || was == value {
-				t.Fatalf("%s is %q", name, was)
+				t.Fatalf("%s is %q before the change", name, was)
 			}
 			before[name] = was
 			if err := os.WriteFile(file, []byte(value), 0); err != nil {
@@ -46,7 +46,7 @@ func TestSysctlsArePutBack(t *testing.T) {
 			t.Error(err)
 		}
 		if found := compare(t, h); len(found) > 0 {
-			t.Errorf("after they were put back: %q", found)
+			t.Errorf("differences after the settings were restored: %q", found)
 		}
 		for name, was := range before {
 			if now, _ := readSysctl(filepath.Join(sysctlDir, name)); now != was {
@@ -77,13 +77,13 @@ func TestSysctlsOfARestingMachineDontDiffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := (state{Sysctls: now}).settings(state{Sysctls: before}); len(found) > 0 {
-			t.Errorf("these differ by themselves: %q", found)
+			t.Errorf("settings that differ although nothing changed them: %q", found)
 		}
 	}
 }
 
 // TestLegacyRulesAreFound changes a table of the legacy packet filter, which predates nftables. A machine can do the
-// same with a program of its own.
+// same with its own program.
 func TestLegacyRulesAreFound(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		for _, l := range legacies {
@@ -93,7 +93,7 @@ func TestLegacyRulesAreFound(t *testing.T) {
 		}
 		h := whole()
 		for _, l := range legacies { // listing a table creates it, which is not a difference
-			if _, err := l.does("filter"); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) {
+			if _, err := l.activeRules("filter"); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) {
 				t.Skipf("the kernel has no table filter of %s", l.name)
 			} else if err != nil {
 				t.Fatal(err)
@@ -101,7 +101,7 @@ func TestLegacyRulesAreFound(t *testing.T) {
 		}
 		take(t, h)
 		if found := compare(t, h); len(found) > 0 {
-			t.Fatalf("a host that nobody touched has %q", found)
+			t.Fatalf("differences on an unchanged host: %q", found)
 		}
 		for _, l := range legacies {
 			l.drop(t, "filter")
@@ -114,7 +114,7 @@ func TestLegacyRulesAreFound(t *testing.T) {
 			}
 		}
 		if again := compare(t, h); !slices.Equal(again, found) {
-			t.Errorf("a second look: %q, and before %q", again, found)
+			t.Errorf("the second comparison found %q, the first %q", again, found)
 		}
 	})
 }

@@ -62,14 +62,14 @@ func TestLongPaths(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, want) }) {
-				t.Errorf("a program %d bytes below %s is not found: %.500q", length, within, found)
+				t.Errorf("a program whose path has %d bytes below %s is not found: %.500q", length, within, found)
 			}
 		}
 		root := t.TempDir()
 		plantDeep(t, root, within, longestPath+100)
 		if _, err := (Host{Root: root}).Take(t.Context(), filepath.Join(t.TempDir(), "baseline.gz")); err == nil ||
 			!strings.Contains(err.Error(), root+within) || !strings.Contains(err.Error(), "is not checked") {
-			t.Errorf("a path of more than %d bytes below %s: %.300v", longestPath, within, err)
+			t.Errorf("the error for a path of more than %d bytes below %s is %.300v", longestPath, within, err)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestDirents(t *testing.T) {
 			var kind byte
 			name, kind, left = dirent(left)
 			if k, ok := want[string(name)]; !ok || kind != k && kind != unix.DT_UNKNOWN {
-				t.Errorf("a file %q of type %d", name, kind)
+				t.Errorf("dirent returned a file %q of type %d", name, kind)
 			}
 			delete(want, string(name))
 		}

@@ -33,7 +33,7 @@ type merge struct {
 	h       Host
 	lines   *bufio.Scanner
 	more    bool   // whether there is a line
-	entry   *entry // the parsed line; nil if nobody has needed it yet
+	entry   *entry // the parsed line; nil if it has not been parsed yet
 	now     []byte // the walk's last entry as a line
 	changes []change
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // BenchmarkAMillionFiles takes the baseline of a tree of a million files, and compares the tree with it. The
-// environment variable CAPSTAN_TEST_TREE is the directory of the tree; default a temporary directory. If the tree does
-// not exist, the benchmark creates it first. Processor time is the user and system time of both walks.
+// environment variable CAPSTAN_TEST_TREE names the directory of the tree; by default, it is a temporary directory. If
+// the tree does not exist, the benchmark creates it first. Processor time is the user and system time of both walks.
 func BenchmarkAMillionFiles(b *testing.B) {
 	h := Host{Root: os.Getenv("CAPSTAN_TEST_TREE")}
 	if h.Root == "" {

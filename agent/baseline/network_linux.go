@@ -101,7 +101,7 @@ func rules() (map[string]int, error) {
 		return nil, fmt.Errorf("reading the chains of the packet filter: %w", err)
 	}
 	for _, table := range tables {
-		text, err := does(c, table, chains)
+		text, err := activeRules(c, table, chains)
 		if err != nil {
 			return nil, err
 		}
@@ -114,8 +114,8 @@ func rules() (map[string]int, error) {
 	return all, nil
 }
 
-// does returns the rules of a table, without counters; empty if the table does nothing.
-func does(c *nftables.Conn, table *nftables.Table, chains []*nftables.Chain) (string, error) {
+// activeRules returns the rules of a table without counters, or an empty string if the table does nothing.
+func activeRules(c *nftables.Conn, table *nftables.Table, chains []*nftables.Chain) (string, error) {
 	var b strings.Builder
 	for _, chain := range chains {
 		if chain.Table.Name != table.Name || chain.Table.Family != table.Family {

@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// state is what runs on a host and how the host is connected. In each map, a key names one thing, and the number is how
-// often it occurs.
+// state is what runs on a host and how the host is connected. In each map, a key describes one thing, such as a
+// process, and the number is how often it occurs.
 type state struct {
 	Processes, Sockets, Mounts, Links, Addresses, Routes, Rules, Legacy, Modules map[string]int
 	// Sysctls are kernel settings, by their path below /proc/sys.
@@ -85,7 +85,8 @@ func (s state) since(before state) []string {
 	return append(found, s.settings(before)...)
 }
 
-// Passing reports whether all differences can disappear by themselves: processes, and sockets, which close with them.
+// Passing reports whether all differences can disappear by themselves, because each is a process or a socket: a socket
+// closes when its process ends.
 func Passing(found []string) bool {
 	return !slices.ContainsFunc(found, func(f string) bool {
 		return !strings.HasPrefix(f, "process ") && !strings.HasPrefix(f, "socket ")

@@ -38,8 +38,8 @@ var unsteady = []string{
 // deviceTrees hold the kernel's own devices, which come and go.
 var deviceTrees = []string{"/dev"}
 
-// notWalked are types of file systems that contain no files of the host: the kernel's own, and those of other
-// computers.
+// notWalked are types of file systems that contain no files of the host: those of the kernel itself, and those that
+// other computers serve.
 var notWalked = []string{
 	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "bpf", "tracefs", "debugfs", "securityfs", "pstore",
 	"efivarfs", "hugetlbfs", "autofs", "configfs", "fusectl", "binfmt_misc", "rpc_pipefs", "nfs", "nfs4", "cifs", "ceph",
@@ -73,7 +73,7 @@ func (t trees) loose(path string) bool {
 		!slices.ContainsFunc(systemTrees, func(s string) bool { return strings.HasPrefix(s, path+"/") })
 }
 
-// counts reports whether a baseline records a file that is in trees.
+// counts reports whether a baseline records the file; the parameter in says which trees contain it.
 func (e entry) counts(in trees) bool {
 	switch {
 	case in.unsteady:

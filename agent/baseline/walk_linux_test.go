@@ -28,10 +28,10 @@ func TestWalkSeesWhatCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("a walk has %d entries, a plain one %d", len(got), len(want))
+				t.Errorf("the walk has %d entries, the plain walk %d, or they differ", len(got), len(want))
 			}
 			if !slices.IsSortedFunc(got, func(a, b entry) int { return order(a.path, b.path) }) {
-				t.Error("a walk is not in order")
+				t.Error("the entries of the walk are not in order")
 			}
 		})
 	}
@@ -118,14 +118,14 @@ func TestALargeDirectory(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(d.names) > d.most || len(d.items) > d.most {
-				t.Fatalf("%d names and %d items are held", len(d.names), len(d.items))
+				t.Fatalf("%d names and %d items are in memory", len(d.names), len(d.items))
 			}
 			for _, i := range d.items {
 				got = append(got, i.name)
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("of %d files %d are seen", len(want), len(got))
+			t.Errorf("there are %d files, but %d were read, or in another order", len(want), len(got))
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestAWalkEnds(t *testing.T) {
 	plant(t, h.Root, rand.New(rand.NewPCG(1, 1)))
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := h.walk(ctx, func(entry) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("a walk whose context ends: %v", err)
+		t.Errorf("the error of a walk whose context ends is %v", err)
 	}
 	failure := errors.New("no")
 	seen := 0
@@ -147,6 +147,6 @@ func TestAWalkEnds(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, failure) || seen != 5 {
-		t.Errorf("a walk that fails at the fifth of %d entries: %v", seen, err)
+		t.Errorf("a walk that must fail at the fifth entry ended after %d entries: %v", seen, err)
 	}
 }

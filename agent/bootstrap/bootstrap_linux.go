@@ -1,10 +1,11 @@
-// Package bootstrap runs the bootstrap data of a claim, step by step, so that it converges even if anything is killed
-// in between.
+// Package bootstrap runs the bootstrap data of a claim, step by step, so that the bootstrap converges even if the agent
+// or a command is killed at any point.
 //
 // The journal records when each step starts and finishes. After a crash, Run skips finished steps and repeats the
 // interrupted one; the comment on each kind of step says why that is safe. Commands follow cloud-init's rules: they
 // share one shell environment, and a failing command does not stop the next one. The exception is the kubeadm command,
-// which writes Cluster API's sentinel: if it fails, so does the bootstrap.
+// which writes Cluster API's sentinel, the file that says that kubeadm succeeded: if this command fails, the bootstrap
+// fails.
 package bootstrap
 
 import (

@@ -21,13 +21,13 @@ func TestIsKubeadm(t *testing.T) {
 		},
 		"as upstream writes join": {"kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml --v 5 && echo success",
 			"kubeadm join"},
-		"by its path":               {"/usr/bin/kubeadm join", "kubeadm join"},
-		"as a list":                 {"'kubeadm' 'join' '--config' 'x'", "kubeadm join"},
-		"within another command":    {"timeout 60 sh -c 'kubeadm init'", "kubeadm init"},
-		"another command of it":     {"kubeadm config images pull", ""},
-		"a file with such a name":   {"cat /run/kubeadm/kubeadm.yaml init", ""},
-		"something that ends in it": {"mykubeadm init", ""},
-		"it only starts like that":  {"kubeadm initialise", ""},
+		"kubeadm by its path":                  {"/usr/bin/kubeadm join", "kubeadm join"},
+		"the command as a list":                {"'kubeadm' 'join' '--config' 'x'", "kubeadm join"},
+		"kubeadm within another command":       {"timeout 60 sh -c 'kubeadm init'", "kubeadm init"},
+		"another command of kubeadm":           {"kubeadm config images pull", ""},
+		"a file named after kubeadm":           {"cat /run/kubeadm/kubeadm.yaml init", ""},
+		"a program whose name ends in kubeadm": {"mykubeadm init", ""},
+		"a command that only starts like init": {"kubeadm initialise", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ lines'; cd /usr; umask 027`, "", ""},
 			}
 			info, err := os.Stat(filepath.Join(dir, "environment"))
 			if err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("the environment may hold secrets: %v, %v", info, err)
+				t.Errorf("others may read the environment, which may hold secrets: %v, %v", info, err)
 			}
 		})
 	}
@@ -102,12 +102,12 @@ func TestAHostWithoutKubeadmSaysWhatToDo(t *testing.T) {
 	owned := (&Bootstrap{Version: "v1.36.3"}).withoutKubeadm()
 	for _, want := range []string{"no bundle of Kubernetes v1.36.3", "capstan bundle import FILE", "kubelet v1.36.3"} {
 		if !strings.Contains(owned, want) {
-			t.Errorf("an owned host says %q, want %q in it", owned, want)
+			t.Errorf("the advice for an owned host is %q, want %q in it", owned, want)
 		}
 	}
 	for _, b := range []*Bootstrap{{Version: "v1.36.3", Local: true}, {}} {
 		if got := b.withoutKubeadm(); strings.Contains(got, "bundle") {
-			t.Errorf("%+v says %q, which no person can follow", b, got)
+			t.Errorf("the advice for %+v is %q, which recommends a bundle", b, got)
 		}
 	}
 }

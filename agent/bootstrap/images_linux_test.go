@@ -55,14 +55,14 @@ func TestOnlyWhatAHostNeedsIsLoaded(t *testing.T) {
 			Commands: commandsOf("kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml"),
 			Files:    join(`{"kind":"JoinConfiguration","controlPlane":{}}`),
 		}, all, everything, false},
-		"a control plane that joins, by a flag": {
+		"a control plane that joins with a flag": {
 			cloudconfig.Config{Commands: commandsOf("kubeadm join 192.0.2.1:6443 --control-plane")}, all, everything, false,
 		},
 		"a worker": {cloudconfig.Config{
 			Commands: commandsOf("kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml"),
 			Files:    join("kind: JoinConfiguration\ndiscovery: {}\n"),
 		}, all, "coredns kube-proxy", false},
-		"unknown data": {cloudconfig.Config{Commands: commandsOf("/usr/local/bin/make-node")}, all, everything, false},
+		"no kubeadm": {cloudconfig.Config{Commands: commandsOf("/usr/local/bin/make-node")}, all, everything, false},
 		"a file that can't be read": {cloudconfig.Config{
 			Commands: commandsOf("kubeadm join --config f"), Files: []cloudconfig.File{{Path: "/f", Packed: true}},
 		}, all, everything, false},
@@ -163,15 +163,15 @@ func TestInParallel(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, failure) {
-		t.Errorf("the error is %v", err)
+		t.Errorf("the error is %v, want the first one", err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if err := inParallel(ended, 2, []int{0}, func(ctx context.Context, _ int) error { return ctx.Err() }); !errors.Is(
 		err, context.Canceled) {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("the error after the end of the context is %v", err)
 	}
 	if err := inParallel(t.Context(), 2, nil, func(context.Context, int) error { return failure }); err != nil {
-		t.Errorf("nothing to do: %v", err)
+		t.Errorf("the error without items is %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func changeNames(change func(text string) (string, error)) error {
 		return err
 	}
 	if stat, is := info.Sys().(*syscall.Stat_t); !is || stat.Uid != 0 || stat.Gid != 0 {
-		return errors.New("it does not belong to root")
+		return errors.New("the file does not belong to root")
 	}
 	return atomicfile.Write(hostsPath, []byte(next), info.Mode().Perm())
 }
@@ -72,7 +72,7 @@ const nodeMark = " # the Node on this host"
 // withName returns the text of /etc/hosts with a line for a name, unless it has the name already. Pure.
 func withName(text, address, name string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "# \t\r\n") {
-		return "", fmt.Errorf("%q is no name", name)
+		return "", fmt.Errorf("%q is not a valid name", name)
 	}
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")

@@ -18,8 +18,8 @@ import (
 // completely.
 const KeyBundle = "node-bundle"
 
-// nodeFiles are the files, besides its programs, that a bundle for owned hosts needs: services, and the configuration
-// of containerd.
+// nodeFiles are the files that a bundle for owned hosts needs in addition to its programs: services, and the
+// configuration of containerd.
 //
 //go:embed node/*
 var nodeFiles embed.FS

@@ -51,11 +51,11 @@ func TestInstall(t *testing.T) {
 		"the version is there": {[]string{"v1.36.3", "v1.35.1"}, "v1.35.1", true, "", 4},
 		"the version is not there": {[]string{"v1.36.3", "v1.35.1"}, "v1.34.0", false,
 			"no bundle of Kubernetes v1.34.0", 0},
-		"the message names those there":   {[]string{"v1.36.3", "v1.35.1"}, "v1.34.0", false, "it has v1.36.3, v1.35.1", 0},
-		"no bundles but its own programs": {nil, "v1.36.3", false, "", 0},
-		"no bundles on a local host":      {nil, "v1.36.3", true, "install the one of Kubernetes v1.36.3", 0},
-		"the claim names no version":      {[]string{"v1.36.3"}, "", true, "", 0},
-		"a version outside of it":         {[]string{"v1.36.3"}, "../v1.36.3", true, "no bundle of Kubernetes", 0},
+		"the error lists what is there": {[]string{"v1.36.3", "v1.35.1"}, "v1.34.0", false, "it has v1.36.3, v1.35.1", 0},
+		"no bundles, but own programs":  {nil, "v1.36.3", false, "", 0},
+		"no bundles on a local host":    {nil, "v1.36.3", true, "install the one of Kubernetes v1.36.3", 0},
+		"the claim names no version":    {[]string{"v1.36.3"}, "", true, "", 0},
+		"a path as a version":           {[]string{"v1.36.3"}, "../v1.36.3", true, "no bundle of Kubernetes", 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestInstall(t *testing.T) {
 				t.Fatal(err)
 			}
 			if links, _ := Links(dir, bin); len(links) > 0 {
-				t.Errorf("left %v", links)
+				t.Errorf("links left: %v", links)
 			}
 		})
 	}

@@ -36,16 +36,16 @@ var errComplete = errors.New("the file is complete")
 
 // download is one file to download from a web server.
 type download struct {
-	// url is the file, and http the client.
+	// url is the file's URL, and http is the client for the download.
 	url  string
 	http *http.Client
 	// refused returns a fault for a status code after which retrying does not help, and nil for other codes.
 	refused func(code int) error
 }
 
-// fetch downloads the file to path. If an earlier attempt has left a part of the file, fetch resumes there; if it has
-// left the whole file, fetch keeps it. Both require that the server still has the same file, and only the server can
-// tell.
+// fetch downloads the file to path. If an earlier attempt has left a part of the file, the download resumes there; if
+// it has left the whole file, the file is kept. Both require that the server still has the same file, and only the
+// server can tell.
 func (d *download) fetch(ctx context.Context, path string) error {
 	return persist(ctx, func(ctx context.Context) (bool, error) { return d.once(ctx, path) })
 }

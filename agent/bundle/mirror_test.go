@@ -54,14 +54,14 @@ func TestMirror(t *testing.T) {
 		begun   string // what an earlier attempt left, with the tag "1"
 		fails   string
 	}{
-		"the plane knows the digest":        {serve: serve, plane: knowing(t, sum(data))},
-		"the policy knows the digest":       {serve: serve, digests: []string{sum(nil), sum(data)}},
-		"the policy comes before the plane": {serve: serve, digests: []string{sum(data)}, plane: knowing(t, sum(nil))},
-		"another file":                      {serve: serve, digests: []string{sum(nil)}, fails: "is not one of " + sum(nil)},
-		"nobody knows the digest":           {serve: serve, fails: "knows no plane"},
-		"the plane does not know it":        {serve: serve, plane: knowing(t, ""), fails: "capstan bundle import FILE"},
-		"the plane says something else":     {serve: serve, plane: knowing(t, "<html>"), fails: "upgrade the plane"},
-		"the mirror is empty":               {serve: http.NotFound, digests: []string{sum(data)}, fails: "the mirror has no"},
+		"the plane knows the digest":     {serve: serve, plane: knowing(t, sum(data))},
+		"the policy knows the digest":    {serve: serve, digests: []string{sum(nil), sum(data)}},
+		"the policy overrules the plane": {serve: serve, digests: []string{sum(data)}, plane: knowing(t, sum(nil))},
+		"the mirror has another file":    {serve: serve, digests: []string{sum(nil)}, fails: "is not one of " + sum(nil)},
+		"no digests and no plane":        {serve: serve, fails: "knows no plane"},
+		"the plane lacks the digest":     {serve: serve, plane: knowing(t, ""), fails: "capstan bundle import FILE"},
+		"the plane answers with HTML":    {serve: serve, plane: knowing(t, "<html>"), fails: "upgrade the plane"},
+		"the mirror is empty":            {serve: http.NotFound, digests: []string{sum(data)}, fails: "the mirror has no"},
 		"the mirror wants a password": {
 			serve:   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 			digests: []string{sum(data)}, fails: "401 Unauthorized",
@@ -73,46 +73,46 @@ func TestMirror(t *testing.T) {
 					return
 				}
 				if len(r.Header["Referer"])+len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 {
-					t.Errorf("it was sent %v", r.Header)
+					t.Errorf("the redirected request has the headers %v", r.Header)
 				}
 				serve(w, r)
 			},
 			digests: []string{sum(data)},
 		},
-		"the mirror redirects for ever": {
+		"the mirror redirects forever": {
 			serve:   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) },
 			digests: []string{sum(data)}, fails: "redirects more than 5 times",
 		},
-		"the mirror redirects to no web server": {
+		"the mirror redirects to a file": {
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "file:///etc/shadow", http.StatusFound)
 			},
 			digests: []string{sum(data)}, fails: "redirects from https to file",
 		},
-		"the mirror redirects with a password": {
+		"the mirror redirects to an address with a password": {
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "http://me:secret@"+gone, http.StatusFound)
 			},
 			digests: []string{sum(data)}, fails: "an address with a password",
 		},
-		"the beginning was another file's": {
+		"an earlier attempt downloaded another file": {
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("ETag", `"1"`)
 				serve(w, r)
 			},
 			digests: []string{sum(data)}, begun: "another",
 		},
-		"all of it had been downloaded": {
+		"an earlier attempt downloaded the whole bundle": {
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("If-Range") != `"1"` {
-					t.Error("it began anew")
+					t.Error("the download started over")
 				}
 				w.Header().Set("ETag", `"1"`)
 				serve(w, r)
 			},
 			digests: []string{sum(data)}, begun: string(data),
 		},
-		"the mirror goes on somewhere else": {
+		"the mirror continues at another position": {
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Range") != "" {
 					w.Header().Set("Content-Range", "bytes 1-2/3")
@@ -166,7 +166,7 @@ func TestADownloadFromAMirrorGoesOnWhereItWas(t *testing.T) {
 		t.Fatalf("%d requests, %v", len(ranges), err)
 	}
 	if first, second := <-ranges, <-ranges; first != "" || !strings.HasPrefix(second, "bytes=") {
-		t.Errorf("it asked for %q, then %q", first, second)
+		t.Errorf("the agent asked for %q, then %q", first, second)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestChoose(t *testing.T) {
 		want       Source
 		plane      bool
 	}{
-		"nobody says": {plane: true},
+		"neither the host nor the claim names a source": {plane: true},
 		"the claim says plane": {
 			claimed: v1beta2.BundlePolicy{Source: v1beta2.BundlesFromPlane}, plane: true, want: Source{Policy: FromPlane},
 		},

@@ -25,8 +25,8 @@ func (p *Plane) url(version, arch string) string {
 	return strings.TrimRight(p.URL, "/") + enrolment.BundlePath + version + "/linux/" + arch
 }
 
-// fetch downloads a bundle to path. If fetch has resumed an earlier attempt and the result does not have the plane's
-// digest, fetch starts over.
+// fetch downloads a bundle to path. If it has resumed an earlier attempt and the result does not have the plane's
+// digest, it starts over.
 func (p *Plane) fetch(ctx context.Context, version, arch, path string) error {
 	d := download{url: p.url(version, arch), http: p.HTTP, refused: refusedByPlane}
 	_, begun := before(path)
@@ -35,7 +35,7 @@ func (p *Plane) fetch(ctx context.Context, version, arch, path string) error {
 	}
 	want, err := p.digest(ctx, version, arch)
 	if errors.Is(err, errNone) {
-		return nil // a plane of an earlier version has no digest: those of the files in the bundle must suffice
+		return nil // a plane of an earlier version has no digest: the digests of the files in the bundle must suffice
 	}
 	if err != nil {
 		return err

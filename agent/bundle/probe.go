@@ -78,11 +78,11 @@ func (m *Mirror) probe(ctx context.Context, plane *Plane, version, arch string) 
 }
 
 // glance requests the first byte of a file, because not every web server describes a file without sending some of it.
-// It returns what refused returns for the status code.
+// The function refused turns the status code of the response into the result of glance.
 func glance(ctx context.Context, client *http.Client, url string, refused func(code int) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return fault.New(err, "%s can't be asked for", url)
+		return fault.New(err, "%s can't be requested", url)
 	}
 	request.Header.Set("Range", "bytes=0-0")
 	response, err := client.Do(request)

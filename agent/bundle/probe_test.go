@@ -39,22 +39,22 @@ func TestProbe(t *testing.T) {
 		plane   *Plane
 		version string
 		fails   string
-		silent  bool // nobody has answered
+		silent  bool // no server has answered
 	}{
-		"the plane has it": {plane: plane, version: mirrored},
-		"the plane does not have it": {
+		"the plane has the bundle": {plane: plane, version: mirrored},
+		"the plane does not have the bundle": {
 			plane: knowing(t, ""), version: mirrored, fails: "the plane has no bundle of Kubernetes",
 		},
-		"the plane does not answer":  {plane: dead, version: mirrored, fails: "connection refused", silent: true},
-		"no plane":                   {version: mirrored, fails: "knows no plane"},
-		"the mirror has it":          {mirror: serve, digests: digests, version: mirrored},
-		"the mirror sends all of it": {mirror: only(http.StatusOK), digests: digests, version: mirrored},
-		"the plane knows its digest": {mirror: serve, plane: plane, version: mirrored},
-		"nobody knows its digest":    {mirror: serve, version: mirrored, fails: "nobody knows the digest"},
-		"the plane does not know it": {
+		"the plane does not answer":   {plane: dead, version: mirrored, fails: "connection refused", silent: true},
+		"no plane":                    {version: mirrored, fails: "knows no plane"},
+		"the mirror has the bundle":   {mirror: serve, digests: digests, version: mirrored},
+		"the mirror sends everything": {mirror: only(http.StatusOK), digests: digests, version: mirrored},
+		"the plane knows the digest":  {mirror: serve, plane: plane, version: mirrored},
+		"no digests and no plane":     {mirror: serve, version: mirrored, fails: "nobody knows the digest"},
+		"the plane does not know the digest": {
 			mirror: serve, plane: knowing(t, ""), version: mirrored, fails: "does not know the digest",
 		},
-		"the mirror does not have it": {
+		"the mirror does not have the bundle": {
 			mirror: http.NotFound, digests: digests, version: mirrored, fails: "the mirror has no http",
 		},
 		"the mirror wants a password": {
@@ -63,11 +63,11 @@ func TestProbe(t *testing.T) {
 		"the mirror is out of order": {
 			mirror: only(http.StatusBadGateway), digests: digests, version: mirrored, fails: "502",
 		},
-		"any mirror": {mirror: http.NotFound, digests: digests},
-		"any plane": {
+		"a mirror, without a version": {mirror: http.NotFound, digests: digests},
+		"a plane, without a version": {
 			plane: &Plane{URL: httpServer(t, only(http.StatusOK)), HTTP: http.DefaultClient},
 		},
-		"any plane that does not know us": {
+		"a plane that does not know the host, without a version": {
 			plane: &Plane{URL: httpServer(t, only(http.StatusForbidden)), HTTP: http.DefaultClient},
 			fails: "enroll the host again",
 		},
@@ -82,13 +82,13 @@ func TestProbe(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.fails)
 			}
 			if err != nil && errors.As(err, &told) == c.silent {
-				t.Errorf("somebody has answered: %v, from %v", !c.silent, err)
+				t.Errorf("want an answer of a server: %v, got the error %v", !c.silent, err)
 			}
 		})
 	}
 	gone := Source{Policy: FromMirror, Mirror: Mirror{URL: "http://127.0.0.1:1", Digests: digests}}
 	if err := gone.Probe(t.Context(), "", runtime.GOARCH); err == nil || errors.As(err, &told) {
-		t.Errorf("a mirror that is not there: %v", err)
+		t.Errorf("the error for a mirror that is not there is %v", err)
 	}
 }
 

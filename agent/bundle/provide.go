@@ -73,7 +73,7 @@ func Provide(ctx context.Context, dir, version string, source Source) error {
 		return nil
 	}
 	if !bundlefile.ValidVersion(version) {
-		return fault.New(nil, "there are no bundles of Kubernetes %q", version)
+		return fault.New(nil, "there are no bundles of Kubernetes %q: that is not a version such as v1.36.3", version)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fault.New(err, "the directory of bundles can't be made")
@@ -142,7 +142,7 @@ func has(dir, version string) bool {
 	return false
 }
 
-// packaged reports whether the host has programs of its own.
+// packaged reports whether the host has its own kubeadm and kubelet, which don't come from a bundle.
 func packaged(dir string) bool {
 	for _, name := range []string{"kubeadm", "kubelet"} {
 		path, err := command.Find(name)

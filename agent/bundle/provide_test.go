@@ -80,7 +80,7 @@ func TestProvide(t *testing.T) {
 	data := archived(t, version)
 	for name, c := range map[string]struct {
 		policy  Policy
-		plane   []byte // the plane's bundle; nil: none
+		plane   []byte // the plane's bundle; nil if the plane has none
 		nowhere bool   // there is no plane
 		file    []byte // the file in the directory
 		version string
@@ -88,20 +88,20 @@ func TestProvide(t *testing.T) {
 		there   bool
 	}{
 		"from the plane":                 {policy: FromPlane, plane: data, there: true},
-		"from anywhere: the plane":       {plane: data, there: true},
-		"from anywhere: nowhere":         {},
+		"from anywhere: a bundle":        {plane: data, there: true},
+		"from anywhere: no bundle":       {},
 		"from anywhere, without a plane": {nowhere: true},
-		"the plane has none":             {policy: FromPlane, fails: "the plane has no bundle of Kubernetes v1.36.3"},
-		"there is no plane":              {policy: FromPlane, nowhere: true, fails: "knows no plane"},
+		"from the plane: no bundle":      {policy: FromPlane, fails: "the plane has no bundle of Kubernetes v1.36.3"},
+		"from the plane: no plane":       {policy: FromPlane, nowhere: true, fails: "knows no plane"},
 		"from packages":                  {policy: FromPackages, plane: data},
 		"from the directory":             {policy: FromDirectory, file: data, there: true},
 		"the directory comes first":      {policy: FromPlane, file: data, there: true},
-		"the directory has none":         {policy: FromDirectory, plane: data, fails: "copy "},
-		"a damaged one in the directory": {policy: FromDirectory, file: data[:len(data)/2], fails: "is damaged"},
-		"a damaged one of the plane":     {policy: FromPlane, plane: data[:len(data)/2], fails: "is damaged"},
-		"another version under the name": {policy: FromPlane, plane: archived(t, "v1.35.4"),
+		"the directory has no bundle":    {policy: FromDirectory, plane: data, fails: "copy "},
+		"a damaged bundle on the disk":   {policy: FromDirectory, file: data[:len(data)/2], fails: "is damaged"},
+		"a damaged bundle of the plane":  {policy: FromPlane, plane: data[:len(data)/2], fails: "is damaged"},
+		"a bundle of another version": {policy: FromPlane, plane: archived(t, "v1.35.4"),
 			fails: "contains the bundle of v1.35.4"},
-		"a version outside of it":   {policy: FromPlane, plane: data, version: "../x", fails: "there are no bundles"},
+		"a path as a version":       {policy: FromPlane, plane: data, version: "../x", fails: "there are no bundles"},
 		"a claim without a version": {policy: FromPlane, plane: data, version: "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,10 +128,10 @@ func TestProvide(t *testing.T) {
 				t.Fatalf("got %v, want %q", err, c.fails)
 			}
 			if m, err := Node(dir, version); err != nil || (m != nil) != c.there {
-				t.Errorf("it has %v, %v", m, err)
+				t.Errorf("the directory has %v, %v", m, err)
 			}
 			if parts, _ := filepath.Glob(filepath.Join(dir, ".*")); len(parts) > 0 {
-				t.Errorf("left is %v", parts)
+				t.Errorf("partial files left: %v", parts)
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func TestADownloadGoesOnWhereItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(*ranges) != 2 || (*ranges)[0] != "" || !strings.HasPrefix((*ranges)[1], "bytes=") {
-		t.Errorf("it asked for %q", *ranges)
+		t.Errorf("the agent asked for %q", *ranges)
 	}
 	if m, err := Node(dir, "v1.36.3"); err != nil || m == nil {
 		t.Errorf("got %v, %v", m, err)
@@ -162,13 +162,13 @@ func TestACompleteDownloadIsUsed(t *testing.T) {
 	damaged[len(damaged)/2] ^= 1
 	for name, c := range map[string]struct {
 		part   []byte
-		digest string // of the plane's bundle; empty: it has none
+		digest string // the digest of the plane's bundle; empty if the plane has none
 		sent   int    // bytes of the bundle
 	}{
-		"of the plane's bundle":                 {data, sum(data), 0},
-		"of the plane's bundle, without digest": {data, "", 0},
-		"of another one of the same size":       {damaged, sum(data), len(data)},
-		"larger than the plane's bundle":        {append(slices.Clone(data), 'x'), sum(data), len(data)},
+		"the plane's bundle":                    {data, sum(data), 0},
+		"the plane's bundle, without a digest":  {data, "", 0},
+		"another file of the same size":         {damaged, sum(data), len(data)},
+		"a file larger than the plane's bundle": {append(slices.Clone(data), 'x'), sum(data), len(data)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent := 0
@@ -267,7 +267,7 @@ func TestInstallNode(t *testing.T) {
 	}
 	for _, d := range []string{bin, cni} {
 		if left, _ := os.ReadDir(d); len(left) > 0 {
-			t.Errorf("left is %v", left)
+			t.Errorf("links left: %v", left)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "v1.36.3/bin/kubelet"), []byte("evil"), 0o755); err != nil {

@@ -1,8 +1,8 @@
 // Package clean removes everything that a machine left on a host, and proves that nothing is left.
 //
 // Cleaning may be repeated: after a crash, and after somebody has removed by hand what cleaning could not. The proof
-// looks at the host and not at what cleaning did: processes, mounts, files, network interfaces, listening sockets and
-// packet filter rules.
+// does not rely on what cleaning did. It examines the host itself: processes, mounts, files, network interfaces,
+// listening sockets and packet filter rules.
 package clean
 
 import (
@@ -182,7 +182,7 @@ func (c *Cleaner) stopSlice(ctx context.Context) error {
 		c.run(ctx, "systemctl", "reset-failed", "kubepods*.slice", "cri-containerd-*.scope"))
 }
 
-// programs are the programs of a node, besides those of a bundle.
+// programs are the programs of a node, in addition to those of a bundle.
 var programs = map[string]bool{
 	"kubelet": true, "kubeadm": true, "etcd": true, "kube-apiserver": true, "kube-controller-manager": true,
 	"kube-scheduler": true,
@@ -190,7 +190,8 @@ var programs = map[string]bool{
 	"flanneld": true, "coredns": true,
 }
 
-// ofMachine reports whether a process belongs to the machine: by its program, or because it runs in a pod.
+// ofMachine reports whether a process belongs to the machine, because it runs one of the machine's programs or because
+// it runs in a pod.
 func (c *Cleaner) ofMachine(p proc.Process) bool {
 	if command.Marked(p) {
 		return true
@@ -241,7 +242,7 @@ func deleteDirectory(directory string) error {
 	if len(mounts) == 0 {
 		return os.RemoveAll(directory)
 	}
-	// A mount point of the host itself, such as a disk for etcd: delete only its contents.
+	// This is a mount point of the host itself, such as a disk for etcd: delete only its contents.
 	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func TestRulesOfKubernetesAreFound(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if withoutChains(want) != want {
-		t.Error("rules of others are taken for those of Kubernetes")
+		t.Error("other programs' rules are taken for rules of Kubernetes")
 	}
 }
 
@@ -45,11 +45,11 @@ func TestListeningPort(t *testing.T) {
 		"a socket that listens": {
 			"   0: 00000000:192B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1", 6443, true,
 		},
-		"with an IPv6 address":   {"   0: 00000000000000000000000000000000:280A 0:0 0A 0", 10250, true},
-		"a connection":           {"   0: 0100007F:192B 0100007F:C350 01 0", 0, false},
-		"the heading":            {"  sl  local_address rem_address   st tx_queue", 0, false},
-		"an empty line":          {"", 0, false},
-		"a port that is no port": {"   0: 00000000:ZZ 00000000:0000 0A 0", 0, false},
+		"a listening socket with an IPv6 address": {"   0: 00000000000000000000000000000000:280A 0:0 0A 0", 10250, true},
+		"a connection":    {"   0: 0100007F:192B 0100007F:C350 01 0", 0, false},
+		"the heading":     {"  sl  local_address rem_address   st tx_queue", 0, false},
+		"an empty line":   {"", 0, false},
+		"an invalid port": {"   0: 00000000:ZZ 00000000:0000 0A 0", 0, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestLeftoversFitIntoAReport(t *testing.T) {
 	}
 	got := bound(many)
 	if len(got) != 64 || got[63] != "and 37 more" {
-		t.Errorf("got %d, the last is %q", len(got), got[len(got)-1])
+		t.Errorf("got %d leftovers, the last is %q", len(got), got[len(got)-1])
 	}
 	for _, l := range got {
 		if len(l) > 512 || strings.ToValidUTF8(l, "") != l {
@@ -75,7 +75,7 @@ func TestLeftoversFitIntoAReport(t *testing.T) {
 		}
 	}
 	if len(bound(nil)) != 0 {
-		t.Error("nothing became something")
+		t.Error("an empty list became leftovers")
 	}
 }
 
@@ -152,7 +152,7 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 		testhost.Executable(t, "/usr/local/bin/systemctl", "exit 5\n") // no such units
 		c := newCleaner(t)
 		if left, err := c.Leftovers(t.Context()); err != nil || len(left) > 0 {
-			t.Fatalf("on a clean host: %v, %v", left, err)
+			t.Fatalf("leftovers on a clean host: %v, %v", left, err)
 		}
 		touch(t, "/var/lib/etcd/member")
 		touch(t, "/etc/cni/net.d/x.conf")
@@ -202,14 +202,14 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 		}
 		if done, left := c.Journal.Cleaned(); !done ||
 			!slices.Equal(left, []string{"socket tcp 6443, the port of kube-apiserver"}) {
-			t.Errorf("left %v: the socket is this test's", left)
+			t.Errorf("leftovers %v, want only the socket, which this test holds", left)
 		}
 		l.Close()
 		if err := c.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if done, left := c.Journal.Cleaned(); !done || len(left) > 0 {
-			t.Errorf("left %v", left)
+			t.Errorf("leftovers %v, want none", left)
 		}
 		if !hasRoute(t, "203.0.113.0/24") {
 			t.Error("a route of the host itself was removed")
@@ -225,12 +225,12 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 			t.Error("the host's own disk was unmounted")
 		}
 		if _, err := os.Stat(LogPath); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the log of a clean host is left: %v", err)
+			t.Errorf("the log was kept although the host is clean: %v", err)
 		}
 	})
 }
 
-// The copy of a file is needed until the file is restored: something may prevent that.
+// Cleaning keeps the copy of a file until the file is restored, because something may prevent that at first.
 func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		testhost.Executable(t, "/usr/local/bin/systemctl", "exit 5\n")
@@ -260,7 +260,7 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 		}
 		if done, left := c.Journal.Cleaned(); !done ||
 			!slices.Equal(left, []string{"path /etc/motd, which is not as it was before"}) {
-			t.Errorf("left %q", left)
+			t.Errorf("leftovers %q, want only the file", left)
 		}
 		if err := unix.Unmount("/etc/motd", 0); err != nil {
 			t.Fatal(err)
@@ -270,13 +270,13 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			if done, left := c.Journal.Cleaned(); !done || len(left) > 0 {
-				t.Errorf("left %q", left)
+				t.Errorf("leftovers %q", left)
 			}
 			if data, err := os.ReadFile("/etc/motd"); err != nil || string(data) != "before" {
 				t.Errorf("the file is %q, %v", data, err)
 			}
 			if beside, err := os.ReadDir(c.Journal.Dir()); err != nil || len(beside) != 1 {
-				t.Errorf("beside the records: %v, %v", beside, err)
+				t.Errorf("want only the records in the journal's directory: %v, %v", beside, err)
 			}
 		}
 	})
@@ -297,7 +297,7 @@ func TestAMountThatWasNotedWithASlashIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left, err := c.mounts(t.Context()); err != nil || len(left) > 0 {
-			t.Errorf("left %q, %v", left, err)
+			t.Errorf("mounts left: %q, %v", left, err)
 		}
 	})
 }
@@ -332,7 +332,7 @@ func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
 		_, left := c.Journal.Cleaned()
 		if len(left) != 1 || !strings.HasPrefix(left[0],
 			"data on /srv/machine, which may not be the machine's disk") {
-			t.Errorf("left %q", left)
+			t.Errorf("leftovers %q", left)
 		}
 		if text, _ := c.output(t.Context(), "wipefs", "--noheadings", "/srv/machine"); !strings.Contains(text, "ext4") {
 			t.Errorf("the host's disk was wiped: %q", text)
@@ -344,7 +344,7 @@ func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
 			t.Fatal(err)
 		}
 		if done, left := c.Journal.Cleaned(); !done || len(left) > 0 {
-			t.Errorf("left %q", left)
+			t.Errorf("leftovers %q", left)
 		}
 	})
 }

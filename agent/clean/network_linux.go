@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/internal/podroute"
 )
 
-// interfacePrefixes are the prefixes of the interface names that network plug-ins use. The last two come from Capstan's
-// bundle, which has no plug-in: links to pods, and the tunnel to the other Nodes.
+// interfacePrefixes are the prefixes of the interface names that network plug-ins use. The last two are for interfaces
+// that Capstan's bundle creates without a plug-in: the links to pods, and the tunnel to the other Nodes.
 var interfacePrefixes = []string{
 	"cni", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium", "lxc", "kube-ipvs", "kube-bridge",
 	"nodelocaldns", "weave", "antrea", "ovn-k8s",
@@ -91,7 +91,7 @@ func (c *Cleaner) restoreTables(ctx context.Context, program string) error {
 	return command.Command{Args: []string{program + "-restore"}, Stdin: kept, Output: c.Log}.Run(ctx)
 }
 
-// withoutChains returns rules, as iptables-save prints them, without those of Kubernetes.
+// withoutChains returns rules in the format of iptables-save, without the rules of Kubernetes.
 func withoutChains(rules string) string {
 	var b strings.Builder
 	for line := range strings.Lines(rules) {

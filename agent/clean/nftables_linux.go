@@ -32,7 +32,7 @@ func (c *Cleaner) tables() ([]*nftables.Table, error) {
 	}
 	all, err := conn.ListTables()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, nil // the kernel has no nftables, so nobody has left any
+		return nil, nil // the kernel has no nftables, so there are no tables
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the tables of nftables: %w", err)

@@ -10,7 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 )
 
-// TestTablesOfTheMachine: cleaning removes them without any program of the host, and keeps the host's own tables.
+// TestTablesOfTheMachine: cleaning removes a machine's tables without any program of the host, and keeps the host's own
+// tables.
 func TestTablesOfTheMachine(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		c := newCleaner(t)
@@ -54,18 +55,18 @@ func TestTablesOfTheMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, want := left(), []string{"inet filter", "ip cni_hostport"}; !slices.Equal(got, want) {
-			t.Errorf("left are %q, want %q: the container runtime is the host's own", got, want)
+			t.Errorf("tables left: %q, want %q: the container runtime is the host's own", got, want)
 		}
 		if err := c.Journal.Note(bootstrap.KeyBundle, "v1.36.3"); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time there are none
+		for range 2 { // the second time, there are no such tables any more
 			if err := c.deleteTables(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if got, want := left(), []string{"inet filter"}; !slices.Equal(got, want) {
-			t.Errorf("left are %q, want %q: the container runtime came with the machine", got, want)
+			t.Errorf("tables left: %q, want %q: the container runtime came with the machine", got, want)
 		}
 	})
 }

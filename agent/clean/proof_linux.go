@@ -55,8 +55,8 @@ func bound(left []string) []string {
 	return left
 }
 
-// notes finds out whether notes about the machine's changes are missing. Then nothing can prove that the host is clean,
-// so somebody has to look.
+// notes finds out whether notes about the machine's changes are missing. Without these notes, nothing can prove that
+// the host is clean, so a person has to look.
 func (c *Cleaner) notes(context.Context) ([]string, error) {
 	path := c.Journal.Aside()
 	if path == "" {
@@ -125,7 +125,8 @@ func (c *Cleaner) files(context.Context) ([]string, error) {
 	return left, nil
 }
 
-// underRemoved reports whether a path is in one of the directories to delete, which are listed themselves.
+// underRemoved reports whether a path is one of the directories to delete, or below one. The proof lists such a
+// directory itself.
 func underRemoved(path string) bool {
 	return slices.ContainsFunc(directories, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
 }
@@ -160,8 +161,8 @@ func (c *Cleaner) devices(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, path := range unknown {
 		left = append(left,
-			fmt.Sprintf("data on %s, which may not be the machine's disk: wipe it if it is, "+
-				"otherwise delete %s", path, c.Journal.Dir()))
+			fmt.Sprintf("data on %s, which may not be the machine's disk: if it is, "+
+				"wipe it; if it is not, delete %s", path, c.Journal.Dir()))
 	}
 	for _, path := range made {
 		if text, ok := c.output(ctx, "wipefs", "--noheadings", path); !ok || strings.TrimSpace(text) != "" {

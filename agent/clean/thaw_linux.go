@@ -20,7 +20,7 @@ const freezer = "/sys/fs/cgroup/freezer"
 func (c *Cleaner) thaw(context.Context) error { return thawPods(freezer) }
 
 // thawPods thaws the control groups of all pods: those below the slice of the kubelet's driver systemd, and below the
-// directory of its driver cgroupfs. A group that can't be thawed keeps none of the others frozen.
+// directory of its driver cgroupfs. If a group can't be thawed, the others still are.
 func thawPods(root string) error {
 	var errs []error
 	for _, name := range []string{"kubepods.slice", "kubepods"} {
@@ -38,7 +38,7 @@ func thawPods(root string) error {
 	return errors.Join(errs...)
 }
 
-// thawGroup thaws the control group with this state, unless it is thawed.
+// thawGroup thaws the control group whose state is in the file at path, unless the group is already thawed.
 func thawGroup(path string) error {
 	state, err := os.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(state)) == "THAWED" {

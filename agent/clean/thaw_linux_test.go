@@ -85,6 +85,6 @@ func TestAFrozenProcessCanBeKilled(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the process does not end")
+		t.Fatal("the thawed process does not end")
 	}
 }

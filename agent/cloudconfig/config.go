@@ -51,15 +51,15 @@ type Disk struct {
 	Device string
 	// Table is "mbr" or "gpt".
 	Table string
-	// Parts are the partitions; empty leaves the disk as it is.
+	// Parts are the partitions; if there are none, the disk stays as it is.
 	Parts []Part
-	// Overwrite partitions the disk even if it has content.
+	// Overwrite says that the disk is partitioned even if it has content.
 	Overwrite bool
 }
 
 // Part is one partition.
 type Part struct {
-	// Percent of the disk, 1 to 100.
+	// Percent is the share of the disk, 1 to 100.
 	Percent int
 	// Type is the code of the partition type, such as 83 or a GUID; empty means Linux data.
 	Type string
@@ -103,7 +103,7 @@ type User struct {
 	Groups []string
 	// Inactive is the number of days after which an expired password disables the account; empty for never.
 	Inactive string
-	// HashedPassword is as in /etc/shadow; empty for none.
+	// HashedPassword has the format of /etc/shadow; empty means no password.
 	HashedPassword string
 	// LockPassword disables logging in with a password.
 	LockPassword bool
@@ -119,6 +119,6 @@ type NTP struct {
 	Servers, Pools []string
 }
 
-// Sentinel is the file that the data itself writes once kubeadm has succeeded (Cluster API's contract for bootstrap
-// providers).
+// Sentinel is the file that a command in the bootstrap data writes once kubeadm has succeeded. Cluster API's contract
+// for bootstrap providers defines this file.
 const Sentinel = "/run/cluster-api/bootstrap-success.complete"

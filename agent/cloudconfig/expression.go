@@ -67,7 +67,7 @@ func (e *expression) value(vars map[string]any) (any, error) {
 	name := e.token(nameToken)
 	switch name {
 	case "":
-		return nil, fault.New(nil, "an expression must start with a variable or a text in quotes")
+		return nil, fault.New(nil, "an expression must start with a variable or a quoted text")
 	case "true", "True":
 		return true, nil
 	case "false", "False":
@@ -114,7 +114,7 @@ func (e *expression) index() (string, error) {
 
 func (e *expression) quoted() (string, error) {
 	if e.rest == "" || e.rest[0] != '\'' && e.rest[0] != '"' {
-		return "", fault.New(nil, "a text in quotes is expected")
+		return "", fault.New(nil, "a quoted text is expected")
 	}
 	quote := e.rest[0]
 	var b strings.Builder
@@ -137,7 +137,7 @@ func (e *expression) quoted() (string, error) {
 			b.WriteByte(c)
 		}
 	}
-	return "", fault.New(nil, "a text in quotes has no end")
+	return "", fault.New(nil, "a quotation mark is not closed")
 }
 
 // lookup returns the value of key in value. name is the whole name so far.
@@ -210,7 +210,8 @@ func (e *expression) filter(value any, vars map[string]any) (any, error) {
 // second argument is true, it does the same if the value is empty.
 func fallback(value any, args []any) (any, error) {
 	if len(args) == 0 || len(args) > 2 {
-		return nil, fault.New(nil, "the filter default needs the value to use instead")
+		return nil, fault.New(nil, "the filter default needs one or two arguments: the value to use if the variable "+
+			"is missing, and true to use this value also if the variable is empty")
 	}
 	_, absent := value.(missing)
 	if absent || len(args) == 2 && args[1] == true && (value == "" || value == false || value == nil) {
@@ -248,7 +249,7 @@ func toText(value any) (string, error) {
 	return "", fault.New(nil, "a variable is not a single value")
 }
 
-// Variables returns the variables for templates, from the keys of the instance data: all values under ds.meta_data. The
+// Variables returns the variables for templates. All values of metadata, the instance data, are under ds.meta_data. The
 // values that cloud-init offers on every platform also have cloud-init's standard names, under v1 and at the top level.
 func Variables(metadata map[string]any) map[string]any {
 	meta := map[string]any{}

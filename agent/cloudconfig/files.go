@@ -106,8 +106,9 @@ func unpackedSize(data []byte, limit int64) (int64, error) {
 }
 
 func unpack(data []byte) (io.Reader, error) {
-	// The line break that YAML leaves at the end is not a second stream. It can't be a stream's own last byte, because
-	// that would mean an uncompressed size of at least 160 MiB.
+	// YAML may leave a line break after the stream, which must not be read as a second stream. Trimming it is safe: the
+	// last byte of a stream is the highest byte of its uncompressed size, so a stream that ends with a line break (10
+	// or 13) would have at least 160 MiB.
 	z, err := gzip.NewReader(bytes.NewReader(bytes.TrimRight(data, "\r\n")))
 	if err != nil {
 		return nil, errNoGzip

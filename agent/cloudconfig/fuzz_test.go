@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// FuzzRender: a template always renders to the same text, never to more than bootstrap data may contain; a text without
-// marks renders to itself. The text of every error may be shown.
+// FuzzRender: rendering a template twice gives the same text, and a text without braces stays as it is. Rendering adds
+// at most sizeLimit bytes to a text. The text of every error may be shown.
 func FuzzRender(f *testing.F) {
 	f.Add("a {{ ds.meta_data.zone | upper }} b")
 	f.Add("{% raw %}{{ x }}{% endraw %}{# c #}{{- 'a' | replace('a', 'aa') | replace('', 'b') -}}")
@@ -23,21 +23,22 @@ func FuzzRender(f *testing.F) {
 		}
 		first, err := render(text, testVars)
 		if err != nil && fault.Text(err, "") == "" {
-			t.Fatalf("an error without a text: %v", err)
+			t.Fatalf("an error without a text that may be shown: %v", err)
 		}
 		if err == nil && len(first) > sizeLimit+len(text) {
 			t.Fatalf("%d bytes became %d", len(text), len(first))
 		}
 		if second, again := render(text, testVars); second != first || (err == nil) != (again == nil) {
-			t.Fatalf("a second time it is different: %q, %q", first, second)
+			t.Fatalf("rendering twice gives %q, then %q", first, second)
 		}
 		if !strings.Contains(text, "{") && (err != nil || first != text) {
-			t.Fatalf("a text without marks became %q, %v", first, err)
+			t.Fatalf("a text without braces became %q, %v", first, err)
 		}
 	})
 }
 
-// FuzzFile: the content is what was compressed or encoded, and the size that is counted is the size that is written.
+// FuzzFile: Open returns exactly the text that was compressed or that is the plain content. For compressed content,
+// unpackedSize returns the number of bytes that Open yields.
 func FuzzFile(f *testing.F) {
 	f.Add("content", "")
 	f.Add("Y29udGVudA==\n", "b64")

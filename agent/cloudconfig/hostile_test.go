@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// zeros returns an entry of write_files that uncompresses to size zeros, in whole MiB. It compresses one MiB and
-// repeats that block, because compressing a GiB takes longer than all tests here.
+// zeros returns an entry of write_files whose content, when uncompressed, consists of zero bytes. The parameter size is
+// their number, a multiple of 1 MiB. The function compresses one MiB and repeats that block, because compressing a GiB
+// takes longer than all tests here.
 func zeros(t *testing.T, size int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -85,13 +86,13 @@ var hostile = map[string]struct {
 	"a million values": {func(*testing.T) string {
 		return "runcmd: [" + strings.Repeat("a,", 1_000_000) + "]\n"
 	}, "values"},
-	"as many values as there may be": {func(*testing.T) string {
+	"as many values as are allowed": {func(*testing.T) string {
 		return "runcmd: [" + strings.Repeat("a,", nodeLimit-10) + "]\n"
 	}, ""},
-	"a template that replaces and replaces": {func(*testing.T) string {
+	"a template that replaces again and again": {func(*testing.T) string {
 		return "runcmd: ['{{ 'a'" + strings.Repeat(" | replace('a', 'aaaaaaaaaa')", 12) + " }}']\n"
 	}, "line 3"},
-	"a template that replaces nothing": {func(*testing.T) string {
+	"a template that replaces the empty text again and again": {func(*testing.T) string {
 		return "runcmd: ['{{ 'a'" + strings.Repeat(" | replace('', 'aaaaaaaaaa')", 12) + " }}']\n"
 	}, "line 3"},
 	"a template that repeats a large value": {func(*testing.T) string {
@@ -133,13 +134,13 @@ func TestHostileDataIsCheap(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			if kib, _ := strconv.Atoi(string(found[1])); kib > most<<10 {
-				t.Errorf("it needed %d MiB, %d are allowed", kib>>10, most)
+				t.Errorf("the process needed %d MiB; %d MiB are allowed", kib>>10, most)
 			}
 		})
 	}
 }
 
-// readHostile parses the data like the agent does, and prints how much memory that needed.
+// readHostile parses the data as the agent does, and prints how much memory that needed.
 func readHostile(t *testing.T, name string) {
 	t.Helper()
 	c := hostile[name]
@@ -172,7 +173,7 @@ func readHostile(t *testing.T, name string) {
 		}
 	}
 	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("parsing and uncompressing took %s", took)
 	}
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

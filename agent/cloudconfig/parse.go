@@ -13,7 +13,7 @@ import (
 const (
 	// sizeLimit bounds bootstrap data, in bytes, both before and after variables are filled in; a Secret holds 1 MiB.
 	sizeLimit = 2 << 20
-	// nodeLimit bounds the number of values in the document: each costs some hundred bytes of memory, however short it
+	// nodeLimit bounds the number of values in the document. Each costs more than 150 bytes of memory, however short it
 	// is.
 	nodeLimit = 100_000
 	// textLimit bounds the total size of all values, in bytes, counting the target of an alias each time. Data without

@@ -20,7 +20,7 @@ func TestParse(t *testing.T) {
 		data string
 		want Config
 	}{
-		"nothing":            {"", Config{}},
+		"an empty document":  {"", Config{}},
 		"sections with null": {"users:\nntp:\nwrite_files: null\n", Config{}},
 		"commands as text and as list": {
 			"bootcmd:\n- echo a\nruncmd:\n- echo \"b\"\n- [echo, \"it's\", 3]\n- |\n  for i in 1; do\n    x\n  done\n-\n",
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 			"write_files:\n- path: /a\n  content: hello\n",
 			Config{Files: []File{{Path: "/a", Content: []byte("hello"), Mode: 0o644}}},
 		},
-		"a file with everything": {
+		"a file with all keys": {
 			"write_files:\n- {path: /a/../b, content: aGk=, encoding: b64, owner: 'bob:staff', permissions: '0600', append: " +
 				"true, defer: yes}\n",
 			Config{
@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 			"users:\n- name: bob\n",
 			Config{Users: []User{{Name: "bob", LockPassword: true}}},
 		},
-		"a user with everything": {
+		"a user with all keys": {
 			"users:\n- {name: bob, gecos: Bob B, groups: 'a, b', homedir: /h, inactive: true, shell: /bin/sh, lock_passwd: " +
 				"false, passwd: $6$x$y, primary_group: p, sudo: 'ALL=(ALL) ALL', ssh_authorized_keys: [k1, k2]}\n",
 			Config{Users: []User{{
@@ -115,19 +115,19 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	cases := map[string]struct{ data, want string }{
-		"something else":                    {"{\"ignition\": {}}", "must start with #cloud-config"},
-		"a shell script":                    {"#!/bin/sh\n", "must start with #cloud-config"},
-		"user data that is gzip as a whole": {"\x1f\x8b\x08hunter2", "must start with #cloud-config"},
+		"Ignition data":  {"{\"ignition\": {}}", "must start with #cloud-config"},
+		"a shell script": {"#!/bin/sh\n", "must start with #cloud-config"},
+		"user data that is compressed as a whole": {"\x1f\x8b\x08hunter2", "must start with #cloud-config"},
 		"user data of several parts": {"Content-Type: multipart/mixed; a=hunter2\n",
 			"must start with #cloud-config"},
 		"another kind of template":           {"## template: basic\n#cloud-config\n", "only jinja"},
 		"a template without the second line": {"## template: jinja\nruncmd: []\n", "must start with #cloud-config"},
 		"broken YAML":                        {header + "runcmd:\n- 'hunter2\n", "not valid YAML"},
-		"a list for the whole":               {header + "- a\n", "must be a mapping"},
+		"a list as the document":             {header + "- a\n", "must be a mapping"},
 		"an unknown section": {header + "packages: [hunter2]\n",
 			"line 2 of the bootstrap data: the bootstrap data has a key that is not supported"},
 		"an unknown key": {header + "write_files:\n- {path: /a, hunter2: b}\n", "line 3"},
-		"a key twice": {
+		"a key that occurs twice": {
 			header + "write_files:\n- {path: /a, append: true, append: false}\n", "append",
 		},
 		"no path":         {header + "write_files:\n- {content: hunter2}\n", "absolute path"},
@@ -153,11 +153,11 @@ func TestParseRefuses(t *testing.T) {
 			"hexadecimal"},
 		"a file system that is a path": {header + "fs_setup:\n- {device: /dev/sdb, filesystem: ../x}\n",
 			"needs a device"},
-		"a mount without a point":             {header + "mounts:\n- [sdb]\n", "mount point"},
-		"a mount that adds a line to fstab":   {header + "mounts:\n- [sdb, \"/a\\n/dev/sda / ext4\"]\n", "one line"},
-		"a time server that is an option":     {header + "ntp:\n  servers: ['a b']\n", "time server"},
-		"an alias of itself":                  {header + "runcmd: &a\n- *a\n", ""},
-		"a value in a template that is YAML?": {"## template: jinja\n#cloud-config\nruncmd:\n- {{ nothing }}\n", "line 4"},
+		"a mount without a point":               {header + "mounts:\n- [sdb]\n", "mount point"},
+		"a mount that adds a line to fstab":     {header + "mounts:\n- [sdb, \"/a\\n/dev/sda / ext4\"]\n", "one line"},
+		"a time server followed by an option":   {header + "ntp:\n  servers: ['a b']\n", "time server"},
+		"an alias that contains itself":         {header + "runcmd: &a\n- *a\n", ""},
+		"an unknown variable outside of quotes": {"## template: jinja\n#cloud-config\nruncmd:\n- {{ nothing }}\n", "line 4"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -221,11 +221,11 @@ func FuzzParse(f *testing.F) {
 		for _, start := range []string{header, "## template: jinja\n" + header} {
 			first, err := Parse([]byte(start+body), testVars)
 			if err != nil && fault.Text(err, "") == "" {
-				t.Fatalf("an error without a text: %v", err)
+				t.Fatalf("an error without a text that may be shown: %v", err)
 			}
 			second, again := Parse([]byte(start+body), testVars)
 			if (err == nil) != (again == nil) || !reflect.DeepEqual(first, second) {
-				t.Fatalf("a second time it is different: %v, %v", err, again)
+				t.Fatalf("parsing twice gives different results: %v, %v", err, again)
 			}
 		}
 	})

@@ -14,7 +14,7 @@ import (
 // yaml's own decoding, which quotes the data in its errors and reads an unquoted 0644 as a number.
 //
 // Everything that it reads counts against limits, because an alias of a few bytes can refer to the whole document, and
-// nested aliases can refer to any multiple of it.
+// nested aliases can refer to any multiple of the document.
 type reader struct {
 	err      error
 	spent    int   // counted against textLimit
@@ -54,7 +54,7 @@ func deref(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// fields reads a mapping, calling the function for each key.
+// fields reads a mapping. For each key, it calls the function known[key] with the value.
 func (r *reader) fields(n *yaml.Node, what string, known map[string]func(*yaml.Node)) {
 	n = deref(n)
 	if n.Kind != yaml.MappingNode {
@@ -107,7 +107,7 @@ func (r *reader) list(n *yaml.Node, what string) []*yaml.Node {
 	return entries
 }
 
-// each appends the entries of a list of mappings to list.
+// each calls the function read for each entry of n, a list of mappings, and appends the results to list.
 func each[T any](r *reader, n *yaml.Node, what string, list *[]T, read func(*yaml.Node) T) {
 	for _, entry := range r.list(n, what) {
 		if r.err != nil {

@@ -67,13 +67,13 @@ func (r *reader) layout(n *yaml.Node) []Part {
 		}
 		percent, err := strconv.Atoi(values[0])
 		if err != nil || percent < 1 || percent > 100 {
-			r.fail(entry, "a percentage of layout must be between 1 and 100")
+			r.fail(entry, "a percentage in layout must be between 1 and 100")
 			continue
 		}
 		part := Part{Percent: percent}
 		if len(values) == 2 {
 			if part.Type = values[1]; !partType.MatchString(part.Type) {
-				r.fail(entry, "a type of layout must be a hexadecimal code or a GUID")
+				r.fail(entry, "a partition type in layout must be a hexadecimal code or a GUID")
 			}
 		}
 		parts = append(parts, part)

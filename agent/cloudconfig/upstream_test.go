@@ -152,7 +152,7 @@ func check(t *testing.T, got *cloudconfig.Config, kubeadm, configFile string) {
 	}
 	content, err := io.ReadAll(unpacked)
 	equal("packed", string(content), "packed")
-	equal("packed's end", err, nil)
+	equal("reading packed", err, nil)
 	equal("append", files["/etc/packed"].Append, true)
 	if _, ok := files["/run/cluster-api/placeholder"]; !ok {
 		t.Error("the placeholder is missing")

@@ -1,7 +1,8 @@
 // Package command runs the commands of bootstrap data and the tools that the agent needs.
 //
-// A command dies with the agent. Everything that the command started carries a mark in its environment. By this mark
-// the next agent finds what an interrupted command left running, so that no command ever runs twice at the same time.
+// A command dies with the agent. Everything that the command started carries a mark in its environment. By this mark,
+// an agent that was restarted finds what an interrupted command left running, so that no command ever runs twice at the
+// same time.
 package command
 
 import (
@@ -24,7 +25,7 @@ import (
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 const (
-	// DefaultLimit bounds a command without a limit of its own.
+	// DefaultLimit bounds a command that sets no limit.
 	DefaultLimit = 2 * time.Minute
 	// grace is how long a command may take to exit after SIGTERM.
 	grace = 5 * time.Second
@@ -38,7 +39,7 @@ type Command struct {
 	Args []string
 	// Stdin is the command's standard input; empty means none.
 	Stdin string
-	// Env are additional variables besides PATH, HOME and LANG, as NAME=VALUE.
+	// Env are variables in addition to PATH, HOME and LANG, as NAME=VALUE.
 	Env []string
 	// Output receives the command's stdout and stderr; nil discards them.
 	Output io.Writer
@@ -114,7 +115,7 @@ func (c Command) Run(ctx context.Context) error {
 	}
 	err = c.wait(ctx, cmd)
 	// Processes that the command left running on purpose may hold the pipe open. Their output is still copied, but
-	// nobody waits for it.
+	// Run does not wait for it.
 	timer := time.NewTimer(drain)
 	defer timer.Stop()
 	select {

@@ -62,14 +62,14 @@ func TestRun(t *testing.T) {
 		status  int
 		output  string
 	}{
-		"output of both kinds is kept":    {Command{Args: []string{"sh", "-c", "echo a; echo b >&2"}}, 0, "a\nb\n"},
-		"the exit status is told":         {Command{Args: []string{"sh", "-c", "exit 7"}}, 7, ""},
-		"a signal is told as shells do":   {Command{Args: []string{"sh", "-c", "kill -9 $$"}}, 137, ""},
-		"stdin is handed over":            {Command{Args: []string{"cat"}, Stdin: "hello"}, 0, "hello"},
-		"stdin that nobody reads is fine": {Command{Args: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)}, 0, ""},
+		"output of both kinds is kept": {Command{Args: []string{"sh", "-c", "echo a; echo b >&2"}}, 0, "a\nb\n"},
+		"the exit status is reported":  {Command{Args: []string{"sh", "-c", "exit 7"}}, 7, ""},
+		"a signal becomes a status":    {Command{Args: []string{"sh", "-c", "kill -9 $$"}}, 137, ""},
+		"stdin is passed on":           {Command{Args: []string{"cat"}, Stdin: "hello"}, 0, "hello"},
+		"stdin that is not read":       {Command{Args: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)}, 0, ""},
 		"variables are set": {Command{Args: []string{"sh", "-c", "echo $A $HOME"}, Env: []string{"A=b"}}, 0,
 			"b /root\n"},
-		"nothing of ours is inherited": {Command{Args: []string{"sh", "-c", "echo ${INHERITED:-none}"}}, 0, "none\n"},
+		"variables are not inherited": {Command{Args: []string{"sh", "-c", "echo ${INHERITED:-none}"}}, 0, "none\n"},
 	}
 	t.Setenv("INHERITED", "yes")
 	for name, c := range cases {
@@ -102,7 +102,7 @@ func TestACommandThatTakesTooLongIsEndedWithAllThatItStarted(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if left := marked(t, mark); len(left) > 0 {
-		t.Errorf("left %v", left)
+		t.Errorf("processes left: %v", left)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestACommandEndsWithTheContext(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if left := marked(t, mark); len(left) > 0 {
-		t.Errorf("left %v", left)
+		t.Errorf("processes left: %v", left)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestWhatACommandLeavesRunningOnPurposeGoesOn(t *testing.T) {
 		t.Errorf("processes %v, output %q", marked(t, mark), out)
 	}
 	if err := EndMarked(t.Context(), mark); err != nil || len(marked(t, mark)) > 0 {
-		t.Errorf("%v; left %v", err, marked(t, mark))
+		t.Errorf("%v; processes left: %v", err, marked(t, mark))
 	}
 }
 
@@ -156,7 +156,7 @@ func TestACommandOfAKilledAgentIsFoundAndEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := marked(t, mark); len(left) > 0 {
-		t.Errorf("left %v", left)
+		t.Errorf("processes left: %v", left)
 	}
 }
 
@@ -181,6 +181,6 @@ func TestTheLogIsBoundedAndKeepsTheEnd(t *testing.T) {
 	}
 	data, _ := os.ReadFile(path)
 	if !strings.HasSuffix(string(data), "the end\n") {
-		t.Errorf("it ends with %q", data[max(0, len(data)-20):])
+		t.Errorf("the log ends with %q", data[max(0, len(data)-20):])
 	}
 }

@@ -33,7 +33,7 @@ type Config struct {
 	// Server is the https URL of the management cluster's API server. Required.
 	Server string `yaml:"server"`
 	// CAData contains the certificates that sign the server's certificate, in PEM or, as in a kubeconfig, in base64 of
-	// PEM. Required, because the agent runs what the server sends as root, so the agent must authenticate the server.
+	// PEM. Required: the agent must authenticate the server, because the agent runs as root whatever the server sends.
 	CAData string `yaml:"caData"`
 	// Namespace is the namespace of the CapstanHost. Required.
 	Namespace string `yaml:"namespace"`
@@ -57,8 +57,8 @@ type Config struct {
 	// Local is true on hosts that are namespaces of another machine. They have a host name of their own, but no disks and
 	// no clock of their own.
 	Local bool `yaml:"local"`
-	// TokenFile is the name, in StateDir, of the file with the token that the agent got itself. It is not part of the
-	// configuration file. Default "token".
+	// TokenFile is the name of the file in StateDir with the agent's own token. It is not part of the configuration
+	// file. Default "token".
 	TokenFile string `yaml:"-"`
 }
 
@@ -149,7 +149,7 @@ func (c *Config) Roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// TokenPath returns the path of the file with the token that the agent got itself.
+// TokenPath returns the path of the file with the agent's own token.
 func (c *Config) TokenPath() string { return filepath.Join(c.StateDir, cmp.Or(c.TokenFile, "token")) }
 
 // JournalDir returns the directory of the journals.

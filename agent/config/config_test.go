@@ -20,19 +20,19 @@ func TestParse(t *testing.T) {
 	ca := base64.StdEncoding.EncodeToString([]byte(authority(t)))
 	good := "server: https://10.231.0.1:6443/\ncaData: " + ca + "\nnamespace: default\nhost: h1\n"
 	cases := map[string]struct{ data, want string }{
-		"all that is required":                  {good, ""},
-		"nothing":                               {"", "server is missing"},
-		"a server without TLS is refused":       {strings.Replace(good, "https", "http", 1), "server must be"},
-		"a password in the server's URL":        {strings.Replace(good, "10.231", "u:p@10.231", 1), "server must be"},
-		"a host name that would leave its path": {strings.Replace(good, "h1", "../h2", 1), "host must be"},
-		"no namespace":                          {strings.Replace(good, "default", "''", 1), "namespace must be"},
-		"an authority that is not one":          {strings.Replace(good, ca, "aGVsbG8=", 1), "no certificate"},
-		"an authority that is not base64":       {strings.Replace(good, ca, "'%'", 1), "caData must be"},
-		"an enrolment server without TLS":       {good + "enrolment: http://10.0.0.1:7444\n", "enrolment must be"},
-		"an unknown key":                        {good + "bundleDir: /x\n", "bundleDir"},
-		"bundles from anywhere":                 {good + "bundles: internet\n", "bundles must be"},
-		"bundles from packages":                 {good + "bundles: packages\n", ""},
-		"a relative path":                       {good + "stateDir: x\n", "absolute"},
+		"all required settings":              {good, ""},
+		"an empty file":                      {"", "server is missing"},
+		"a server without TLS":               {strings.Replace(good, "https", "http", 1), "server must be"},
+		"a password in the server's URL":     {strings.Replace(good, "10.231", "u:p@10.231", 1), "server must be"},
+		"a host name that leads elsewhere":   {strings.Replace(good, "h1", "../h2", 1), "host must be"},
+		"no namespace":                       {strings.Replace(good, "default", "''", 1), "namespace must be"},
+		"an authority without a certificate": {strings.Replace(good, ca, "aGVsbG8=", 1), "no certificate"},
+		"an authority that is not base64":    {strings.Replace(good, ca, "'%'", 1), "caData must be"},
+		"an enrolment server without TLS":    {good + "enrolment: http://10.0.0.1:7444\n", "enrolment must be"},
+		"an unknown key":                     {good + "bundleDir: /x\n", "bundleDir"},
+		"an unknown source of bundles":       {good + "bundles: internet\n", "bundles must be"},
+		"bundles from packages":              {good + "bundles: packages\n", ""},
+		"a relative path":                    {good + "stateDir: x\n", "absolute"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

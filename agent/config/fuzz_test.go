@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("got %+v", c)
 		}
 		if err := c.Check(); err != nil {
-			t.Errorf("it is refused the second time: %v", err)
+			t.Errorf("Check refuses the accepted configuration: %v", err)
 		}
 	})
 }

@@ -33,9 +33,11 @@ type Options struct {
 	ConfigPath string
 	// StateDir is the state directory in a new configuration; default config.DefaultStateDir.
 	StateDir string
-	// Bundles says where the programs of a node come from, as in config.Config. Empty: keep the present setting.
+	// Bundles says where the programs of a node come from; see config.Config. If it is empty, Run keeps the present
+	// setting.
 	Bundles string
-	// Wait is how long to retry while the plane can't be reached or tells the host to wait. Zero: try once.
+	// Wait is how long to retry while the plane can't be reached or tells the host to wait. If it is zero, Run tries
+	// once.
 	Wait time.Duration
 	// Service starts the agent; nil leaves that to somebody else.
 	Service Service

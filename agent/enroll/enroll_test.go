@@ -58,22 +58,22 @@ func TestMachineID(t *testing.T) {
 	}
 	first := id(hardware, installed)
 	if first == "" || id(hardware, strings.Repeat("f", 32)) != first || id(strings.ToLower(hardware), "") != first {
-		t.Error("a new installation makes another computer of it")
+		t.Error("a new installation changes the id of a computer that has a UUID")
 	}
 	if other := id("4C4C4544-0042-3510-8057-B4C04F564434", installed); other == first {
-		t.Error("other hardware is the same computer")
+		t.Error("computers with different UUIDs have the same id")
 	}
 	second := id("", installed)
 	if second == "" || second == first || id("00000000-0000-0000-0000-000000000000", installed) != second ||
 		id("Not Specified", installed) != second {
-		t.Error("without a UUID it is not the installation that counts")
+		t.Error("without a valid UUID, the id does not come from the installation")
 	}
 	if id("", "") != "" || id("", "uninitialized") != "" {
-		t.Error("a computer without any identity has one")
+		t.Error("a computer with neither a UUID nor an installation id has an id")
 	}
 }
 
-// TestOwnKey: the key is created once, for root only; a damaged one is not replaced.
+// TestOwnKey: the key is created once, for root only; a damaged key is not replaced.
 func TestOwnKey(t *testing.T) {
 	dir := t.TempDir()
 	first, err := ownKey(dir)
@@ -82,11 +82,11 @@ func TestOwnKey(t *testing.T) {
 	}
 	second, err := ownKey(dir)
 	if err != nil || !first.(*ecdsa.PrivateKey).Equal(second) {
-		t.Errorf("it is another key: %v", err)
+		t.Errorf("the second call returns another key: %v", err)
 	}
 	path := filepath.Join(dir, KeyFile)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("its mode is %v, %v", info.Mode(), err)
+		t.Errorf("the mode of the key file is %v, %v", info.Mode(), err)
 	}
 	for _, text := range []string{"", "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -96,7 +96,7 @@ func TestOwnKey(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 		if data, err := os.ReadFile(path); err != nil || string(data) != text {
-			t.Errorf("it was replaced: %q, %v", data, err)
+			t.Errorf("the damaged key was replaced: %q, %v", data, err)
 		}
 	}
 }
@@ -116,10 +116,10 @@ func TestUnitText(t *testing.T) {
 	}
 	for _, path := range []string{"agent", "/a b", "/a\nExecStartPre=/bin/evil", "/a$b", "/a%b", "/a;b"} {
 		if _, err := unitText(path, "/etc/agent.yaml"); err == nil {
-			t.Errorf("%q is a program", path)
+			t.Errorf("the path %q is accepted as the program", path)
 		}
 		if _, err := unitText("/bin/agent", path); err == nil {
-			t.Errorf("%q is a configuration", path)
+			t.Errorf("the path %q is accepted as the configuration", path)
 		}
 	}
 }
@@ -145,13 +145,13 @@ func TestSystemd(t *testing.T) {
 	}
 	want := "daemon-reload\nenable capstan-agent.service\nrestart capstan-agent.service\n"
 	if got, err := os.ReadFile(log); err != nil || string(got) != want {
-		t.Errorf("systemd is asked %q, %v", got, err)
+		t.Errorf("systemctl was called with %q, %v", got, err)
 	}
 	write("test $1 != enable || { echo no such unit >&2; exit 1; }\n")
 	if err := s.Start(t.Context(), "/etc/capstan/agent.yaml"); err == nil ||
 		!strings.Contains(err.Error(), "systemctl enable") ||
 		!strings.Contains(err.Error(), "no such unit") {
-		t.Errorf("it fails: %v", err)
+		t.Errorf("the error after a failed call is %v", err)
 	}
 }
 
@@ -175,27 +175,27 @@ func TestTicket(t *testing.T) {
 		fail        string
 	}{
 		"a file": {from: full, want: all},
-		"a file, on the input": {
+		"a file on standard input": {
 			from: "-", input: "{server: 'https://a:1', caHash: 'sha256:1', credential: secret, host: rack1}", want: all,
 		},
-		"flags count more than the file": {
+		"flags override the file": {
 			flags: enrolment.Ticket{Host: "rack2"}, from: full,
 			want: enrolment.Ticket{Server: all.Server, CAHash: all.CAHash, Credential: "secret", Host: "rack2"},
 		},
-		"flags and the input": {
+		"flags, and the credential on standard input": {
 			flags: flags, token: "-", input: "secret\n",
 			want: enrolment.Ticket{Server: flags.Server, CAHash: flags.CAHash, Credential: "secret"},
 		},
-		"flags and a file": {
+		"flags, and the credential in a file": {
 			flags: flags, token: file("token", "secret", 0o400),
 			want: enrolment.Ticket{Server: flags.Server, CAHash: flags.CAHash, Credential: "secret"},
 		},
-		"neither":                    {flags: flags, fail: "give the file with the credential"},
-		"both":                       {from: full, token: "-", fail: "leave --token-file out"},
-		"a file that others read":    {from: file("open", "server: x", 0o644), fail: "chmod 0600"},
-		"a file that is none":        {from: "-", input: "secret: value\n", fail: "was not written by"},
-		"no server":                  {token: "-", input: "secret", fail: "--server and --ca-hash"},
-		"a file that does not exist": {from: filepath.Join(dir, "none"), fail: "reading the credential"},
+		"neither a file nor a credential": {flags: flags, fail: "give the file with the credential"},
+		"both a file and a credential":    {from: full, token: "-", fail: "leave --token-file out"},
+		"a file that others can read":     {from: file("open", "server: x", 0o644), fail: "chmod 0600"},
+		"an invalid file":                 {from: "-", input: "secret: value\n", fail: "was not written by"},
+		"no server":                       {token: "-", input: "secret", fail: "--server and --ca-hash"},
+		"a file that does not exist":      {from: filepath.Join(dir, "none"), fail: "reading the credential"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ticket(c.flags, c.from, c.token, strings.NewReader(c.input))
@@ -219,8 +219,8 @@ func TestMainArguments(t *testing.T) {
 		"help":                          {[]string{"--help"}, 0, "capstan host token create"},
 		"an unknown flag":               {[]string{"--token", "secret"}, 2, "not defined"},
 		"the credential as an argument": {[]string{"capstan1.secret"}, 2, "unknown argument"},
-		"nothing":                       {nil, 1, "give the file with the credential"},
-		"no credential": {
+		"no arguments":                  {nil, 1, "give the file with the credential"},
+		"an empty credential": {
 			[]string{"--no-service", "--config", filepath.Join(t.TempDir(), "c"), "--server", "https://a:1",
 				"--ca-hash", "sha256:1", "--token-file", "-"},
 			1, "not an enrolment credential",
@@ -232,7 +232,7 @@ func TestMainArguments(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 			if !strings.Contains(errOut.String(), c.want) {
-				t.Errorf("it says %q, want %q", errOut.String(), c.want)
+				t.Errorf("stderr is %q, want %q in it", errOut.String(), c.want)
 			}
 		})
 	}

@@ -1,11 +1,12 @@
-// Package etcdmember removes the etcd member of this host from its cluster.
+// Package etcdmember removes the etcd member of this host from the etcd cluster.
 //
 // "kubeadm join" adds a member and starts it. If kubeadm is interrupted after that and runs again, it finds the member
 // in the cluster and starts the member with an empty data directory. etcd refuses that forever, because the cluster
 // remembers what the member had confirmed. "kubeadm reset" removes the member only if the node is registered, which
 // happens later.
 //
-// The package uses the JSON form of etcd's API, which etcd serves beside gRPC, because that needs only an HTTP client.
+// The package uses the JSON form of etcd's API, which etcd serves in addition to gRPC, because that needs only an HTTP
+// client.
 package etcdmember
 
 import (
@@ -95,8 +96,9 @@ func Find(dir string) (*Member, error) {
 	return m, nil
 }
 
-// Leave removes the member from its cluster. It asks the other members in turn until one has done it or ctx ends. It is
-// not an error if the cluster does not know the member.
+// Leave removes the member from its cluster. It asks the other members in turn, round after round, until one of them
+// has removed the member or ctx ends. If ctx ends first, Leave returns the errors of the last round that ctx did not
+// cut short, if there was one. It is not an error if the cluster does not know the member.
 func (m *Member) Leave(ctx context.Context) error {
 	client, err := m.client()
 	if err != nil {
@@ -104,6 +106,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 	defer client.CloseIdleConnections()
 	pauses := backoff.Backoff{First: 200 * time.Millisecond, Max: 3 * time.Second, Spread: backoff.FleetSpread}
+	var last error
 	for {
 		var errs []error
 		for _, other := range m.Others {
@@ -113,8 +116,11 @@ func (m *Member) Leave(ctx context.Context) error {
 			}
 			errs = append(errs, err)
 		}
+		if last == nil || ctx.Err() == nil {
+			last = errors.Join(errs...)
+		}
 		if pauses.Wait(ctx) != nil {
-			return fmt.Errorf("leaving etcd: %w", errors.Join(errs...))
+			return fmt.Errorf("leaving etcd: %w", last)
 		}
 	}
 }

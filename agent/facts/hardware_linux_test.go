@@ -31,27 +31,27 @@ func TestVirtualization(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"a computer": {map[string]string{dmi + "sys_vendor": "Dell Inc.\n", dmi + "product_name": "PowerEdge R640\n",
-			"/proc/cpuinfo": "flags\t: fpu vme\n"}, "none"},
-		"nothing known":       {nil, "none"},
-		"qemu":                {map[string]string{dmi + "sys_vendor": "QEMU", dmi + "product_name": "Standard PC"}, "qemu"},
-		"kvm":                 {map[string]string{dmi + "sys_vendor": "Red Hat", dmi + "product_name": "KVM"}, "kvm"},
-		"a cloud's computers": {map[string]string{dmi + "bios_vendor": "Amazon EC2"}, "amazon"},
+		"a physical computer": {map[string]string{dmi + "sys_vendor": "Dell Inc.\n",
+			dmi + "product_name": "PowerEdge R640\n", "/proc/cpuinfo": "flags\t: fpu vme\n"}, "none"},
+		"no information":    {nil, "none"},
+		"qemu":              {map[string]string{dmi + "sys_vendor": "QEMU", dmi + "product_name": "Standard PC"}, "qemu"},
+		"kvm":               {map[string]string{dmi + "sys_vendor": "Red Hat", dmi + "product_name": "KVM"}, "kvm"},
+		"a cloud's machine": {map[string]string{dmi + "bios_vendor": "Amazon EC2"}, "amazon"},
 		"vmware": {map[string]string{dmi + "sys_vendor": "VMware, Inc.",
 			dmi + "product_name": "VMware Virtual Platform"}, "vmware"},
-		"a laptop of a maker of hypervisors": {map[string]string{dmi + "sys_vendor": "Microsoft Corporation",
+		"a laptop from a maker of hypervisors": {map[string]string{dmi + "sys_vendor": "Microsoft Corporation",
 			dmi + "product_name": "Surface Laptop"}, "none"},
-		"a virtual one of this maker": {map[string]string{dmi + "sys_vendor": "Microsoft Corporation",
+		"a virtual machine from a maker of laptops": {map[string]string{dmi + "sys_vendor": "Microsoft Corporation",
 			dmi + "product_name": "Virtual Machine"}, "microsoft"},
 		"a container": {map[string]string{"/run/systemd/container": "systemd-nspawn\n"},
 			"systemd-nspawn"},
 		"a container with an odd name": {map[string]string{"/run/systemd/container": "A B\n"}, "none"},
-		"a board": {
+		"a hypervisor in the device tree": {
 			map[string]string{"/proc/device-tree/hypervisor/compatible": "linux,kvm\x00"}, "kvm",
 		},
-		"xen":                             {map[string]string{"/sys/hypervisor/type": "xen\n"}, "xen"},
-		"one that its processor shows":    {map[string]string{"/proc/cpuinfo": "flags\t: fpu hypervisor\n"}, "vm-other"},
-		"one that its processor hides in": {map[string]string{"/proc/cpuinfo": "flags\t: nohypervisor\n"}, "none"},
+		"xen":                            {map[string]string{"/sys/hypervisor/type": "xen\n"}, "xen"},
+		"a hypervisor's processor flag":  {map[string]string{"/proc/cpuinfo": "flags\t: fpu hypervisor\n"}, "vm-other"},
+		"a flag that ends in hypervisor": {map[string]string{"/proc/cpuinfo": "flags\t: nohypervisor\n"}, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := virtualization(computer(t, c.files)); got != c.want {
@@ -83,10 +83,10 @@ func TestDisks(t *testing.T) {
 	}
 	got := disks(computer(t, files))
 	if len(got) != 8 || got[0] != want[0] || got[1] != want[1] || got[2].Name != "vde" || got[7].Name != "vdj" {
-		t.Errorf("of many: %+v", got)
+		t.Errorf("of twelve disks: %+v", got)
 	}
 	if got := disks(t.TempDir()); got != nil {
-		t.Errorf("without any: %+v", got)
+		t.Errorf("without disks: %+v", got)
 	}
 }
 

@@ -17,7 +17,7 @@ func TestTextShowsOnlyWhatMayBeShown(t *testing.T) {
 		"the cause of a fault is not shown":        {New(secret, "file %d", 3), "file 3"},
 		"a fault under an ordinary error is shown": {fmt.Errorf("token abc: %w", New(secret, "file 3")), "file 3"},
 		"faults within faults are shown in a row":  {New(New(secret, "no such owner"), "file 3"), "file 3: no such owner"},
-		"what stands between two faults isn't shown": {New(fmt.Errorf("hunter2: %w", New(nil, "no such owner")), "file 3"),
+		"text between two faults isn't shown": {New(fmt.Errorf("hunter2: %w", New(nil, "no such owner")), "file 3"),
 			"file 3: no such owner"},
 	}
 	for name, c := range cases {

@@ -22,7 +22,7 @@ func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again
 			host.Name+v1beta2.OfferSecretSuffix)
 	}
 	if err == nil && !v1beta2.OfferLeadsTo(offer.ID, offer.Server, offer.CAData) {
-		err = fmt.Errorf("secret %s names another target than its offer: repeat the offer",
+		err = fmt.Errorf("secret %s names a target that does not match the id of its offer: repeat the offer",
 			host.Name+v1beta2.OfferSecretSuffix)
 	}
 	if err == nil {
@@ -38,7 +38,7 @@ func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again
 		return 0, err
 	}
 	f.Log.Info("the offer is accepted", "offer", offer.ID, "target", offer.Server)
-	return time.Millisecond, nil // go straight on to keep, which reports the acceptance
+	return time.Millisecond, nil // the action keep follows at once, and reports the acceptance
 }
 
 // without removes a secret from the text of an error, because an error of the target may quote the token. A nil error
@@ -50,9 +50,10 @@ func without(secret string, err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), secret, "(token)"))
 }
 
-// besides reports whether an enrolment server is on the host of the API server. The id of an offer vouches only for the
-// API server. So a user who changes the Secret of an offer must not be able to name another host. Pure.
-func besides(enrolment, server string) bool {
+// sameHost reports whether an enrolment server is on the same host as the API server. The id of an offer is bound
+// only to the API server's address and CA. This check keeps a user who changes the Secret of an offer from naming an
+// enrolment server on a different host. It is a pure function.
+func sameHost(enrolment, server string) bool {
 	if enrolment == "" {
 		return true
 	}
@@ -82,8 +83,9 @@ func (f *Follower) prove(ctx context.Context, host *v1beta2.CapstanHost, offer r
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("the offer is not complete: %w", err)
 	}
-	if !besides(offer.Enrolment, offer.Server) {
-		return errors.New("the offer names an enrolment server on another host than the target's: repeat the offer")
+	if !sameHost(offer.Enrolment, offer.Server) {
+		return errors.New("the offer names an enrolment server on a different host than the target's API server: " +
+			"repeat the offer")
 	}
 	if next.Token, err = f.renewed(ctx, &next); err != nil {
 		return fmt.Errorf("the target: %w", err)

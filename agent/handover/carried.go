@@ -2,7 +2,7 @@ package handover
 
 import "github.com/capstan-dev/capstan/agent/journal"
 
-// carried is what a journal records about a machine that the host carries.
+// carried is what a journal records about a machine that is on the host.
 type carried struct {
 	// claim is the claim's providerID.
 	claim string

@@ -16,7 +16,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// The hand-over reads journals while the worker writes them.
+// The hand-over reads journals while the worker writes them, so it must not change them.
 func TestWhatIsCarriedIsOnlyLookedAt(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(base, "capstan://default/h1/0a1b2c3d")

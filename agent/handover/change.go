@@ -31,10 +31,11 @@ func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, agai
 	case silent:
 		return false, 0, errors.Join(err, stale)
 	case leaving:
-		// Leave only once the source has the report that the offer is accepted. Without it, a host that clusterctl has
-		// marked would block clusterctl's next move forever.
+		// Leave only once the source has the report that the offer is accepted. Without this report, a host that
+		// clusterctl has marked would block clusterctl's next move forever.
 		if !host.OfferAccepted() {
-			return false, 0, errors.Join(errors.New("the management cluster does not know that the agent follows"), stale)
+			return false, 0, errors.Join(
+				errors.New("the management cluster does not know that the agent has accepted the offer"), stale)
 		}
 	}
 	there, err := f.look(ctx, next)

@@ -27,7 +27,7 @@ func TestAMarkedHostIsLeftWithAReport(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		m.here.Host.Status.Agent = &v1beta2.AgentReport{HandOver: &v1beta2.HandOverReport{Offer: "uid/1", Accepted: accepted}}
 		if changed, _, err := m.pass(t.Context()); changed != accepted || (err == nil) != accepted {
-			t.Errorf("changed sides: %t, %v; the source knows: %t", changed, err, accepted)
+			t.Errorf("changed sides: %t, %v; accepted in the source's report: %t", changed, err, accepted)
 		}
 	}
 }
@@ -39,13 +39,13 @@ func TestARefusalCountsAfterAMinuteWithoutABreak(t *testing.T) {
 		answers []answer // a minute passes after each
 		moves   bool
 	}{
-		"refused for a moment":                       {[]answer{refuses}, false},
-		"refused for a minute":                       {[]answer{refuses, refuses}, true},
-		"silent in between":                          {[]answer{refuses, silent, refuses}, false},
-		"silent in between, then refused for long":   {[]answer{refuses, silent, refuses, refuses}, true},
-		"there in between":                           {[]answer{refuses, present, refuses}, false},
-		"seen by the watch in between":               {[]answer{refuses, watched, refuses}, false},
-		"seen by the watch just before it ended too": {[]answer{refuses, watched, silent, refuses}, false},
+		"refused for a moment":                                   {[]answer{refuses}, false},
+		"refused for a minute":                                   {[]answer{refuses, refuses}, true},
+		"silent between two refusals":                            {[]answer{refuses, silent, refuses}, false},
+		"silent between two refusals, then refused for a minute": {[]answer{refuses, silent, refuses, refuses}, true},
+		"present between two refusals":                           {[]answer{refuses, present, refuses}, false},
+		"seen by the watch between two refusals":                 {[]answer{refuses, watched, refuses}, false},
+		"seen by the watch, then silent, between two refusals":   {[]answer{refuses, watched, silent, refuses}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

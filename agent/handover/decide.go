@@ -90,18 +90,19 @@ func decide(said answer, offer, accepted string) action {
 	}
 }
 
-// carries returns nil if the host carries the machine of the claim and no other, else an error that says why not.
+// carries returns nil if the machine of the claim is on the host and no other machine is. Otherwise it returns an error
+// that says what is on the host.
 func carries(claim string, all []carried) error {
 	known := false
 	for _, c := range all {
 		if c.claim == claim {
 			known = true
 		} else if !c.cleaned {
-			return fmt.Errorf("the host carries the machine of %s", c.claim)
+			return fmt.Errorf("another machine is on the host: %s", c.claim)
 		}
 	}
 	if !known {
-		return fmt.Errorf("the host does not carry the machine of %s", claim)
+		return fmt.Errorf("machine %s is not on the host", claim)
 	}
 	return nil
 }
@@ -145,9 +146,9 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 }
 
 // lapsed returns why the agent can no longer follow an offer that it has accepted, or nil if it still can. err says why
-// its token for the target could not be renewed. As long as the token is valid, a target that fails or can't be reached
-// may recover. The agent reports the text, so it must not change with each attempt: lapsed leaves out network errors,
-// because they contain port numbers that change.
+// the agent's token for the target could not be renewed. As long as the token is valid, a target that fails or can't be
+// reached may recover. The agent reports the text of the result, so the text must not change with each attempt. It does
+// not contain network errors, because they contain port numbers that change.
 func lapsed(err error, token string, now time.Time) error {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
@@ -159,7 +160,7 @@ func lapsed(err error, token string, now time.Time) error {
 	return nil
 }
 
-// expired reports whether a JSON web token has expired, by its own claims.
+// expired reports whether a JSON web token has expired according to its own claims.
 func expired(token string, now time.Time) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -203,7 +204,7 @@ func mayChange(said answer, refused time.Duration, there *v1beta2.CapstanHost, a
 		return fmt.Errorf("the target claims the host for another machine: %w", err)
 	}
 	if said == refuses && there.Spec.Claim.Released {
-		return errors.New("the target has released the host, and the management cluster that refuses the agent has not " +
+		return errors.New("the target has released the host, but the source, which refuses the agent, has not " +
 			"confirmed that the host moved")
 	}
 	return nil

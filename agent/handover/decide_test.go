@@ -24,13 +24,13 @@ func TestDecide(t *testing.T) {
 		"nothing is known yet":                    {silent, "", "", nothing},
 		"the host is gone and there was no offer": {absent, "", "", nothing},
 		"a new offer":                             {present, "u/1", "", accept},
-		"another offer than the accepted one":     {present, "u/2", "u/1", accept},
-		"the accepted offer stands":               {present, "u/1", "u/1", keep},
+		"an offer differs from the accepted one":  {present, "u/2", "u/1", accept},
+		"the accepted offer has not changed":      {present, "u/1", "u/1", keep},
 		"the offer was called off":                {present, "", "u/1", forget},
 		"the host is gone":                        {absent, "", "u/1", ask},
-		"the mover has replaced the annotations, which calls no offer off": {leaving, "", "u/1", ask},
-		"silence calls no offer off":                                       {silent, "", "u/1", ask},
-		"a refusal calls no offer off":                                     {refuses, "", "u/1", ask},
+		"the mover has replaced the annotations, which does not call off the offer": {leaving, "", "u/1", ask},
+		"silence does not call off the offer":                                       {silent, "", "u/1", ask},
+		"a refusal calls no offer off":                                              {refuses, "", "u/1", ask},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,14 +49,14 @@ func TestAnswerOf(t *testing.T) {
 		err  error
 		want answer
 	}{
-		"it is there":               {&v1beta2.CapstanHost{}, nil, present},
-		"it is about to be deleted": {marked, nil, leaving},
-		"it isn't there":            {nil, nil, absent},
-		"the token is refused":      {nil, &rest.StatusError{Code: 401}, refuses},
-		"the role is gone":          {nil, &rest.StatusError{Code: 403}, refuses},
-		"there are no CapstanHosts": {nil, &rest.StatusError{Code: 404}, silent},
-		"the server fails":          {nil, &rest.StatusError{Code: 500}, silent},
-		"there is no connection":    {nil, errors.New("connection refused"), silent},
+		"the host is there":               {&v1beta2.CapstanHost{}, nil, present},
+		"the host is about to be deleted": {marked, nil, leaving},
+		"the host isn't there":            {nil, nil, absent},
+		"the token is refused":            {nil, &rest.StatusError{Code: 401}, refuses},
+		"the role is gone":                {nil, &rest.StatusError{Code: 403}, refuses},
+		"there are no CapstanHosts":       {nil, &rest.StatusError{Code: 404}, silent},
+		"the server fails":                {nil, &rest.StatusError{Code: 500}, silent},
+		"there is no connection":          {nil, errors.New("connection refused"), silent},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -103,14 +103,14 @@ func TestReady(t *testing.T) {
 		"an earlier machine was cleaned up": {hostWith(machine, nil),
 			append(up, carried{claim: "other", ended: true, cleaned: true}), ""},
 		"an earlier machine was not cleaned up": {hostWith(machine, nil), append(up, carried{claim: "other"}),
-			"carries the machine of other"},
-		"the bootstrap goes on":       {hostWith(machine, nil), []carried{{claim: machine}}, "has not finished"},
-		"the bootstrap has not begun": {hostWith(machine, nil), nil, "does not carry"},
+			"another machine is on the host: other"},
+		"the bootstrap still runs":    {hostWith(machine, nil), []carried{{claim: machine}}, "has not finished"},
+		"the bootstrap has not begun": {hostWith(machine, nil), nil, "is not on the host"},
 		"the host was cleaned after this machine": {hostWith(machine, nil),
 			[]carried{{claim: machine, ended: true, cleaned: true}}, "has not finished"},
 		"the machine was deleted":         {hostWith(machine, released), up, "deleted"},
 		"nobody claims the host":          {hostWith("", nil), up, "no machine"},
-		"another machine claims the host": {hostWith("other", nil), up, "carries the machine of " + machine},
+		"another machine claims the host": {hostWith("other", nil), up, "another machine is on the host: " + machine},
 		"a local host":                    {hostWith(machine, local), up, "local"},
 	}
 	for name, c := range cases {
@@ -145,30 +145,31 @@ func TestMayChange(t *testing.T) {
 		want    string
 	}{
 		"the host has moved":                             {absent, 0, hostWith(machine, nil), up, ""},
-		"the mover is about to delete it":                {leaving, 0, hostWith(machine, nil), up, ""},
-		"it is on both sides: the first counts":          {present, 0, hostWith(machine, nil), up, "has not released"},
+		"the mover is about to delete the host":          {leaving, 0, hostWith(machine, nil), up, ""},
+		"the host is on both sides":                      {present, 0, hostWith(machine, nil), up, "has not released"},
 		"silence is no answer, whatever the target says": {silent, 0, hostWith(machine, nil), up, "has not released"},
-		"it is on neither side":                          {absent, 0, nil, up, "not in the target"},
-		"marked, but not there":                          {leaving, 0, nil, up, "not in the target"},
-		"the target claims it for another machine": {absent, 0, hostWith("capstan://blue/h1/99999999", nil),
+		"the host is on neither side":                    {absent, 0, nil, up, "not in the target"},
+		"marked by the mover, but not in the target":     {leaving, 0, nil, up, "not in the target"},
+		"the target claims the host for another machine": {absent, 0, hostWith("capstan://blue/h1/99999999", nil),
 			up, "another machine"},
-		"the target claims it for no machine":                     {absent, 0, hostWith("", nil), up, "no machine"},
-		"the target has a local host of that name":                {absent, 0, hostWith(machine, local), up, "local host"},
-		"moved, and its machine was deleted there: to be cleaned": {absent, 0, hostWith(machine, released), up, ""},
-		"moved while it was being cleaned: to be proved there":    {absent, 0, hostWith(machine, released), cleaned, ""},
-		"the agent carries a second machine": {absent, 0, hostWith(machine, nil),
+		"the target claims the host for no machine":        {absent, 0, hostWith("", nil), up, "no machine"},
+		"the target has a local host of that name":         {absent, 0, hostWith(machine, local), up, "local host"},
+		"moved, and the machine was deleted in the target": {absent, 0, hostWith(machine, released), up, ""},
+		"moved after the host was cleaned":                 {absent, 0, hostWith(machine, released), cleaned, ""},
+		"a second machine is on the host": {absent, 0, hostWith(machine, nil),
 			append([]carried{{claim: "other"}}, up...), "another machine"},
-		"the agent carries nothing": {absent, 0, hostWith(machine, nil), nil,
+		"no machine is on the host": {absent, 0, hostWith(machine, nil), nil,
 			"another machine"},
 		"refused for a moment": {refuses, refusalPatience - 1, hostWith(machine, nil),
 			up, "may be temporary"},
-		"refused for long, and claimed there": {refuses, refusalPatience,
+		"refused for a minute, and claimed in the target": {refuses, refusalPatience,
 			hostWith(machine, nil), up, ""},
-		"refused for long, and released there: nothing is cleaned": {refuses, 10 * refusalPatience,
+		"refused for long, and released in the target": {refuses, 10 * refusalPatience,
 			hostWith(machine, released), up, "released"},
-		"refused for long, and claimed there for another machine": {refuses, refusalPatience, hostWith("other", nil), up,
-			"another machine"},
-		"a target that claims a host that was cleaned is not obeyed": {present, 0, hostWith(machine, nil), cleaned,
+		"refused for a minute, and claimed in the target for another machine": {
+			refuses, refusalPatience, hostWith("other", nil), up, "another machine",
+		},
+		"the host was cleaned, and is on both sides": {present, 0, hostWith(machine, nil), cleaned,
 			"has not released"},
 	}
 	for name, c := range cases {
@@ -184,16 +185,17 @@ func TestLapsed(t *testing.T) {
 		err         error
 		token, want string
 	}{
-		"the target is not reached":                      {errors.New("connection refused"), good, ""},
-		"the target fails":                               {&rest.StatusError{Code: 500}, good, ""},
-		"the target allows no renewal, before the move":  {&rest.StatusError{Code: 403}, good, ""},
-		"the target does not know the token":             {&rest.StatusError{Code: 401}, good, "no longer accepts"},
-		"the target is not reached until it has expired": {errors.New("connection refused"), old, "has expired"},
-		"the target is back, after it has expired": {fmt.Errorf("renewing: %w", &rest.StatusError{Code: 401}), old,
-			"no longer accepts"},
-		"a token without times":                  {errors.New("connection refused"), "hunter2", ""},
-		"a token that says nothing about itself": {errors.New("connection refused"), "e30.e30.c2ln", ""},
-		"a token that is none":                   {errors.New("connection refused"), "e30.?.c2ln", ""},
+		"the target can't be reached":                   {errors.New("connection refused"), good, ""},
+		"the target fails":                              {&rest.StatusError{Code: 500}, good, ""},
+		"the target allows no renewal, before the move": {&rest.StatusError{Code: 403}, good, ""},
+		"the target does not know the token":            {&rest.StatusError{Code: 401}, good, "no longer accepts"},
+		"an unreachable target and an expired token":    {errors.New("connection refused"), old, "has expired"},
+		"the target is back after the token has expired": {
+			fmt.Errorf("renewing: %w", &rest.StatusError{Code: 401}), old, "no longer accepts",
+		},
+		"a token without times":     {errors.New("connection refused"), "hunter2", ""},
+		"a token with empty claims": {errors.New("connection refused"), "e30.e30.c2ln", ""},
+		"an invalid token":          {errors.New("connection refused"), "e30.?.c2ln", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { errorHas(t, lapsed(c.err, c.token, now), c.want) })
@@ -201,12 +203,12 @@ func TestLapsed(t *testing.T) {
 	first := lapsed(errors.New("read tcp 10.0.0.1:51234->10.0.0.2:6443: connection reset"), old, now)
 	if again := lapsed(errors.New("read tcp 10.0.0.1:51236->10.0.0.2:6443: connection reset"), old,
 		now); first.Error() != again.Error() {
-		t.Errorf("a report for each try: %q, then %q", first, again)
+		t.Errorf("the reported text changes with each attempt: %q, then %q", first, again)
 	}
 }
 
 func TestTheMarkOfTheMoverIsClusterctls(t *testing.T) {
 	if leaveMark != clusterctlv1.DeleteForMoveAnnotation {
-		t.Errorf("clusterctl's is %s", clusterctlv1.DeleteForMoveAnnotation)
+		t.Errorf("clusterctl's mark is %s", clusterctlv1.DeleteForMoveAnnotation)
 	}
 }

@@ -20,13 +20,13 @@ import (
 const (
 	nextFile    = "next.yaml"
 	currentFile = "enrolment.yaml"
-	// ownToken is the prefix of the files with tokens that the agent got itself; see Config.TokenPath.
+	// ownToken is the prefix of the names of the files with the agent's own tokens; see Config.TokenPath.
 	ownToken = "token"
 )
 
 // Enrolment is what the agent needs to work for a management cluster.
 type Enrolment struct {
-	// Offer is the id of the offer that it comes from.
+	// Offer is the id of the offer that the enrolment comes from.
 	Offer string `yaml:"offer"`
 	// Server, CAData and Token have the same meaning as in the configuration; the token is the agent's own.
 	Server string `yaml:"server"`

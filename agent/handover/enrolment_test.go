@@ -37,10 +37,10 @@ func must(t *testing.T, err error) {
 func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 	c := base(t)
 	s := NewStore(c)
-	must(t, s.Forget()) // there is none
+	must(t, s.Forget()) // there is no next enrolment
 	for _, read := range []func() (*Enrolment, error){s.Current, s.Next} {
 		if e, err := read(); e != nil || err != nil {
-			t.Fatalf("got %v, %v before there is one", e, err)
+			t.Fatalf("got %v, %v before there is an enrolment", e, err)
 		}
 	}
 	e := Enrolment{Offer: "u/1", Server: "https://b:2", CAData: c.CAData, Token: "of b", Enrolment: "https://b:3"}
@@ -70,10 +70,10 @@ func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 	}
 	c.Enrolment = ""
 	if got.TokenPath() == c.TokenPath() {
-		t.Error("two management clusters share a file of tokens: one would be shown the token of the other")
+		t.Error("two management clusters share a token file, so one would get the token of the other")
 	}
 	if info, err := os.Stat(filepath.Join(c.StateDir, currentFile)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("the file of the current enrolment: %v, %v", info, err)
 	}
 	for change, edit := range map[string]func(*config.Config){
 		"server": func(c *config.Config) { c.Server = "https://c:3" },
@@ -83,10 +83,10 @@ func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 		edited := c
 		edit(&edited)
 		if e, err := NewStore(edited).Current(); e != nil || err != nil {
-			t.Errorf("the enrolment counts more than the %s that was written later: %+v, %v", change, e, err)
+			t.Errorf("the enrolment overrides the %s that was configured later: %+v, %v", change, e, err)
 		}
 	}
-	// The next move, and one that is canceled.
+	// Another offer is accepted, and then called off.
 	must(t, s.Prepare(Enrolment{Offer: "v/1", Server: "https://c:3", CAData: c.CAData, Token: "of c"}))
 	must(t, s.Forget())
 	if next, err := s.Next(); next != nil || err != nil {
@@ -104,7 +104,7 @@ func TestDamagedFiles(t *testing.T) {
 		strings.ReplaceAll(strings.TrimSpace(c.CAData), "\n", "\n  ") + "\n"
 	digest := "insteadOf: " + s.digest() + "\n"
 	cases := map[string]struct{ text, err string }{
-		"whole":                  {whole + digest, ""},
+		"a valid file":           {whole + digest, ""},
 		"not YAML":               {"hunter2: [", "it is damaged"},
 		"an unknown key":         {whole + digest + "hunter2: x\n", "it is damaged"},
 		"no token":               {strings.Replace(whole+digest, "token: hunter2\n", "", 1), "not an enrolment"},
@@ -145,6 +145,6 @@ func TestTidyLeavesNoTokenOfAnotherManagementCluster(t *testing.T) {
 	want := []string{"agent.lock", "enrolment.yaml", "next.yaml", keep, "tokens"}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("left: %v, want %v", got, want)
+		t.Errorf("files left: %v, want %v", got, want)
 	}
 }

@@ -25,7 +25,7 @@ type Source interface {
 
 // Options are what a Follower needs. All are required.
 type Options struct {
-	// Config is the effective configuration, that of the source.
+	// Config is the effective configuration. It belongs to the source.
 	Config config.Config
 	// Version is the agent's version.
 	Version string
@@ -36,17 +36,17 @@ type Options struct {
 }
 
 // Follower lets the agent follow when its host moves to another management cluster: it accepts the offer, waits, and
-// finds out when the host has moved. All that it knows is on disk or can be asked for again.
+// finds out when the host has moved. Everything that a Follower knows is on disk, or the Follower can ask for it again.
 type Follower struct {
 	Options
 
 	mu   sync.Mutex
 	said answer               // the watch's answer
 	host *v1beta2.CapstanHost // nil unless it is present
-	// refused is when the source's present series of refusals began, or zero if there is none. Silence and any other
+	// refused is when the source's current series of refusals began, or zero if there is none. Silence and any other
 	// answer end a series.
 	refused time.Time
-	wake    chan struct{} // holds at most one
+	wake    chan struct{} // holds at most one value
 
 	before string // the last text that was logged
 }

@@ -20,8 +20,8 @@ import (
 type moved struct {
 	*Follower
 	here, there *testapi.Server
-	tokens      map[string]bool // that the source accepts
-	token       string          // for the target
+	tokens      map[string]bool // the tokens that the source accepts
+	token       string          // the agent's token for the target
 }
 
 func newMoved(t *testing.T, age, left time.Duration) *moved {
@@ -68,7 +68,8 @@ func (m *moved) says() v1beta2.HandOverReport {
 	return *m.Report.Get().HandOver
 }
 
-// TestAnOfferNamesTheEnrolmentServer: the agent stores only a server on the host that the offer's id vouches for.
+// TestAnOfferNamesTheEnrolmentServer: the agent accepts an enrolment server only if it is on the same host as the
+// target's API server, which the offer's id identifies.
 func TestAnOfferNamesTheEnrolmentServer(t *testing.T) {
 	for enrolment, want := range map[string]bool{
 		"": true, "https://127.0.0.1:7444": true, "https://127.0.0.2:7444": false, "http://127.0.0.1:7444": false,
@@ -106,9 +107,9 @@ func TestAnOfferIsFollowedWithoutAWatch(t *testing.T) {
 		change func(m *moved)
 		next   string // the offer accepted at the end
 	}{
-		"the offer stands":         {func(*moved) {}, "uid/1"},
-		"the offer was called off": {func(m *moved) { m.here.Change(func() { m.here.Host.Annotations = nil }) }, ""},
-		"there is another offer":   {func(m *moved) { m.here.MakeOffer(m.there, "2", nil) }, "uid/2"},
+		"the offer has not changed": {func(*moved) {}, "uid/1"},
+		"the offer was called off":  {func(m *moved) { m.here.Change(func() { m.here.Host.Annotations = nil }) }, ""},
+		"there is another offer":    {func(m *moved) { m.here.MakeOffer(m.there, "2", nil) }, "uid/2"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestAnOfferIsFollowedWithoutAWatch(t *testing.T) {
 			}
 			m.be(absent) // before the watch begins
 			if changed, _, err := m.pass(t.Context()); err != nil || !changed {
-				t.Errorf("the host is gone: changed sides %t, %v", changed, err)
+				t.Errorf("after the host is gone: changed sides %t, %v", changed, err)
 			}
 		})
 	}

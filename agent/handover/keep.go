@@ -21,7 +21,7 @@ func (f *Follower) keep(ctx context.Context, next *Enrolment) (again time.Durati
 }
 
 // fresh renews next's token if a renewal is due, and returns the resulting enrolment. After a renewal, the agent's
-// report says whether the agent still follows the offer. If fresh returns an error, the enrolment is unchanged.
+// report says whether the agent still follows the offer. If there is an error, the enrolment is unchanged.
 func (f *Follower) fresh(ctx context.Context, next *Enrolment) (*Enrolment, error) {
 	if token.RenewIn(next.Token, time.Now()) > 0 {
 		return next, nil

@@ -10,6 +10,7 @@ import (
 // can't follow the offer any more, it no longer reports the offer as accepted.
 func TestATokenIsKeptFresh(t *testing.T) {
 	const day = 24 * time.Hour
+	// Each name begins with the state of the agent's token for the target.
 	cases := map[string]struct {
 		age, left time.Duration
 		here      answer // the source's answer
@@ -18,21 +19,21 @@ func TestATokenIsKeptFresh(t *testing.T) {
 		refusal   string
 		renewed   bool
 	}{
-		"young":                               {0, day, present, present, true, "", false},
-		"young, the source is silent":         {0, day, silent, present, true, "", false},
-		"young, the target is silent":         {0, day, present, silent, true, "", false},
-		"due":                                 {day / 2, day / 2, present, present, false, "", true},
-		"due, the source is silent":           {day / 2, day / 2, silent, present, false, "", true},
-		"due, the source refuses":             {day / 2, day / 2, refuses, present, false, "", true},
-		"due, the host is gone":               {day / 2, day / 2, absent, present, false, "", true},
-		"due, the target is silent":           {day / 2, day / 2, present, silent, false, "", false},
-		"due, both are silent":                {day / 2, day / 2, silent, silent, false, "", false},
-		"due, the target refuses":             {day / 2, day / 2, present, refuses, false, "no longer accepts", false},
-		"due, refused, the source is silent":  {day / 2, day / 2, silent, refuses, false, "no longer accepts", false},
-		"expired":                             {day, -time.Minute, present, refuses, false, "no longer accepts", false},
-		"expired, the target is silent":       {day, -time.Minute, present, silent, false, "has expired", false},
-		"expired, the source is silent":       {day, -time.Minute, silent, refuses, false, "no longer accepts", false},
-		"expired by the host's clock, not so": {day, -time.Minute, present, present, false, "", true},
+		"young":                              {0, day, present, present, true, "", false},
+		"young, the source is silent":        {0, day, silent, present, true, "", false},
+		"young, the target is silent":        {0, day, present, silent, true, "", false},
+		"due":                                {day / 2, day / 2, present, present, false, "", true},
+		"due, the source is silent":          {day / 2, day / 2, silent, present, false, "", true},
+		"due, the source refuses":            {day / 2, day / 2, refuses, present, false, "", true},
+		"due, the host is gone":              {day / 2, day / 2, absent, present, false, "", true},
+		"due, the target is silent":          {day / 2, day / 2, present, silent, false, "", false},
+		"due, both are silent":               {day / 2, day / 2, silent, silent, false, "", false},
+		"due, the target refuses":            {day / 2, day / 2, present, refuses, false, "no longer accepts", false},
+		"due, source silent, target refuses": {day / 2, day / 2, silent, refuses, false, "no longer accepts", false},
+		"expired":                            {day, -time.Minute, present, refuses, false, "no longer accepts", false},
+		"expired, the target is silent":      {day, -time.Minute, present, silent, false, "has expired", false},
+		"expired, the source is silent":      {day, -time.Minute, silent, refuses, false, "no longer accepts", false},
+		"expired only by the host's clock":   {day, -time.Minute, present, present, false, "", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -52,10 +53,10 @@ func TestATokenIsKeptFresh(t *testing.T) {
 				t.Errorf("the report is %+v", got)
 			}
 			if c.refusal != "" && err == nil {
-				t.Error("nothing keeps the agent from going along")
+				t.Error("no error although the agent can't follow the offer")
 			}
 			next, err := m.Store.Next()
-			if err == nil && next == nil { // it has moved
+			if err == nil && next == nil { // the agent has changed sides
 				next, err = m.Store.Current()
 			}
 			if err != nil || (next.Token != m.token) != c.renewed || c.renewed && !m.there.Tokens[next.Token] {

@@ -40,16 +40,16 @@ func TestAFullDisk(t *testing.T) {
 			t.Fatalf("the error is %v", full)
 		}
 		if err := atomicfile.Write(file, make([]byte, 32<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("a file on a full disk: %v", err)
+			t.Errorf("the error of writing a file on a full disk is %v", err)
 		}
 		if old, err := os.ReadFile(file); err != nil || string(old) != "old" {
 			t.Errorf("the file is %q, %v", old, err)
 		}
 		if entries, err := os.ReadDir(base); err != nil || len(entries) != 2 { // the file and the journal
-			t.Errorf("left behind: %v, %v", entries, err)
+			t.Errorf("files on the disk: %v, %v", entries, err)
 		}
 		if err := openAndClose(base, claim); err != nil {
-			t.Errorf("looking at the journal of a full disk: %v", err)
+			t.Errorf("opening the journal on a full disk: %v", err)
 		}
 		seen := func() []string {
 			views, err := Look(base)
@@ -59,16 +59,16 @@ func TestAFullDisk(t *testing.T) {
 			return views[0].Notes("key")
 		}
 		if got := seen(); len(got) != written || got[0] != "kept" {
-			t.Errorf("%d notes are there, %d were written", len(got), written)
+			t.Errorf("the journal has %d notes, but %d were written", len(got), written)
 		}
 		must(t, unix.Mount("", base, "", unix.MS_REMOUNT, "size=1m"), j.Note("key", "after"), j.Finish("one", 0))
 		if got := seen(); len(got) != written+1 || got[written] != "after" || !reflect.DeepEqual(got, j.Notes("key")) {
-			t.Errorf("with room again: %d notes, %q at the end", len(got), got[len(got)-1])
+			t.Errorf("once there is room again: %d notes, %q at the end", len(got), got[len(got)-1])
 		}
 	})
 }
 
-// openAndClose opens the journal like a starting agent, and closes it.
+// openAndClose opens the journal as a starting agent does, and closes it.
 func openAndClose(base, claim string) error {
 	j, err := Salvage(base, claim)
 	if err != nil {

@@ -32,10 +32,10 @@ func FuzzSalvage(f *testing.F) {
 		if err == nil {
 			j.Close()
 		} else if !errors.Is(err, ErrDamaged) && before.claim == claim {
-			t.Fatalf("it is refused, and not as damaged: %v", err)
+			t.Fatalf("Open fails, but not because the journal is damaged: %v", err)
 		}
 		if before.claim != "" && before.claim != claim {
-			return // a journal of another claim
+			return // the journal belongs to another claim
 		}
 		j, err = Salvage(base, claim)
 		must(t, err)
@@ -50,7 +50,7 @@ func FuzzSalvage(f *testing.F) {
 		defer again.Close()
 		if !reflect.DeepEqual(again.steps, steps) || !reflect.DeepEqual(again.notes, notes) ||
 			again.outcome.Ended != outcome.Ended {
-			t.Fatalf("it knew %v %v, and then %v %v", steps, notes, again.steps, again.notes)
+			t.Fatalf("the salvaged journal has %v %v, the reopened one %v %v", steps, notes, again.steps, again.notes)
 		}
 	})
 }

@@ -2,7 +2,8 @@
 //
 // The journal of a claim is a directory with the file steps.jsonl: one JSON record per line, each synced to disk before
 // the agent continues. The directory also holds other data that must live as long as the journal. A step that started
-// but did not finish was interrupted.
+// but did not finish was interrupted. A note is a value that the agent records under a key, for example the name of a
+// user that it created.
 package journal
 
 import (
@@ -26,9 +27,12 @@ const (
 )
 
 const (
-	// sizeLimit bounds the record file, in bytes: tens of thousands of records, far more than any bootstrap makes.
-	sizeLimit = 16 << 20
-	// reserve is how many bytes beyond sizeLimit the results may use: the result of the bootstrap, and the result of
+	// sizeLimit bounds the record file, in bytes, without the results: ten thousand records, far more than any bootstrap
+	// makes. The agent reads the whole file several times when it starts, and keeps it in memory.
+	sizeLimit = 4 << 20
+	// readLimit is the sizeLimit of earlier versions of the agent, whose record files must stay readable.
+	readLimit = 16 << 20
+	// reserve is how many bytes beyond readLimit the results may use: the result of the bootstrap, and the result of
 	// cleaning.
 	reserve = 1 << 20
 )
@@ -180,10 +184,10 @@ func (j *Journal) add(r record) error {
 	line = append(line, '\n')
 	limit := int64(sizeLimit)
 	if r.Event == eventSucceeded || r.Event == eventFailed || r.Event == eventCleaned {
-		limit += reserve
+		limit = readLimit + reserve
 	}
 	if j.size+int64(len(line)) > limit {
-		return fmt.Errorf("writing the journal %s: %w, it has reached %d bytes; delete the machine", j.dir,
+		return fmt.Errorf("writing the journal %s: %w: it has reached %d bytes; delete the machine", j.dir,
 			ErrFull, sizeLimit)
 	}
 	_, err = j.f.Write(line)

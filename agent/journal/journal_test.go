@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -145,14 +146,14 @@ func TestADamagedJournalIsSalvaged(t *testing.T) {
 			}
 			aside, err := os.ReadFile(s.Aside())
 			if err != nil || string(aside) != string(before) {
-				t.Errorf("line %d: put aside: %q, %v", index, aside, err)
+				t.Errorf("line %d: the file that was moved aside is %q, %v", index, aside, err)
 			}
 			must(t, s.Close())
 		}
 		s := mustOpen(t, base)
 		must(t, os.Remove(s.Aside()), s.Clean(nil))
 		if s.Carries() || s.Aside() != "" {
-			t.Errorf("line %d: it is not clean after somebody looked", index)
+			t.Errorf("line %d: the host is not clean after a person has removed the damaged file", index)
 		}
 	}
 }
@@ -197,12 +198,51 @@ func TestAFullJournalTakesResults(t *testing.T) {
 	again := mustOpen(t, base)
 	if cleaned, left := again.Cleaned(); !cleaned || !reflect.DeepEqual(left, many) || !again.Outcome().Ended ||
 		again.Step("first").Starts != 1 {
-		t.Errorf("cleaned %t, %d left, outcome %+v", cleaned, len(left), again.Outcome())
+		t.Errorf("cleaned %t, %d leftovers, outcome %+v", cleaned, len(left), again.Outcome())
 	}
 	must(t, again.Clean(nil))
 	if again.Carries() {
-		t.Error("it is not clean")
+		t.Error("the host is not clean")
 	}
+}
+
+// TestAJournalOfAnEarlierVersionMayBeLarger: earlier versions of the agent wrote larger files. These take results but
+// no more notes, and no record gets lost when such a file is salvaged.
+func TestAJournalOfAnEarlierVersionMayBeLarger(t *testing.T) {
+	base := t.TempDir()
+	j := mustOpen(t, base)
+	must(t, j.Start("first", "m"), j.Close())
+	line, err := json.Marshal(record{Event: eventNote, Key: "k", Value: strings.Repeat("x", 1<<20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(j.Dir(), file)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const notes = sizeLimit>>20 + 2
+	for range notes {
+		data = append(append(data, line...), '\n')
+	}
+	must(t, os.WriteFile(path, data, 0o600))
+	j = mustOpen(t, base)
+	if err := j.Note("k", "small"); !errors.Is(err, ErrFull) {
+		t.Errorf("a note fails with %v, want %v", err, ErrFull)
+	}
+	must(t, j.Fail("journal", "full"), j.Clean([]string{"a"}), j.Clean([]string{"b"}), j.Close())
+	if data, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	must(t, os.WriteFile(path, append(data, "damaged\n{}\n"...), 0o600))
+	salvaged, err := Salvage(base, claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(salvaged.Notes("k")); got != notes || !salvaged.Outcome().Ended {
+		t.Errorf("%d notes are left of %d; the outcome is %+v", got, notes, salvaged.Outcome())
+	}
+	must(t, salvaged.Clean(nil), salvaged.Close())
 }
 
 func TestLook(t *testing.T) {
@@ -225,14 +265,14 @@ func TestLook(t *testing.T) {
 		}
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() != int64(len(data)-3) {
-		t.Errorf("it was changed: %v", err)
+		t.Errorf("Look has changed the journal: %v", err)
 	}
 	if entries, _ := os.ReadDir(base); len(entries) != 2 {
-		t.Errorf("left: %v", entries)
+		t.Errorf("journals after Look: %v", entries)
 	}
 	must(t, views[0].Remove(), views[1].Remove())
 	if entries, _ := os.ReadDir(base); len(entries) != 0 {
-		t.Errorf("left: %v", entries)
+		t.Errorf("journals after Remove: %v", entries)
 	}
 }
 

@@ -25,7 +25,7 @@ func Salvage(base, claim string) (*Journal, error) {
 	return Open(base, claim)
 }
 
-// Salvage opens the journal like the function Salvage.
+// Salvage opens the view's journal, like the function Salvage.
 func (v *View) Salvage() (*Journal, error) {
 	j, err := open(v.dir)
 	if !errors.Is(err, ErrDamaged) {
@@ -57,7 +57,7 @@ func salvage(dir, claim string) error {
 	for _, line := range lines {
 		var r record
 		if json.Unmarshal(line, &r) == nil && r.Event != eventOpen && r.Event != eventCleaned &&
-			len(kept)+len(line) < sizeLimit {
+			len(kept)+len(line) < readLimit {
 			kept = append(append(kept, line...), '\n')
 		}
 	}

@@ -67,11 +67,11 @@ func (v *View) read(f io.Reader) (lines [][]byte, size int64, err error) {
 		return fmt.Errorf("%w at byte %d%s: delete the machine; the agent cleans what the readable part lists, and then a "+
 			"person must inspect the host", ErrDamaged, at, why)
 	}
-	data, readErr := io.ReadAll(io.LimitReader(f, sizeLimit+reserve+1))
+	data, readErr := io.ReadAll(io.LimitReader(f, readLimit+reserve+1))
 	if readErr != nil {
 		err = damaged(int64(len(data)), ", "+readErr.Error())
-	} else if len(data) > sizeLimit+reserve {
-		err = damaged(sizeLimit, ", it is too large")
+	} else if len(data) > readLimit+reserve {
+		err = damaged(readLimit, " because the file is too large")
 	}
 	for {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))

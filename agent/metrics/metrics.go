@@ -22,7 +22,7 @@ type Metrics struct {
 
 	mu         sync.Mutex
 	report     func() v1beta2.AgentReport // nil: no report yet
-	claim      string                     // the last one counted
+	claim      string                     // the last claim that was counted
 	claims     uint64
 	reconnects uint64
 	renewals   map[string]uint64

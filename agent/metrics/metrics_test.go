@@ -77,16 +77,16 @@ func TestNil(t *testing.T) {
 
 func TestAddress(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
-		"off":                           {"", ""},
-		"a port alone is this computer": {":9464", "127.0.0.1:9464"},
-		"loopback":                      {"127.0.0.1:9464", "127.0.0.1:9464"},
-		"everywhere, if asked":          {"0.0.0.0:9464", "0.0.0.0:9464"},
-		"IPv6":                          {"[::1]:9464", "[::1]:9464"},
-		"no port":                       {"127.0.0.1", "error"},
-		"port zero":                     {":0", "error"},
-		"a port that can't be":          {":65536", "error"},
-		"a name":                        {"example.com:9464", "error"},
-		"a port with a name":            {":http", "error"},
+		"off":                              {"", ""},
+		"a port alone means this computer": {":9464", "127.0.0.1:9464"},
+		"loopback":                         {"127.0.0.1:9464", "127.0.0.1:9464"},
+		"all addresses, if the user asks for that": {"0.0.0.0:9464", "0.0.0.0:9464"},
+		"IPv6":                     {"[::1]:9464", "[::1]:9464"},
+		"no port":                  {"127.0.0.1", "error"},
+		"port zero":                {":0", "error"},
+		"a port that is too large": {":65536", "error"},
+		"a host name":              {"example.com:9464", "error"},
+		"a port with a name":       {":http", "error"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 const (
 	requestLimit = 10 * time.Second
 	headerLimit  = 16 << 10 // bytes
-	atOnce       = 4        // answers being written
+	atOnce       = 4        // answers that are written at the same time
 )
 
 // Address checks an address at which to serve metrics, like 127.0.0.1:9464. If text has no host, as in :9464, Address

@@ -120,7 +120,7 @@ func (d *Desired) tunnel(own netlink.Link) (netlink.Link, error) {
 			return nil, err
 		}
 	}
-	// The Node's own packets to far pods have this source address.
+	// The Node's own packets to pods in other segments have this source address.
 	address := &netlink.Addr{IPNet: single(d.Self.Range.Masked().Addr())}
 	if err := netlink.AddrReplace(there, address); err != nil {
 		return nil, err
@@ -135,7 +135,8 @@ func single(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// peers tells the kernel where far Nodes are, so that it need not ask other computers, which might lie.
+// peers tells the kernel where the Nodes of other segments are, so that the kernel need not ask other computers, which
+// might lie.
 func (d *Desired) peers(tunnel netlink.Link) error {
 	index := tunnel.Attrs().Index
 	known := map[string]bool{}

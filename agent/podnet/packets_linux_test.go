@@ -150,7 +150,7 @@ func TestPacketsOfPods(t *testing.T) {
 	all := []*realNode{one, two, far}
 	unheard(t, one.pod, far.podAddress)
 	unheard(t, one.pod, outside)
-	for range 2 { // the second time, it changes nothing
+	for range 2 { // the second time, apply changes nothing
 		for _, n := range all {
 			n.apply(nodes)
 		}
@@ -172,14 +172,14 @@ func TestPacketsOfPods(t *testing.T) {
 	one.computer.Do(func() error {
 		var missing netlink.LinkNotFoundError
 		if _, err := netlink.LinkByName(Tunnel); !errors.As(err, &missing) {
-			t.Errorf("the tunnel without Nodes to reach: %v", err)
+			t.Errorf("the tunnel exists although it leads to no Node: %v", err)
 		}
 		return nil
 	})
 	unheard(t, one.pod, far.podAddress)
 	hears(t, one.pod, two.podAddress, fmt.Sprintf("the pod of two saw %s", one.podAddress))
 
-	// It comes back with another address.
+	// The far Node comes back with another address.
 	far.Address = netip.MustParseAddr("198.51.100.8")
 	far.computer.Do(func() error {
 		l, err := netlink.LinkByName("eth0")

@@ -3,7 +3,7 @@
 // ranges by routes. All other Nodes reach each other by VXLAN. Packets from pods to outside the cluster have the Node's
 // address.
 //
-// It is for IPv4. It enforces no NetworkPolicies.
+// This network supports only IPv4, and does not enforce NetworkPolicies.
 package podnet
 
 import (

@@ -25,21 +25,21 @@ func TestPlan(t *testing.T) {
 		nodes []Node
 		want  string // "false": nothing can be planned yet
 	}{
-		"alone": {[]Node{one}, "[]"},
-		"a neighbour, by a route": {
+		"no other Node": {[]Node{one}, "[]"},
+		"a Node of the same network, by a route": {
 			[]Node{node("two", "192.0.2.12", "10.244.1.0/24"), one}, "[{10.244.1.0/24 192.0.2.12 false}]",
 		},
-		"behind a router, by the tunnel": {
+		"a Node behind a router, by the tunnel": {
 			[]Node{one, node("far", "198.51.100.7", "10.244.2.0/24")}, "[{10.244.2.0/24 198.51.100.7 true}]",
 		},
-		"one without a range yet":  {[]Node{one, node("two", "192.0.2.12", "")}, "[]"},
-		"one without an address":   {[]Node{one, node("two", "", "10.244.1.0/24")}, "[]"},
-		"one of IPv6":              {[]Node{one, node("two", "fd00::1", "10.244.1.0/24")}, "[]"},
-		"one that takes our range": {[]Node{one, node("evil", "192.0.2.66", "10.244.0.0/16")}, "[]"},
-		"one that has our address": {[]Node{one, node("evil", "192.0.2.11", "10.244.9.0/24")}, "[]"},
-		"we have no range yet":     {[]Node{node("one", "192.0.2.11", "")}, "false"},
-		"we are not a Node yet":    {nil, "false"},
-		"two of one range: one has": {
+		"another Node without a range yet":          {[]Node{one, node("two", "192.0.2.12", "")}, "[]"},
+		"another Node without an address":           {[]Node{one, node("two", "", "10.244.1.0/24")}, "[]"},
+		"another Node with an IPv6 address":         {[]Node{one, node("two", "fd00::1", "10.244.1.0/24")}, "[]"},
+		"another Node that takes this Node's range": {[]Node{one, node("evil", "192.0.2.66", "10.244.0.0/16")}, "[]"},
+		"another Node that has this Node's address": {[]Node{one, node("evil", "192.0.2.11", "10.244.9.0/24")}, "[]"},
+		"this Node has no range yet":                {[]Node{node("one", "192.0.2.11", "")}, "false"},
+		"this Node does not exist yet":              {nil, "false"},
+		"two Nodes with the same range": {
 			[]Node{one, node("b", "192.0.2.13", "10.244.1.0/24"), node("a", "192.0.2.12", "10.244.1.0/24")},
 			"[{10.244.1.0/24 192.0.2.12 false}]",
 		},
@@ -49,7 +49,7 @@ func TestPlan(t *testing.T) {
 			if d, ok := Plan("one", segments, c.nodes); ok {
 				got = fmt.Sprint(d.Routes)
 				if d.Tunneled() != strings.Contains(got, "true") {
-					t.Error("whether there is a tunnel is not what the routes say")
+					t.Error("Tunneled does not agree with the routes")
 				}
 			}
 			if got != c.want {

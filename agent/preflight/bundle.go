@@ -16,7 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/bundlefile"
 )
 
-// Sources of a node's programs, as named in the agent's configuration. Empty: not configured.
+// Sources of a node's programs, as named in the agent's configuration. An empty text means that no source is
+// configured.
 const (
 	fromPlane     = "plane"
 	fromDirectory = "directory"
@@ -29,13 +30,13 @@ const fromMirror = "mirror"
 // bundlesDir contains the bundles, unpacked or as archives.
 const bundlesDir = "/opt/capstan/bundles"
 
-// packagedRuntimes are the containerd services that packages install. A bundle's service can't be used beside them.
+// packagedRuntimes are the containerd services that packages install. A bundle's service can't run at the same time.
 var packagedRuntimes = []string{"/usr/lib/systemd/system/containerd.service", "/lib/systemd/system/containerd.service"}
 
 // source says where the programs of a node will come from.
 type source struct {
-	// from is the source that was asked for. Empty: the host's own kubeadm and kubelet if it has both, else the plane's
-	// bundle.
+	// from is the source that the caller, the configuration or the CapstanHost chooses. If it is empty, the host's own
+	// kubeadm and kubelet are the source if the host has both, else the plane's bundle is.
 	from string
 	// bundles are the bundles on the host; brings is true if one of them includes a container runtime.
 	bundles []string
@@ -98,7 +99,7 @@ func containerRuntime(s *System, role Role) Finding {
 	if s.source(role).bundled() {
 		for _, unit := range packagedRuntimes {
 			if s.exists(unit) {
-				return missing("containerd of a package, "+unit+", beside which that of a bundle is not installed",
+				return missing("containerd of a package, "+unit+": next to it, a bundle's containerd can't be installed",
 					s.remove("containerd")+"   # or, to keep it: capstan-agent enroll --bundles packages")
 			}
 		}
@@ -138,7 +139,7 @@ func kubernetes(s *System, role Role) Finding {
 		}
 		return probed(role, v1beta2.BundlePolicy{Source: v1beta2.BundlesFromPlane}, "the plane")
 	case from.from == "":
-		return warning("none of its own: it takes a plane that has bundles, or one in "+bundlesDir,
+		return warning("none of its own: the node needs a plane that has bundles, or a bundle in "+bundlesDir,
 			"# on the plane's computer: capstan bundle list")
 	case len(from.lacks) == 0:
 		return ok("kubeadm, kubelet")

@@ -68,7 +68,7 @@ func TestWhereProgramsComeFrom(t *testing.T) {
 		from                string
 		runtime, kubernetes string // the verdict and a part of what was found
 	}{
-		"nothing is known": {nil, "", "ok comes with the bundle", "warning none of its own"},
+		"neither a configuration nor a bundle": {nil, "", "ok comes with the bundle", "warning none of its own"},
 		"enrolled at a plane": {
 			map[string]string{config: "server: https://192.0.2.1:7443\nenrolment: https://192.0.2.1:7444\n"}, "",
 			"ok comes with the bundle", "ok come with a bundle of the plane",
@@ -77,45 +77,51 @@ func TestWhereProgramsComeFrom(t *testing.T) {
 			map[string]string{config: "server: https://192.0.2.1:7443\n"}, "", "ok comes with the bundle",
 			"warning none of its own",
 		},
-		"the plane's":            {nil, fromPlane, "ok comes with the bundle", "ok come with a bundle of the plane"},
-		"an archive":             {map[string]string{archive: good}, "", "ok comes with the bundle", "ok bundles of v1.36.3"},
-		"a directory without":    {nil, fromDirectory, "ok comes with the bundle", "missing no bundle in"},
-		"a directory with one":   {map[string]string{archive: good}, fromDirectory, "ok comes", "ok bundles of v1.36.3"},
-		"an unfinished download": {map[string]string{"/opt/capstan/bundles/.x.part": ""}, fromDirectory, "ok", "missing no"},
-		"one that is unpacked": {
+		"the caller chooses the plane": {nil, fromPlane, "ok comes with the bundle", "ok come with a bundle of the plane"},
+		"an archive on the host": {
+			map[string]string{archive: good}, "", "ok comes with the bundle", "ok bundles of v1.36.3",
+		},
+		"an empty directory": {nil, fromDirectory, "ok comes with the bundle", "missing no bundle in"},
+		"a bundle in the directory": {
+			map[string]string{archive: good}, fromDirectory, "ok comes", "ok bundles of v1.36.3",
+		},
+		"an unfinished download": {
+			map[string]string{"/opt/capstan/bundles/.x.part": ""}, fromDirectory, "ok", "missing no",
+		},
+		"an unpacked bundle": {
 			unpacked(t, "v1.36.3"), "", "ok comes", "ok bundles of v1.36.3",
 		},
-		"one that is unpacked and damaged": {
+		"an unpacked bundle that is damaged": {
 			damaged, "", "ok comes", "missing /opt/capstan/bundles/v1.36.3: the bundle is damaged: ",
 		},
-		"an archive that was cut": {
+		"an archive that was cut off": {
 			map[string]string{archive: good[:len(good)/2]}, fromDirectory, "ok comes",
 			"missing " + archive + ": the bundle is damaged: ",
 		},
-		"one without a container runtime": {
+		"a bundle without a container runtime": {
 			map[string]string{"/opt/capstan/bundles/v1.36.3/capstan-kube": ""}, "", "missing no socket",
 			"ok bundles of v1.36.3",
 		},
-		"one of another architecture": {
+		"an archive for another architecture": {
 			map[string]string{"/opt/capstan/bundles/v1.36.3-linux-arm64.tar.gz": ""}, fromDirectory, "ok comes",
 			"missing no bundle",
 		},
 		"packages, which are not installed": {nil, fromPackages, "missing no socket", "missing no kubeadm and kubelet"},
-		"packages, by the configuration": {
+		"packages in the configuration": {
 			map[string]string{config: "bundles: packages\n", archive: good}, "", "missing no socket", "missing no kubeadm and",
 		},
-		"packages by the configuration, and the plane asked for": {
+		"packages in the configuration, but the caller chooses the plane": {
 			map[string]string{config: "bundles: packages\n"}, fromPlane, "ok comes", "ok come with",
 		},
 		"packages, which are installed": {
 			map[string]string{"/usr/bin/kubeadm": "#!", "/usr/bin/kubelet": "#!", "/run/crio/crio.sock": ""}, "",
 			"ok /run/crio/crio.sock", "ok kubeadm, kubelet",
 		},
-		"packages, which are installed, beside a plane that is asked for": {
+		"installed packages, but the caller chooses the plane": {
 			map[string]string{"/usr/bin/kubeadm": "#!", "/usr/bin/kubelet": "#!", unit: "[Unit]"}, fromPlane,
 			"missing containerd of a package", "ok come with a bundle of the plane",
 		},
-		"half of the programs": {
+		"kubeadm without kubelet": {
 			map[string]string{"/usr/bin/kubeadm": "#!"}, fromPackages, "missing no socket", "missing no kubelet",
 		},
 		"a package's containerd": {
@@ -159,22 +165,22 @@ func TestPolicyOfTheHost(t *testing.T) {
 		answer       error
 		runtime, get string // the verdict and a part of what was found
 	}{
-		"the plane's, for any version": {
+		"from the plane, without a version": {
 			policy: plane, asks: plane, runtime: "ok comes", get: "ok the plane answers; --kubernetes VERSION",
 		},
-		"the plane's": {
+		"from the plane": {
 			policy: plane, asks: plane, role: Role{Kubernetes: "v1.36.3"}, version: "v1.36.3", runtime: "ok comes",
 			get: "ok come with the bundle of Kubernetes v1.36.3 of the plane",
 		},
-		"the plane's, of the claim's version": {
+		"from the plane, in the claim's version": {
 			policy: plane, asks: plane, claimed: "v1.35.4", version: "v1.35.4", runtime: "ok comes",
 			get: "ok come with the bundle of Kubernetes v1.35.4 of the plane",
 		},
-		"the plane's, of another version than the claim's": {
+		"from the plane, in another version than the claim's": {
 			policy: plane, asks: plane, claimed: "v1.35.4", role: Role{Kubernetes: "v1.36.3"}, version: "v1.36.3",
 			runtime: "ok comes", get: "ok come with the bundle of Kubernetes v1.36.3",
 		},
-		"the plane has none": {
+		"the plane has no bundle": {
 			policy: plane, asks: plane, answer: fault.New(nil, "the plane has no bundle"), runtime: "ok comes",
 			get: "missing the plane has no bundle",
 		},
@@ -182,14 +188,14 @@ func TestPolicyOfTheHost(t *testing.T) {
 			policy: plane, asks: plane, answer: errors.New("no route to host"), runtime: "ok comes",
 			get: "missing the plane can't be reached: no route to host",
 		},
-		"the plane's, where the host has its own programs": {
+		"from the plane, although the host has its own programs": {
 			files: own, policy: plane, asks: plane, runtime: "ok comes", get: "ok the plane answers",
 		},
-		"the mirror's": {
+		"from the mirror": {
 			policy: mirrored, asks: mirrored, role: Role{Kubernetes: "v1.36.3"}, version: "v1.36.3", runtime: "ok comes",
 			get: "ok come with the bundle of Kubernetes v1.36.3 of the mirror " + mirror,
 		},
-		"the mirror has none": {
+		"the mirror has no bundle": {
 			policy: mirrored, asks: mirrored, answer: fault.New(nil, "the mirror has no x"), runtime: "ok comes",
 			get: "missing the mirror has no x",
 		},
@@ -197,15 +203,15 @@ func TestPolicyOfTheHost(t *testing.T) {
 			policy: mirrored, asks: mirrored, answer: errors.New("connection refused"), runtime: "ok comes",
 			get: "missing the mirror " + mirror + " can't be reached: connection refused",
 		},
-		"the mirror's, which is here already": {
+		"from the mirror, and the bundle is on the host already": {
 			files: unpacked(t, "v1.36.3"), policy: mirrored, role: Role{Kubernetes: "v1.36.3"}, runtime: "ok comes",
 			get: "ok bundles of v1.36.3",
 		},
-		"the mirror's, and another version is here": {
+		"from the mirror, and another version is on the host": {
 			files: unpacked(t, "v1.35.4"), policy: mirrored, asks: mirrored, role: Role{Kubernetes: "v1.36.3"},
 			version: "v1.36.3", runtime: "ok comes", get: "ok come with the bundle of Kubernetes v1.36.3",
 		},
-		"the directory's": {
+		"from the directory": {
 			files: map[string]string{archive: archived(t, "v1.36.3")}, policy: policy(v1beta2.BundlesFromDirectory),
 			role: Role{Kubernetes: "v1.36.3"}, runtime: "ok comes", get: "ok bundles of v1.36.3",
 		},
@@ -218,14 +224,14 @@ func TestPolicyOfTheHost(t *testing.T) {
 		"packages, which are not installed": {
 			policy: policy(v1beta2.BundlesFromPackages), runtime: "missing no socket", get: "missing no kubeadm and kubelet",
 		},
-		"the file on the host comes first": {
+		"the host's own configuration overrides the policy": {
 			files:  map[string]string{"/etc/capstan/agent.yaml": "bundles: directory\n"},
 			policy: mirrored, runtime: "ok comes", get: "missing no bundle in",
 		},
-		"the caller comes first": {
+		"the caller overrides the policy": {
 			policy: mirrored, role: Role{Bundles: fromPackages}, runtime: "missing no socket", get: "missing no kubeadm",
 		},
-		"nobody says": {
+		"nothing sets a source": {
 			files: map[string]string{"/etc/capstan/agent.yaml": "enrolment: https://192.0.2.1:7444\n"}, asks: plane,
 			runtime: "ok comes", get: "ok the plane answers",
 		},
@@ -241,7 +247,7 @@ func TestPolicyOfTheHost(t *testing.T) {
 					Probe: func(policy v1beta2.BundlePolicy, version string) error {
 						asked++
 						if policy.Source != c.asks.Source || policy.Mirror.URL != c.asks.Mirror.URL || version != c.version {
-							t.Errorf("%+v is asked for %q, not %+v for %q", policy, version, c.asks, c.version)
+							t.Errorf("Probe asks %+v for %q, want %+v for %q", policy, version, c.asks, c.version)
 						}
 						return c.answer
 					},
@@ -257,7 +263,7 @@ func TestPolicyOfTheHost(t *testing.T) {
 				}
 			}
 			if (asked == 1) != (c.asks.Source != "") || asked > 1 {
-				t.Errorf("somebody was asked %d times", asked)
+				t.Errorf("Probe was called %d times", asked)
 			}
 		})
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Minimum sizes. The sizes for a control plane are kubeadm's. The size of the disk is an estimate for the images of one
-// version.
+// Minimum sizes. kubeadm requires the sizes for a control plane. The size of the disk is an estimate for the images of
+// one version.
 const (
 	controlPlaneProcessors = 2
 	controlPlaneMiB        = 1700
@@ -122,7 +122,7 @@ func machineID(s *System, _ Role) Finding {
 	if len(s.text("/etc/machine-id")) == 32 {
 		return ok("present")
 	}
-	return missing("/etc/machine-id has none", "systemd-machine-id-setup")
+	return missing("/etc/machine-id has no id", "systemd-machine-id-setup")
 }
 
 func hostname(s *System, _ Role) Finding {

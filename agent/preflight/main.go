@@ -28,8 +28,8 @@ func Main(s *System, args []string, out, errOut io.Writer) int {
 	flags.StringVar(&role.Bundles, "bundles", "", "source of a node's programs: plane, directory or packages (default: "+
 		"the one in /etc/capstan/agent.yaml, else that of the CapstanHost, else the host's own if it has kubeadm and "+
 		"kubelet)")
-	flags.StringVar(&role.Kubernetes, "kubernetes", "", "`version` of the cluster to come, like v1.36.3: is there a "+
-		"bundle of it? (default: that of the machine on this host)")
+	flags.StringVar(&role.Kubernetes, "kubernetes", "", "check whether there is a bundle of this Kubernetes "+
+		"`version`, like v1.36.3 (default: that of the machine on this host)")
 	format := flags.String("output", "table", "`format`: table, or json for programs")
 	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }
 	if err := flags.Parse(args); err != nil {
@@ -39,7 +39,7 @@ func Main(s *System, args []string, out, errOut io.Writer) int {
 		return 2
 	}
 	if role.Kubernetes != "" && !bundlefile.ValidVersion(role.Kubernetes) {
-		fmt.Fprintf(errOut, "capstan-agent preflight: --kubernetes %q is no version like v1.36.3\n", role.Kubernetes)
+		fmt.Fprintf(errOut, "capstan-agent preflight: --kubernetes %q is not a version like v1.36.3\n", role.Kubernetes)
 		return 2
 	}
 	if flags.NArg() > 0 || *format != "table" && *format != "json" || !validBundles(role.Bundles) {

@@ -165,7 +165,7 @@ func firewall(s *System, role Role) Finding {
 		return warning("rules of iptables-legacy, which are not checked",
 			"iptables-legacy -S   # INPUT must accept "+strings.Join(tcp, " ")+", FORWARD the pods")
 	}
-	return ok("none that drops")
+	return ok("none that drops packets")
 }
 
 // openPorts returns the TCP ports that others must be able to reach.

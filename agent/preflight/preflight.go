@@ -26,7 +26,8 @@ type Finding struct {
 	Verdict Verdict `json:"verdict"`
 	// Found says what the check found.
 	Found string `json:"found"`
-	// Mend is a command line for root, or a comment that starts with # if no command can fix it. Empty: nothing to do.
+	// Mend is a command line for root, or a comment that starts with # if no command can fix it. It is empty if there
+	// is nothing to do.
 	Mend string `json:"mend,omitempty"`
 }
 
@@ -34,10 +35,12 @@ type Finding struct {
 type Role struct {
 	// Worker is set if the node will not run a control plane.
 	Worker bool
-	// Bundles says where the programs of a node come from: plane, directory or packages, as in the agent's configuration.
-	// Empty: as configured, else whatever the host has.
+	// Bundles says where the programs of a node come from: plane, directory or packages, as in the agent's
+	// configuration. If it is empty, Run uses the configured source, or else that of the CapstanHost, or else whatever
+	// the host has.
 	Bundles string
-	// Kubernetes is the version that a cluster will have, such as v1.36.3. Empty: that of the host's claim, if any.
+	// Kubernetes is the version that a cluster will have, such as v1.36.3. If it is empty, Run uses the version of the
+	// host's claim, if there is a claim.
 	Kubernetes string
 
 	// enrolment is what System.Enrolment returned; nil if the computer has not enrolled.

@@ -31,16 +31,16 @@ var problems = map[string]problem{
 		want: Missing, found: "riscv64", mend: "# use"},
 	"one processor": {look: func(s *System) { s.Processors = 1 }, check: "processors", want: Warning,
 		found: "fewer than 2", mend: "--worker"},
-	"one processor of a worker": {look: func(s *System) { s.Processors = 1 }, check: "processors", want: OK,
+	"one processor on a worker": {look: func(s *System) { s.Processors = 1 }, check: "processors", want: OK,
 		found: "1", worker: true},
 	"little memory for a control plane": {files: map[string]string{"/proc/meminfo": "MemTotal: 1048576 kB\n"},
 		check: "memory", want: Warning, found: "1024 MiB", mend: "--worker"},
 	"little memory for anything": {files: map[string]string{"/proc/meminfo": "MemTotal: 524288 kB\n"},
 		check: "memory", want: Missing, found: "512 MiB", mend: "#"},
-	"no say about memory": {files: map[string]string{"/proc/meminfo": ""}, check: "memory", want: Unknown},
+	"an unknown amount of memory": {files: map[string]string{"/proc/meminfo": ""}, check: "memory", want: Unknown},
 	"a full disk": {look: func(s *System) { s.Free = func(string) (uint64, error) { return 3 << 30, nil } },
 		check: "disk", want: Warning, found: "3 GiB", mend: "du "},
-	"a disk that can't be seen": {
+	"a disk whose free space is unknown": {
 		look:  func(s *System) { s.Free = func(string) (uint64, error) { return 0, errors.New("no") } },
 		check: "disk", want: Unknown},
 	"a plane that does not answer": {
@@ -50,7 +50,7 @@ var problems = map[string]problem{
 		check: "plane", want: Missing, found: "no route to host", mend: "journalctl -u capstan-agent"},
 	"an old kernel": {look: func(s *System) { s.Release = "4.19.0" }, check: "kernel", want: Missing,
 		found: "5.4 or later", mend: "#"},
-	"a kernel that says nothing": {look: func(s *System) { s.Release = "own" },
+	"a kernel whose release has no version": {look: func(s *System) { s.Release = "own" },
 		files: map[string]string{"/lib/modules/own/modules.builtin": "vxlan.ko"}, check: "kernel", want: Unknown},
 	"cgroups of version 1": {files: map[string]string{"/sys/fs/cgroup/cgroup.controllers": gone},
 		check: "cgroups", want: Missing, found: "version 1", mend: "update-grub && reboot"},
@@ -69,19 +69,19 @@ var problems = map[string]problem{
 		check: "modules", want: Warning, found: "not loaded: nf_conntrack", mend: "/etc/modules-load.d/capstan.conf"},
 	"a packet filter that is built in": {files: map[string]string{"/sys/module/nf_tables/x": gone},
 		check: "modules", want: OK, found: "nf_tables"},
-	"a kernel that shows nothing": {
+	"a kernel without a list of its modules": {
 		look:  func(s *System) { s.Release = "6.1.0-own" },
 		check: "modules", want: Unknown, found: "does not show vxlan"},
-	"a module that is nowhere": {files: map[string]string{"/proc/filesystems": "ext4\n"},
+	"a module that the kernel lacks": {files: map[string]string{"/proc/filesystems": "ext4\n"},
 		check: "modules", want: Missing, found: "no overlay", mend: "apt-get install -y linux-image-amd64"},
-	"a module that is nowhere on Ubuntu": {
+	"a module that the kernel lacks, on Ubuntu": {
 		files: map[string]string{"/proc/filesystems": "ext4\n", "/etc/os-release": "ID=ubuntu\nID_LIKE=debian\n"},
 		check: "modules", want: Missing, found: "no overlay", mend: "apt-get install -y linux-generic"},
-	"a module of some networks": {files: map[string]string{"/lib/modules/6.12.0-amd64/modules.builtin": gone},
+	"no module for other networks": {files: map[string]string{"/lib/modules/6.12.0-amd64/modules.builtin": gone},
 		check: "modules", want: Warning, found: "no vxlan (pods on nodes in other networks)", mend: "linux-image-amd64"},
 	"no forwarding": {files: map[string]string{"/proc/sys/net/ipv4/ip_forward": "0\n"}, check: "sysctls",
 		want: Missing, found: "net.ipv4.ip_forward is 0", mend: "sysctl --system"},
-	"no bridges seen": {files: map[string]string{"/proc/sys/net/bridge/bridge-nf-call-iptables": gone},
+	"no settings of bridges": {files: map[string]string{"/proc/sys/net/bridge/bridge-nf-call-iptables": gone},
 		check: "sysctls", want: Missing, found: "bridge-nf-call-iptables is absent", mend: "modprobe br_netfilter"},
 	"swap": {files: map[string]string{"/proc/swaps": "Filename Type Size Used\n/dev/vda2 partition 2097148 0 -2\n"},
 		check: "swap", want: Missing, found: "/dev/vda2 (2047 MiB)", mend: "swapoff -a && sed"},
@@ -90,12 +90,12 @@ var problems = map[string]problem{
 		check: "swap", want: Missing, found: "/dev/zram0", mend: "systemctl mask dev-zram0.swap"},
 	"swap at the next boot": {files: map[string]string{"/etc/fstab": "UUID=1-2 none swap sw 0 0\n"}, check: "swap",
 		want: Warning, found: "UUID=1-2", mend: "/etc/fstab"},
-	"a clock that nobody keeps": {look: unsynchronized, check: "time", want: Missing, found: "clock",
+	"a clock that no program keeps": {look: unsynchronized, check: "time", want: Missing, found: "clock",
 		mend: "apt-get install -y systemd-timesyncd && timedatectl set-ntp true"},
-	"a clock that somebody could keep": {look: unsynchronized,
+	"a clock that an installed program could keep": {look: unsynchronized,
 		files: map[string]string{"/lib/systemd/systemd-timesyncd": "#!"}, check: "time", want: Missing,
 		mend: "timedatectl set-ntp true"},
-	"a clock that can't be asked": {
+	"a clock whose state is unknown": {
 		look:  func(s *System) { s.Synchronized = func() (bool, error) { return false, errors.New("no") } },
 		check: "time", want: Unknown},
 	"SELinux that enforces": {files: map[string]string{"/sys/fs/selinux/enforce": "1"}, check: "selinux",
@@ -118,7 +118,7 @@ var problems = map[string]problem{
 	"a port in use": {files: map[string]string{"/proc/net/tcp6": listening("280A", "99"),
 		"/proc/812/comm": "kubelet\n", "/proc/812/fd/7": "-> socket:[99]", "/proc/812/fd/3": "-> socket:[98]"},
 		check: "ports", want: Missing, found: "10250 (kubelet) by kubelet 812", mend: "ss -Hltnp 'sport = :10250'"},
-	"a port in use by nobody knows whom": {files: map[string]string{"/proc/net/tcp": listening("192B", "99")},
+	"a port in use by an unknown process": {files: map[string]string{"/proc/net/tcp": listening("192B", "99")},
 		check: "ports", want: Missing, found: "6443 (kube-apiserver)", mend: "sport = :6443"},
 	"a control plane's port in use on a worker": {files: map[string]string{"/proc/net/tcp": listening("192B", "99")},
 		check: "ports", want: OK, found: "10250", worker: true},
@@ -135,37 +135,37 @@ var problems = map[string]problem{
 		worker: true},
 	"a chain that drops what is forwarded": {look: chainsOf(Chain{"ip", "filter", "FORWARD", "forward", true}),
 		check: "firewall", want: Warning, mend: "nft 'add chain ip filter FORWARD { policy accept; }'"},
-	"a chain with a name for the shell": {look: chainsOf(Chain{"ip", "x; reboot", "c", "input", true}),
+	"a chain with a name that is unsafe in a shell": {look: chainsOf(Chain{"ip", "x; reboot", "c", "input", true}),
 		check: "firewall", want: Warning, mend: "nft list ruleset   #"},
 	"a chain that accepts": {look: chainsOf(Chain{"ip", "filter", "INPUT", "input", false}), check: "firewall",
 		want: OK},
 	"a packet filter that can't be read": {
 		look:  func(s *System) { s.Chains = func() ([]Chain, error) { return nil, errors.New("no") } },
 		check: "firewall", want: Unknown, mend: "sudo"},
-	"rules of before nftables": {files: map[string]string{"/proc/net/ip_tables_names": "filter\n"},
+	"legacy rules, which predate nftables": {files: map[string]string{"/proc/net/ip_tables_names": "filter\n"},
 		check: "firewall", want: Warning, mend: "iptables-legacy -S"},
 	"no runtime": {files: map[string]string{"/run/containerd/containerd.sock": gone}, check: "runtime", want: Missing,
 		mend: "apt-get install -y containerd && systemctl enable --now containerd"},
 	"a runtime that is off": {
 		files: map[string]string{"/run/containerd/containerd.sock": gone, "/usr/bin/containerd": "#!"},
 		check: "runtime", want: Missing, found: "does not run", mend: "systemctl enable --now containerd"},
-	"no kubelet, and packages shall bring it": {
+	"no kubelet, and packages are configured": {
 		files: map[string]string{"/usr/bin/kubelet": gone, "/etc/capstan/agent.yaml": "bundles: packages\n"},
 		check: "kubernetes", want: Missing, found: "kubelet", mend: "#"},
-	"no kubelet, and perhaps a bundle": {files: map[string]string{"/usr/bin/kubelet": gone}, check: "kubernetes",
+	"no kubelet, which a bundle may bring": {files: map[string]string{"/usr/bin/kubelet": gone}, check: "kubernetes",
 		want: Warning, found: "none of its own", mend: "# on the plane's computer"},
-	"a package's runtime beside a bundle": {
+	"a package's runtime next to a bundle": {
 		files: map[string]string{"/usr/lib/systemd/system/containerd.service": "",
 			"/opt/capstan/bundles/v1.36.3-linux-amd64.tar.gz": ""},
 		check: "runtime", want: Missing, found: "containerd of a package", mend: "apt-get remove -y containerd"},
-	"bundles": {files: map[string]string{"/usr/bin/kubelet": gone, "/opt/capstan/bundles/v1.36.3/x": ""},
+	"a bundle": {files: map[string]string{"/usr/bin/kubelet": gone, "/opt/capstan/bundles/v1.36.3/x": ""},
 		check: "kubernetes", want: OK, found: "v1.36.3"},
 	"no losetup": {files: map[string]string{"/usr/sbin/losetup": gone}, check: "tools", want: Missing,
 		found: "losetup", mend: "apt-get install -y mount"},
 	"no tools on another distribution": {
 		files: map[string]string{"/usr/sbin/losetup": gone, "/etc/os-release": "ID=void\n"},
 		check: "tools", want: Missing, found: "losetup", mend: "# install what your distribution calls mount"},
-	"a node of before": {files: map[string]string{"/etc/kubernetes/manifests/etcd.yaml": ""}, check: "leftovers",
+	"an earlier node": {files: map[string]string{"/etc/kubernetes/manifests/etcd.yaml": ""}, check: "leftovers",
 		want: Warning, found: "/etc/kubernetes/manifests", mend: "kubeadm reset"},
 }
 
@@ -200,7 +200,7 @@ func TestRun(t *testing.T) {
 				}
 			}
 			if want := p.want != Missing; Fit(all) != want {
-				t.Errorf("fit is %v: %+v", !want, all)
+				t.Errorf("Fit returns %v for %+v", !want, all)
 			}
 		})
 	}
@@ -213,7 +213,7 @@ func TestEveryCheckHasAProblem(t *testing.T) {
 	}
 	for _, c := range checks {
 		if !has[c.name] {
-			t.Errorf("no test lets check %s find something", c.name)
+			t.Errorf("no case makes check %s find a problem", c.name)
 		}
 		delete(has, c.name)
 	}
@@ -239,10 +239,10 @@ func TestCommandsAreLinesOfAShell(t *testing.T) {
 		}
 		for _, f := range Run(s, Role{Worker: p.worker}) {
 			if strings.Contains(f.Mend, "\n") {
-				t.Errorf("%s: %q is more than a line", name, f.Mend)
+				t.Errorf("%s: %q is more than one line", name, f.Mend)
 			}
 			if out, err := exec.Command("sh", "-n", "-c", f.Mend).CombinedOutput(); err != nil {
-				t.Errorf("%s: a shell does not read %q: %v %s", name, f.Mend, err, out)
+				t.Errorf("%s: a shell can't parse %q: %v %s", name, f.Mend, err, out)
 			}
 		}
 	}
@@ -263,7 +263,7 @@ func TestSwapIsForgotten(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if f := swap(s, Role{}); f.Verdict != OK {
-		t.Errorf("afterwards: %+v", f)
+		t.Errorf("the check finds afterwards: %+v", f)
 	}
 }
 
@@ -281,11 +281,11 @@ func TestTable(t *testing.T) {
 			out: "sysctls        missing   net.ipv4.ip_forward is 0  "},
 		"a name with control characters": {files: map[string]string{"/proc/sys/kernel/hostname": "a\x1b[2Jb"}, code: 1,
 			out: `"a\x1b[2Jb" can't be`},
-		"another format":       {args: []string{"--output", "xml"}, code: 2, err: "see capstan-agent preflight --help"},
-		"an argument too many": {args: []string{"x"}, code: 2, err: "see capstan-agent preflight --help"},
-		"bundles from nowhere": {args: []string{"--bundles", "x"}, code: 2, err: "source of bundles"},
-		"a flag too many":      {args: []string{"--x"}, code: 2, err: "-x"},
-		"help":                 {args: []string{"--help"}, code: 0, err: "changes nothing"},
+		"another format":         {args: []string{"--output", "xml"}, code: 2, err: "see capstan-agent preflight --help"},
+		"an unexpected argument": {args: []string{"x"}, code: 2, err: "see capstan-agent preflight --help"},
+		"an unknown source":      {args: []string{"--bundles", "x"}, code: 2, err: "source of bundles"},
+		"an unknown flag":        {args: []string{"--x"}, code: 2, err: "-x"},
+		"help":                   {args: []string{"--help"}, code: 0, err: "changes nothing"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ const fileLimit = 4 << 20
 
 // System is the computer to examine.
 type System struct {
-	// Root is the root directory for all paths; empty: the computer's own.
+	// Root is the root directory for all paths; if it is empty, paths start at the computer's own root directory.
 	Root string
 	// User is the user id of the caller.
 	User int
@@ -43,7 +43,7 @@ type Enrolment struct {
 	// Bundles says where the programs of a node come from: the policy in the present claim, or without a claim, the policy
 	// in the spec of the CapstanHost.
 	Bundles v1beta2.BundlePolicy
-	// Kubernetes is the version of the claim; empty: there is none.
+	// Kubernetes is the version of the claim; it is empty if there is none.
 	Kubernetes string
 	// Probe asks the plane or mirror of a policy for the bundle of a version. If the version is empty, Probe only checks
 	// that the plane or mirror answers.

@@ -88,12 +88,12 @@ func TestLeftovers(t *testing.T) {
 		n    int
 		last string
 	}{
-		"none":             {},
-		"one":              {all: many[:1], n: 1, last: "path /0"},
-		"as many as fit":   {all: many[:11], n: 11, last: "path /10"},
-		"more than fit":    {all: many, n: 11, last: "and 30 more, see the log of the cleaning on the host"},
-		"a long one":       {all: []string{strings.Repeat("x", 500)}, n: 1, last: strings.Repeat("x", 256)},
-		"half a character": {all: []string{strings.Repeat("x", 255) + "ü"}, n: 1, last: strings.Repeat("x", 255)},
+		"no leftovers":    {},
+		"one leftover":    {all: many[:1], n: 1, last: "path /0"},
+		"as many as fit":  {all: many[:11], n: 11, last: "path /10"},
+		"more than fit":   {all: many, n: 11, last: "and 30 more, see the log of the cleaning on the host"},
+		"a long leftover": {all: []string{strings.Repeat("x", 500)}, n: 1, last: strings.Repeat("x", 256)},
+		"a cut character": {all: []string{strings.Repeat("x", 255) + "ü"}, n: 1, last: strings.Repeat("x", 255)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Leftovers(c.all)

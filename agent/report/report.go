@@ -30,11 +30,11 @@ type Reporter struct {
 
 	mu     sync.Mutex
 	report v1beta2.AgentReport
-	dirty  bool          // changed since it was sent
+	dirty  bool          // the report has changed since it was sent
 	lost   bool          // the API server shows another report
-	urgent bool          // must not wait
+	urgent bool          // the report must not wait
 	last   time.Time     // the time of the last report
-	wake   chan struct{} // holds at most one
+	wake   chan struct{} // holds at most one value
 }
 
 // New returns a Reporter with an empty report. Run sends the report.

@@ -117,8 +117,8 @@ func (c *Client) namespaced(prefix, resource, name string) string {
 	return path
 }
 
-// call makes one call. It sends the value in and decodes the response into the value out, both as JSON; either may be
-// nil.
+// call makes one call. It sends the value called in, and decodes the response into the value called out, both as JSON.
+// Either value may be nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, contentType string,
 	in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -149,7 +149,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 }
 
 // send sends a request and returns the response if it is a success. If the server rejects the token and there is
-// another one, send retries with that.
+// another one, the request is sent again with that one.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string,
 	body []byte) (*http.Response, error) {
 	token := c.tokens.Token()

@@ -70,14 +70,14 @@ func TestWatchHost(t *testing.T) {
 			[]string{"a", "deleted"}, ""},
 		"bookmarks and empty lines": {event("BOOKMARK", "h1", "x") + "\n" + event("ADDED", "h1", "a"),
 			[]string{"a"}, ""},
-		"another host is not ours": {event("ADDED", "h2", "x") + event("ADDED", "h1", "a"), []string{"a"}, ""},
-		"the server says that it can't go on": {
+		"an event of another host": {event("ADDED", "h2", "x") + event("ADDED", "h1", "a"), []string{"a"}, ""},
+		"an error event": {
 			event("ADDED", "h1", "a") + `{"type":"ERROR","object":{"code":410,"message":"too old"}}` + "\n", []string{"a"},
 			"410: too old",
 		},
-		"something that is not an event":          {"hello\n", nil, "invalid character"},
-		"a line without bounds":                   {strings.Repeat("x", bodyLimit+1), nil, "too long"},
-		"nothing, because the host doesn't exist": {"", nil, ""},
+		"something that is not an event":            {"hello\n", nil, "invalid character"},
+		"a line that is too long":                   {strings.Repeat("x", bodyLimit+1), nil, "too long"},
+		"no events, because the host doesn't exist": {"", nil, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -110,10 +110,10 @@ func TestATokenThatIsNotAcceptedIsReplacedOnce(t *testing.T) {
 		calls int
 		ok    bool
 	}{
-		"the other one is accepted":   {[]string{"old", "good"}, 2, true},
-		"the other one is not either": {[]string{"old", "older", "oldest"}, 2, false},
-		"there is no other one":       {[]string{"old"}, 1, false},
-		"the first one is accepted":   {[]string{"good", "old"}, 1, true},
+		"the second token is accepted":            {[]string{"old", "good"}, 2, true},
+		"the second token is not accepted either": {[]string{"old", "older", "oldest"}, 2, false},
+		"there is no second token":                {[]string{"old"}, 1, false},
+		"the first token is accepted":             {[]string{"good", "old"}, 1, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestAnEarlierProviderGetsTheFactsThatItKnows(t *testing.T) {
 	}
 	fail, bodies = `{"kind":"Status","message":"another reason"}`, nil
 	if err := cl.ApplyReport(t.Context(), r); err == nil || len(bodies) != 1 {
-		t.Errorf("another error: %v, sent %d times", err, len(bodies))
+		t.Errorf("for another error: %v, sent %d times", err, len(bodies))
 	}
 }
 
@@ -184,7 +184,7 @@ func TestErrorsSayWhatTheServerSays(t *testing.T) {
 func TestARedirectIsNotFollowed(t *testing.T) {
 	cl := client(t, &fixed{list: []string{"t"}}, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/elsewhere" {
-			t.Error("the token went elsewhere")
+			t.Error("the client followed the redirect")
 		}
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	})

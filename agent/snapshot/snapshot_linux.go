@@ -16,8 +16,8 @@ import (
 // sizeLimit bounds the total size of a snapshot's files, in bytes.
 const sizeLimit = 64 << 20
 
-// Take copies directories into dir, unless dir exists. It skips directories that don't exist. If a crash interrupts it,
-// dir does not exist.
+// Take copies directories into dir, unless dir exists. It skips directories that don't exist. If a crash interrupts
+// Take, dir does not exist.
 func Take(dir string, directories ...string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
@@ -55,7 +55,7 @@ func Restore(dir string) error {
 }
 
 // copyTree copies directories, files and links with their owners and modes. It stays within the file system of the
-// directory from.
+// source directory.
 func copyTree(from, to string, left *int64) error {
 	root, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -29,7 +29,7 @@ func TestWhatIsDeletedComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Restore(dir); err != nil {
-		t.Fatalf("nothing to restore: %v", err)
+		t.Fatalf("restoring without a snapshot: %v", err)
 	}
 	if err := Take(dir, one, two, filepath.Join(base, "missing")); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestWhatIsDeletedComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Take(dir, one); err != nil { // a second one changes nothing
+	if err := Take(dir, one); err != nil { // a second Take changes nothing
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -80,9 +80,9 @@ func TestASnapshotIsBounded(t *testing.T) {
 	}
 	dir := filepath.Join(base, "snapshot")
 	if err := Take(dir, filepath.Join(base, "big")); err == nil {
-		t.Error("a snapshot without bounds")
+		t.Error("a snapshot may exceed the limit")
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("half a snapshot was kept")
+		t.Error("an incomplete snapshot was kept")
 	}
 }

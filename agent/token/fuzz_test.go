@@ -17,10 +17,10 @@ func FuzzToken(f *testing.F) {
 			t.Fatalf("%q became %+v", text, read)
 		}
 		if read.expires.IsZero() && !read.valid(time.Now()) {
-			t.Fatal("it has no end, and is not valid")
+			t.Fatal("a token without an expiry is not valid")
 		}
 		if !read.expires.IsZero() && read.valid(read.expires) {
-			t.Fatal("it is valid at its end")
+			t.Fatal("a token is valid at its expiry")
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // Keeper holds the token in use. There may be two candidates: the token in the configuration, written by whoever
-// enrolled the host, and the token that the agent got itself and keeps on disk. Keeper uses the newer one of those that
-// are still valid and that the server accepts.
+// enrolled the host, and the token that the agent requested itself and keeps on disk. Keeper uses the newer one of
+// those that are still valid and that the server accepts.
 type Keeper struct {
 	path       string
 	configured func() (string, error)
@@ -26,15 +26,15 @@ type Keeper struct {
 	mu       sync.Mutex
 	used     token
 	rejected map[string]bool
-	refused  chan struct{} // holds at most one
+	refused  chan struct{} // holds at most one value
 }
 
 // token is a bearer token with its claims.
 type token struct {
 	text            string
 	issued, expires time.Time // zero if the token does not say
-	own             bool      // got by the agent itself
-	secret          string    // the Secret that it is bound to; empty: none or unknown
+	own             bool      // requested by the agent itself
+	secret          string    // the Secret that the token is bound to; empty if there is none, or if it is unknown
 }
 
 // Open reads the tokens. configured returns the token in the configuration (may be empty); path is the file with the
@@ -62,7 +62,7 @@ func (k *Keeper) Reject(text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if text != k.used.text {
-		return // renewed or rejected meanwhile
+		return // the token was renewed or rejected meanwhile
 	}
 	if len(k.rejected) > 16 {
 		clear(k.rejected)
@@ -99,7 +99,7 @@ func (k *Keeper) Keep(text string) error {
 }
 
 // RenewIn returns how long to wait before renewing the token: until a third of its lifetime has passed, or 0 if the
-// agent did not get it itself.
+// agent did not request the token itself.
 func (k *Keeper) RenewIn() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,17 +109,17 @@ func (k *Keeper) RenewIn() time.Duration {
 	return k.used.renewIn(k.now())
 }
 
-// Secret returns the name of the Secret that the token in use is bound to, by its own claims; empty if none.
+// Secret returns the name of the Secret that the token in use is bound to according to its own claims; empty if none.
 func (k *Keeper) Secret() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.used.secret
 }
 
-// Secret returns the name of the Secret that a token is bound to, by its own claims; empty if none.
+// Secret returns the name of the Secret that a token is bound to according to its own claims; empty if none.
 func Secret(text string) string { return parse(text, true).secret }
 
-// RenewIn returns how long to wait before renewing a token that the agent got itself, like Keeper.RenewIn.
+// RenewIn returns how long to wait before renewing a token that the agent requested itself, like Keeper.RenewIn.
 func RenewIn(text string, now time.Time) time.Duration { return parse(text, true).renewIn(now) }
 
 func (t token) renewIn(now time.Time) time.Duration {
@@ -129,8 +129,8 @@ func (t token) renewIn(now time.Time) time.Duration {
 	return max(0, t.issued.Add(t.expires.Sub(t.issued)/3).Sub(now))
 }
 
-// choose selects the token in use from the files. If one file can't be used, choose uses the other file. If neither has
-// a token, choose keeps the current token.
+// choose selects the token in use from the files. If one file can't be used, the other one is. If neither has a token,
+// the current token stays in use.
 func (k *Keeper) choose() {
 	var found []token
 	if data, err := os.ReadFile(k.path); err == nil {

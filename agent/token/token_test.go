@@ -25,14 +25,14 @@ func TestTheNewerValidTokenIsUsed(t *testing.T) {
 		rejected        []string
 		want            string
 	}{
-		"only the configuration has one":             {"", older, nil, older},
-		"only the disk has one":                      {older, "", nil, older},
-		"the own one is newer":                       {newer, older, nil, newer},
-		"the host was enrolled anew":                 {older, newer, nil, newer},
-		"an expired one loses though it is newer":    {older, expired, nil, older},
-		"a rejected one loses though it is newer":    {newer, older, []string{newer}, older},
-		"if both are rejected the newer one is used": {newer, older, []string{newer, older}, newer},
-		"a token without times is used if it must":   {"", "opaque", nil, "opaque"},
+		"only the configuration has a token":                 {"", older, nil, older},
+		"only the disk has a token":                          {older, "", nil, older},
+		"the agent's own token is newer":                     {newer, older, nil, newer},
+		"the host was enrolled again":                        {older, newer, nil, newer},
+		"an expired token loses although it is newer":        {older, expired, nil, older},
+		"a rejected token loses although it is newer":        {newer, older, []string{newer}, older},
+		"if both are rejected, the newer one is used":        {newer, older, []string{newer, older}, newer},
+		"a token without times is used if there is no other": {"", "opaque", nil, "opaque"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -71,17 +71,17 @@ func TestRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := k.RenewIn(); got != 0 {
-		t.Errorf("the token of the enrollment is renewed in %s, want at once", got)
+		t.Errorf("the token of the enrolment is renewed in %s, want at once", got)
 	}
 	if err := k.Keep(jwt(now, now.Add(24*time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	if got := k.RenewIn().Round(time.Minute); got != 8*time.Hour {
-		t.Errorf("renewed in %s, want a third of 24h", got)
+		t.Errorf("the agent's own token is renewed in %s, want a third of 24h", got)
 	}
 	k.now = func() time.Time { return now.Add(9 * time.Hour) }
 	if got := k.RenewIn(); got != 0 {
-		t.Errorf("overdue, but renewed in %s", got)
+		t.Errorf("the overdue token is renewed in %s, want at once", got)
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {

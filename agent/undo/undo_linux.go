@@ -19,7 +19,7 @@ import (
 // sizeLimit bounds one kept file, in bytes.
 const sizeLimit = 64 << 20
 
-// The keys of notes.
+// Keys of the notes that this package writes.
 const (
 	fileKey = "original"
 	dirKey  = "made-dir"
@@ -216,7 +216,7 @@ func (k *Keeper) list() ([]original, error) {
 	for _, value := range k.Notes.Notes(fileKey) {
 		var o original
 		if err := json.Unmarshal([]byte(value), &o); err != nil {
-			return nil, fmt.Errorf("reading which files were changed: %w", err)
+			return nil, fmt.Errorf("reading the record of changed files: %w", err)
 		}
 		list = append(list, o)
 	}

@@ -131,10 +131,10 @@ func TestAFileThatBecameSomethingElse(t *testing.T) {
 			data, err := os.ReadFile(path)
 			other, otherErr := os.ReadFile(elsewhere)
 			if err != nil || otherErr != nil || string(data) != "before" || string(other) != "mine" {
-				t.Errorf("after: %q %v, elsewhere %q %v", data, err, other, otherErr)
+				t.Errorf("after Restore: %q %v, elsewhere %q %v", data, err, other, otherErr)
 			}
 			if changed, err := k.Changed(); err != nil || len(changed) != 0 {
-				t.Errorf("changed after %v, %v", changed, err)
+				t.Errorf("changed after Restore: %v, %v", changed, err)
 			}
 		})
 	}

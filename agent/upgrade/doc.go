@@ -4,7 +4,7 @@
 // its child, on trial:
 //
 //	Next  ask for the version, download the program, compare its checksum, and let it report its version
-//	Try   run it in the old one's place until it has reported to the management cluster, then install it
+//	Try   run the new agent in place of the old one until it has reported to the management cluster, then install it
 //
 // Whatever stops the old agent in between, even a power failure, the next start runs either the old program or a new
 // one that has reported.

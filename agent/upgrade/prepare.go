@@ -40,9 +40,9 @@ type Upgrader struct {
 
 // Candidate is a downloaded program whose checksum the plane has confirmed.
 type Candidate struct {
-	// Path is where it is now, Program is where it belongs.
+	// Path is where the program is now, and Program is where it belongs.
 	Path, Program string
-	// Version is the version that it reports.
+	// Version is the version that the program reports.
 	Version  string
 	checksum string
 	stateDir string

@@ -21,7 +21,7 @@ const recordFile = "upgrade.json"
 type record struct {
 	// Checksum is the program's checksum.
 	Checksum string `json:"checksum"`
-	// Tries is how many trials have begun; Last is when the last one did.
+	// Tries is how many trials have begun; Last is when the last one began.
 	Tries int       `json:"tries"`
 	Last  time.Time `json:"last"`
 }
@@ -40,8 +40,8 @@ func again(tries int) time.Duration {
 	return 24 * time.Hour
 }
 
-// due reports whether the program with this checksum may be tried now. A clock that was set back delays it by at most a
-// day. Pure.
+// due reports whether the program with this checksum may be tried now. A clock that was set back delays the next trial
+// by at most a day. Pure.
 func (r record) due(checksum string, now time.Time) bool {
 	since := now.Sub(r.Last)
 	return r.Checksum != checksum || since >= again(r.Tries) || since < -24*time.Hour

@@ -14,14 +14,14 @@ func TestNewer(t *testing.T) {
 		offered, own string
 		want         bool
 	}{
-		"a later one":          {"v1.2.0", "v1.1.9", true},
-		"a release after rc":   {"v1.2.0", "v1.2.0-rc.1", true},
-		"the same":             {"v1.2.0", "v1.2.0", false},
-		"an earlier one":       {"v1.1.9", "v1.2.0", false},
-		"a build by hand":      {"v1.2.0", "dev", false},
-		"a plane by hand":      {"dev", "v1.2.0", false},
-		"a plane without one":  {"", "v1.2.0", false},
-		"what is not a number": {"v1.x", "v1.2.0", false},
+		"a later version":               {"v1.2.0", "v1.1.9", true},
+		"a release after rc":            {"v1.2.0", "v1.2.0-rc.1", true},
+		"the same version":              {"v1.2.0", "v1.2.0", false},
+		"an earlier version":            {"v1.1.9", "v1.2.0", false},
+		"an agent built by hand":        {"v1.2.0", "dev", false},
+		"a plane built by hand":         {"dev", "v1.2.0", false},
+		"a plane without a version":     {"", "v1.2.0", false},
+		"a version that is not numeric": {"v1.x", "v1.2.0", false},
 	} {
 		if got := newer(c.offered, c.own); got != c.want {
 			t.Errorf("%s: got %t", name, got)
@@ -36,14 +36,14 @@ func TestDue(t *testing.T) {
 		checksum string
 		want     bool
 	}{
-		"nothing was tried":           {record{}, "a", true},
-		"another one failed":          {record{"b", 9, noon}, "a", true},
-		"it was tried once":           {record{"a", 1, noon}, "a", true},
-		"it was tried twice just now": {record{"a", 2, noon}, "a", false},
-		"an hour ago":                 {record{"a", 2, noon.Add(-time.Hour)}, "a", true},
-		"three times, an hour ago":    {record{"a", 3, noon.Add(-time.Hour)}, "a", false},
-		"nine times, yesterday":       {record{"a", 9, noon.Add(-24 * time.Hour)}, "a", true},
-		"in a future of two days":     {record{"a", 9, noon.Add(48 * time.Hour)}, "a", true},
+		"nothing was tried":                             {record{}, "a", true},
+		"another program failed":                        {record{"b", 9, noon}, "a", true},
+		"tried once just now":                           {record{"a", 1, noon}, "a", true},
+		"tried twice, the last time just now":           {record{"a", 2, noon}, "a", false},
+		"tried twice, the last time an hour ago":        {record{"a", 2, noon.Add(-time.Hour)}, "a", true},
+		"tried three times, the last time an hour ago":  {record{"a", 3, noon.Add(-time.Hour)}, "a", false},
+		"tried nine times, the last time yesterday":     {record{"a", 9, noon.Add(-24 * time.Hour)}, "a", true},
+		"tried nine times, the last time in the future": {record{"a", 9, noon.Add(48 * time.Hour)}, "a", true},
 	} {
 		if got := c.record.due(c.checksum, noon); got != c.want {
 			t.Errorf("%s: got %t", name, got)

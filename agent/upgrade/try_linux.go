@@ -23,7 +23,8 @@ import (
 const TrialLimit = 3 * time.Minute
 
 const (
-	// variable holds the file descriptor on which an agent on trial signals that it has reported.
+	// variable is the environment variable with the file descriptor on which an agent on trial signals that it has
+	// reported.
 	variable = "CAPSTAN_AGENT_TRIAL"
 	// reported is what an agent on trial writes once it has reported.
 	reported = "reported\n"
@@ -48,7 +49,7 @@ func Try(ctx context.Context, c *Candidate, args []string, limit time.Duration, 
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), variable+"=3")
 	cmd.ExtraFiles = []*os.File{write}
-	// If this agent is killed, the agent on trial must not keep the lock from the next one.
+	// If this agent is killed, the agent on trial must not keep the next agent from taking the lock.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -113,7 +114,7 @@ func end(cmd *exec.Cmd, ended <-chan error) {
 	}
 }
 
-// install replaces the program with the candidate. The previous program stays beside it for administrators.
+// install replaces the program with the candidate. The previous program stays in the same directory for administrators.
 func (c *Candidate) install() error {
 	previous := c.Program + previousSuffix
 	if err := os.Remove(previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +135,7 @@ func (c *Candidate) install() error {
 	return dir.Sync()
 }
 
-// Trial is an agent's side of its own trial.
+// Trial lets an agent on trial signal that it has reported.
 type Trial struct{ file *os.File }
 
 // OnTrial returns the trial of this process, or nil if there is none. It hides the trial from child processes.

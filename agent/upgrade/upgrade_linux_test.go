@@ -25,7 +25,7 @@ import (
 
 // offered simulates a plane that offers an agent, and a host with agent v1.0.0.
 type offered struct {
-	version, agent, checksum string // checksum defaults to that of agent
+	version, agent, checksum string // checksum defaults to the checksum of agent
 	fetched                  int
 	host                     Upgrader
 	busy                     bool
@@ -75,24 +75,24 @@ func TestPrepare(t *testing.T) {
 		fail           string
 		candidate      bool
 	}{
-		"a later agent":    {"v1.1.0", script("v1.1.0", ""), nil, "", true},
-		"the same version": {"v1.0.0", script("v1.0.0", "other"), nil, "", false},
-		"an earlier one":   {"v0.9.0", script("v0.9.0", ""), nil, "", false},
+		"a later agent":      {"v1.1.0", script("v1.1.0", ""), nil, "", true},
+		"the same version":   {"v1.0.0", script("v1.0.0", "other"), nil, "", false},
+		"an earlier version": {"v0.9.0", script("v0.9.0", ""), nil, "", false},
 		"a wrong checksum": {"v1.1.0", script("v1.1.0", ""), func(_ *testing.T, o *offered) {
 			o.agent += "#"
 		}, "checksum", false},
 		"no checksum": {"v1.1.0", script("v1.1.0", ""), func(_ *testing.T, o *offered) {
 			o.checksum = "-"
 		}, "checksum", false},
-		"another program":     {"v1.1.0", "#!/bin/sh\necho hello\n", nil, "is not an agent", false},
-		"one that crashes":    {"v1.1.0", "#!/bin/sh\nexit 3\n", nil, "can't run", false},
-		"one that lies":       {"v1.1.0", script("v1.0.0", ""), nil, "build the plane and the agent together", false},
-		"one of elsewhere":    {"v1.1.0", "\x7fELF of another architecture", nil, "can't run", false},
-		"one that is no file": {"v1.1.0", "", nil, "can't run", false},
-		"work begins while it is fetched": {"v1.1.0", script("v1.1.0", ""), func(_ *testing.T, o *offered) {
+		"another program":      {"v1.1.0", "#!/bin/sh\necho hello\n", nil, "is not an agent", false},
+		"a crashing program":   {"v1.1.0", "#!/bin/sh\nexit 3\n", nil, "can't run", false},
+		"another version":      {"v1.1.0", script("v1.0.0", ""), nil, "build the plane and the agent together", false},
+		"another architecture": {"v1.1.0", "\x7fELF of another architecture", nil, "can't run", false},
+		"an empty program":     {"v1.1.0", "", nil, "can't run", false},
+		"work begins while the agent is fetched": {"v1.1.0", script("v1.1.0", ""), func(_ *testing.T, o *offered) {
 			o.busy = true
 		}, "", false},
-		"one that has failed": {"v1.1.0", script("v1.1.0", ""), func(t *testing.T, o *offered) {
+		"an agent that has failed twice": {"v1.1.0", script("v1.1.0", ""), func(t *testing.T, o *offered) {
 			for range 2 {
 				if err := begin(o.host.Config.StateDir, o.checksum, time.Now()); err != nil {
 					t.Fatal(err)
@@ -133,11 +133,11 @@ func TestTry(t *testing.T) {
 		limit time.Duration
 		fail  string
 	}{
-		"it reports":            {"echo reported >&3; exec sleep 600", time.Minute, ""},
-		"it ends at once":       {"exit 0", time.Minute, "before it had reported"},
-		"it crashes":            {"kill -SEGV $$", time.Minute, "before it had reported"},
-		"it says nonsense":      {"echo hello >&3; exec sleep 600", time.Minute, "before it had reported"},
-		"it waits for too long": {"trap '' TERM; exec sleep 600", time.Second, "did not report"},
+		"the agent reports":                 {"echo reported >&3; exec sleep 600", time.Minute, ""},
+		"the agent exits at once":           {"exit 0", time.Minute, "before it had reported"},
+		"the agent crashes":                 {"kill -SEGV $$", time.Minute, "before it had reported"},
+		"the agent reports nonsense":        {"echo hello >&3; exec sleep 600", time.Minute, "before it had reported"},
+		"the agent does not report in time": {"trap '' TERM; exec sleep 600", time.Second, "did not report"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := offer(t, "v1.1.0", script("v1.1.0", c.then))
@@ -158,7 +158,7 @@ func TestTry(t *testing.T) {
 			}
 			_, err = os.Stat(o.host.Program + previousSuffix)
 			if errors.Is(err, fs.ErrNotExist) != (c.fail != "") {
-				t.Errorf("the one before: %v", err)
+				t.Errorf("the previous program: %v", err)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 // baselineFile is the name of the baseline in the journal's directory.
 const baselineFile = "baseline.gz"
 
-// The keys of notes.
+// Keys of the notes that this file writes to the journal of a claim.
 const (
 	// keyTaken is the key of the digest of the baseline taken before the bootstrap.
 	keyTaken = "baseline"
@@ -34,7 +34,8 @@ func last(v *journal.View, key string) string {
 }
 
 // takeBaseline takes a baseline of the host before the bootstrap if the claim asks for one, and waits until the
-// management cluster has the digest. It takes none if an older agent has already begun the bootstrap.
+// management cluster has the digest. It takes none if an earlier version of the agent has already begun the bootstrap
+// without a baseline.
 func (w *Worker) takeBaseline(
 	ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, step func(string),
 ) error {
@@ -60,7 +61,7 @@ func (w *Worker) takeBaseline(
 			return nil
 		}
 		if time.Since(began) > dataLimit {
-			return fmt.Errorf("the management cluster has not taken the baseline of the host within %s", dataLimit)
+			return fmt.Errorf("the management cluster did not record the digest of the host's baseline within %s", dataLimit)
 		}
 		if err := pauses.Wait(ctx); err != nil {
 			return err

@@ -22,7 +22,7 @@ import (
 // claim, unless the management cluster restarts just then.
 const dataLimit = 15 * time.Minute
 
-// Data supplies bootstrap data; it is the API server.
+// Data supplies bootstrap data. The agent's implementation asks the API server.
 type Data interface {
 	// BootstrapData returns the host's current bootstrap data.
 	BootstrapData(ctx context.Context) (*rest.BootstrapData, error)
@@ -52,8 +52,8 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 	if others, err := w.unclean(claim.ProviderID); err != nil {
 		return err
 	} else if len(others) > 0 {
-		return j.Fail("bootstrap data", "the host still carries the machine of "+others[0].Claim()+
-			"; release and clean it first")
+		return j.Fail("bootstrap data", "the host still has the machine of "+others[0].Claim()+
+			": release that machine and let the agent clean the host before another machine claims it")
 	}
 	if err := w.provideBundle(ctx, claim, j, step); err != nil || j.Outcome().Ended {
 		return err
@@ -132,7 +132,7 @@ func (w *Worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.Boots
 		case err == nil && data.Instance.ProviderID == claim.ProviderID && len(data.Value) > 0:
 			return data, nil
 		case err == nil:
-			err = errors.New("the bootstrap Secret is of another claim, or empty")
+			err = errors.New("the bootstrap Secret belongs to another claim, or is empty")
 		case !rest.IsCode(err, http.StatusNotFound):
 			began = time.Now() // the limit counts only while the server answers
 		}

@@ -44,9 +44,9 @@ func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 	return err
 }
 
-// fence cleans the host after a machine whose claim ended while the agent was away. It runs before another machine
-// comes, and before the host counts as free. It compares the host with the agent's own baseline, if there is one.
-// Anything else that the claim requires before the host is reused remains required.
+// fence cleans the host after a machine whose claim ended while the agent was away. It runs before another machine uses
+// the host, and before the host counts as free. It compares the host with the agent's own baseline, if there is one. If
+// the claim requires a reinstallation of the host, this is reported, even if the host is clean otherwise.
 func (w *Worker) fence(ctx context.Context, claim string) error {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		if r.Cleaning == nil || r.Cleaning.ProviderID != claim {
@@ -60,7 +60,8 @@ func (w *Worker) fence(ctx context.Context, claim string) error {
 	var asked []string
 	for _, h := range heldBy(&j.View) {
 		if h.Proof == v1beta2.ProofReimage {
-			asked = []string{"anything that a machine with root can leave: this host must be reinstalled after each machine"}
+			asked = []string{"unknown: a machine with root rights can leave anything behind, so this host must be " +
+				"reinstalled after each machine"}
 		}
 	}
 	left, err := w.cleanOne(ctx, j, asked, w.compareWith(last(&j.View, keyTaken), j))

@@ -54,8 +54,8 @@ type state struct {
 func done(t task, s state) bool {
 	switch t.kind {
 	case bootstrapping:
-		// Once a host was cleaned after this claim, it never runs the claim's bootstrap again, whatever an old copy of the
-		// CapstanHost says.
+		// Once the host has been cleaned after this claim, it never runs the claim's bootstrap again, whatever an old
+		// copy of the CapstanHost says.
 		return s.outcome.Ended || s.cleaned
 	case cleaning, fencing:
 		return s.cleaned && len(s.leftovers) == 0

@@ -21,19 +21,19 @@ func TestWanted(t *testing.T) {
 		host *v1beta2.CapstanHost
 		want task
 	}{
-		"a host that was deleted":      {nil, task{idle, ""}},
-		"nobody claims the host":       {host("", nil), task{idle, ""}},
-		"claimed but without data yet": {host("", func(*v1beta2.HostClaim) {}), task{idle, id}},
-		"claimed and the data is there": {host("", func(c *v1beta2.HostClaim) { c.BootstrapReady = true }),
+		"a host that was deleted":        {nil, task{idle, ""}},
+		"nobody claims the host":         {host("", nil), task{idle, ""}},
+		"a claim without bootstrap data": {host("", func(*v1beta2.HostClaim) {}), task{idle, id}},
+		"a claim with bootstrap data": {host("", func(c *v1beta2.HostClaim) { c.BootstrapReady = true }),
 			task{bootstrapping, id}},
-		"a supplied host is bootstrapped alike": {host("dock", func(c *v1beta2.HostClaim) { c.BootstrapReady = true }),
+		"a claimed supplied host": {host("dock", func(c *v1beta2.HostClaim) { c.BootstrapReady = true }),
 			task{bootstrapping, id}},
 		"released": {
 			host("", func(c *v1beta2.HostClaim) { c.BootstrapReady, c.Released = true, true }), task{cleaning, id},
 		},
 		"released before there was data": {host("", func(c *v1beta2.HostClaim) { c.Released = true }),
 			task{cleaning, id}},
-		"a supplied host is destroyed by supplier": {
+		"a supplied host is destroyed by its supplier": {
 			host("dock", func(c *v1beta2.HostClaim) { c.BootstrapReady, c.Released = true, true }), task{idle, id},
 		},
 	}
@@ -53,13 +53,13 @@ func TestDone(t *testing.T) {
 		state state
 		want  bool
 	}{
-		"nothing was done":            {bootstrapping, state{}, false},
-		"it succeeded":                {bootstrapping, state{outcome: succeeded}, true},
-		"it failed, which is final":   {bootstrapping, state{outcome: journal.Outcome{Ended: true}}, true},
-		"a claim that was cleaned up": {bootstrapping, state{cleaned: true}, true},
-		"not cleaned":                 {cleaning, state{outcome: succeeded}, false},
-		"cleaned":                     {cleaning, state{outcome: succeeded, cleaned: true}, true},
-		"something was left: it is tried once more": {cleaning,
+		"nothing was done":                     {bootstrapping, state{}, false},
+		"the bootstrap succeeded":              {bootstrapping, state{outcome: succeeded}, true},
+		"the bootstrap failed, which is final": {bootstrapping, state{outcome: journal.Outcome{Ended: true}}, true},
+		"the host was cleaned after the claim": {bootstrapping, state{cleaned: true}, true},
+		"the host was not cleaned":             {cleaning, state{outcome: succeeded}, false},
+		"the host was cleaned":                 {cleaning, state{outcome: succeeded, cleaned: true}, true},
+		"the host was cleaned, but with leftovers": {cleaning,
 			state{cleaned: true, leftovers: []string{"process 1"}}, false},
 		"nothing to do": {idle, state{}, true},
 	}

@@ -1,5 +1,5 @@
-// Package work does what the host asks its agent for, one task at a time: run the bootstrap data of a claim, or clean
-// the host after it.
+// Package work does what the host's API object asks the agent for, one task at a time: run the bootstrap data of a
+// claim, or clean the host after it.
 //
 //	decide     what the host asks for, and whether it is done according to the journal (decide.go, pure)
 //	work       start the task, stop one that the host no longer asks for, retry later (work_linux.go)

@@ -10,17 +10,19 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// keyHeld is the key of notes about the claims by which a machine came to the host.
+// keyHeld is the key of the notes that identify the claim of a machine on the host. A host that has moved between
+// management clusters has several notes about the same machine.
 const keyHeld = "held by"
 
-// held identifies the claim by which a machine came to the host: its CapstanHost, and that host's epoch.
+// held identifies the claim with which a machine took the host: by the UID of the CapstanHost, and by the CapstanHost's
+// epoch at that time.
 type held struct {
 	UID   types.UID             `json:"uid"`
 	Epoch int64                 `json:"epoch"`
 	Proof v1beta2.CleaningProof `json:"proof,omitempty"`
 }
 
-// noteHeld records the claim by which a journal's machine came to the host. A host that has moved to another management
+// noteHeld records the claim with which a journal's machine took the host. A host that has moved to another management
 // cluster has another UID there, and gets another note.
 func noteHeld(j *journal.Journal, host *v1beta2.CapstanHost) error {
 	if host == nil || host.Spec.Claim == nil || host.Spec.Claim.ProviderID != j.Claim() {
@@ -33,7 +35,7 @@ func noteHeld(j *journal.Journal, host *v1beta2.CapstanHost) error {
 	return j.Note(keyHeld, string(value))
 }
 
-// heldBy returns the notes about the claims of a journal.
+// heldBy returns the notes of a journal that identify the claim of its machine.
 func heldBy(v *journal.View) (notes []held) {
 	for _, value := range v.Notes(keyHeld) {
 		var h held
@@ -52,15 +54,15 @@ const (
 	heldBack fate = "held back"
 	// toClean: the claim has ended.
 	toClean fate = "clean"
-	// toForget: the agent has cleaned, and somebody has accepted what is left.
+	// toForget: the agent has cleaned the host, and somebody has accepted what is left.
 	toForget fate = "forget"
 )
 
 // fateOf decides what happens to the machine of a journal that does not belong to the host's present claim.
 //
-// A missing claim does not prove that it ended, because a management cluster may have been restored from a backup that
-// is older than the claim. Three things prove it: a later epoch, which begins only when a claim ends; another
-// CapstanHost of the same name, registered since; or acceptance by an administrator.
+// A missing claim does not prove that the claim has ended, because a management cluster may have been restored from a
+// backup that is older than the claim. Three things prove that it has ended: a later epoch, which begins only when a
+// claim ends; another CapstanHost of the same name, registered since; or acceptance by an administrator.
 func fateOf(v *journal.View, host *v1beta2.CapstanHost) fate {
 	if host == nil || host.Spec.Supplier != "" {
 		return heldBack
@@ -78,8 +80,8 @@ func fateOf(v *journal.View, host *v1beta2.CapstanHost) fate {
 	}
 }
 
-// ended reports whether the noted claim has ended. Journals of earlier versions contain no note; then it is unknown,
-// and ended returns false.
+// ended reports whether the noted claim has ended. Journals of earlier versions contain no note. Then it is unknown
+// whether the claim has ended, and the result is false.
 func ended(notes []held, host *v1beta2.CapstanHost) bool {
 	here := slices.DeleteFunc(slices.Clone(notes), func(h held) bool { return h.UID != host.UID })
 	if len(here) == 0 {
@@ -125,7 +127,7 @@ func (w *Worker) next(host *v1beta2.CapstanHost) (task, error) {
 	return t, nil
 }
 
-// showCarried reports which machine the host carries and, if the host looks free, why nobody has cleaned it.
+// showCarried reports which machine is still on the host and, if the host looks free, why nobody has cleaned it.
 func (w *Worker) showCarried(views []*journal.View, host *v1beta2.CapstanHost) {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		r.Carries = carried(views)

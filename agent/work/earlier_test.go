@@ -44,43 +44,43 @@ func TestFateOf(t *testing.T) {
 		cleaned []string
 		want    fate
 	}{
-		"the claim ended, and the host is free":          {seen{here(3)}, free(here(4)), nil, toClean},
-		"it ended, and another machine has the host":     {seen{here(3)}, claimed(here(4)), nil, toClean},
-		"the host was registered anew":                   {seen{here(3)}, free(there(0)), nil, toClean},
-		"the claim is gone, and no epoch has ended":      {seen{here(3)}, free(here(3)), nil, heldBack},
-		"the management cluster is older than the claim": {seen{here(3)}, claimed(here(2)), nil, heldBack},
-		"the host was deleted":                           {seen{here(3)}, nil, nil, heldBack},
-		"a journal of an earlier version":                {nil, free(here(4)), nil, heldBack},
-		"the host moved, and the claim ended there":      {seen{here(3), there(3)}, free(there(4)), nil, toClean},
+		"the claim ended, and the host is free":             {seen{here(3)}, free(here(4)), nil, toClean},
+		"the claim ended, and another machine has the host": {seen{here(3)}, claimed(here(4)), nil, toClean},
+		"the host was registered again":                     {seen{here(3)}, free(there(0)), nil, toClean},
+		"the claim is gone, and no epoch has ended":         {seen{here(3)}, free(here(3)), nil, heldBack},
+		"the management cluster is older than the claim":    {seen{here(3)}, claimed(here(2)), nil, heldBack},
+		"the host was deleted":                              {seen{here(3)}, nil, nil, heldBack},
+		"a journal of an earlier version":                   {nil, free(here(4)), nil, heldBack},
+		"the host moved, and the claim ended there":         {seen{here(3), there(3)}, free(there(4)), nil, toClean},
 		"the host moved there and back, and the claim ended": {
 			seen{here(3), there(3), here(3)},
 			free(here(4)),
 			nil,
 			toClean,
 		},
-		"it moved there and back, and is older now": {
+		"the host moved there and back, and no epoch has ended": {
 			seen{here(3), there(3), here(3)},
 			free(here(3)),
 			nil,
 			heldBack,
 		},
 		"a supplied host is destroyed by its supplier": {seen{here(3)}, supplied, nil, heldBack},
-		"somebody says that it may go": {
+		"an administrator accepts that the machine is removed": {
 			seen{here(3)},
 			annotated(v1beta2.AcceptAnnotation, id),
 			nil,
 			toClean,
 		},
-		"and it was cleaned": {
+		"an administrator accepts that the machine is removed, and the host was cleaned": {
 			seen{here(3)}, annotated(v1beta2.AcceptAnnotation, id), []string{"mount /x"}, toForget,
 		},
-		"somebody has accepted what is left": {
+		"the leftovers of the machine were accepted": {
 			seen{here(3)}, annotated(v1beta2.AcceptedAnnotation, id), []string{"mount /x"}, toForget,
 		},
-		"somebody has accepted another machine": {
+		"the leftovers of another machine were accepted": {
 			seen{here(3)}, annotated(v1beta2.AcceptedAnnotation, other), []string{"mount /x"}, heldBack,
 		},
-		"nobody has accepted what is left": {seen{here(3)}, free(here(4)), []string{"mount /x"}, toClean},
+		"the leftovers of the machine were not accepted": {seen{here(3)}, free(here(4)), []string{"mount /x"}, toClean},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestFateOf(t *testing.T) {
 				}
 			}
 			if got := fateOf(&j.View, c.now); got != c.want {
-				t.Errorf("it is %q, want %q", got, c.want)
+				t.Errorf("the fate is %q, want %q", got, c.want)
 			}
 		})
 	}

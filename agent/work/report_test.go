@@ -32,10 +32,10 @@ func TestBootstrapReport(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			if got.StartTime.IsZero() != c.outcome.Began.IsZero() || got.StartTime.Nanosecond() != 0 {
-				t.Errorf("it began at %s", got.StartTime)
+				t.Errorf("the bootstrap began at %s", got.StartTime)
 			}
 			if got.CompletionTime.IsZero() == c.outcome.Ended {
-				t.Errorf("it ended at %s", got.CompletionTime)
+				t.Errorf("the bootstrap ended at %s", got.CompletionTime)
 			}
 		})
 	}

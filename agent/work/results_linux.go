@@ -98,8 +98,8 @@ func (w *Worker) count(t task, took time.Duration, err error) {
 	}
 }
 
-// prune removes the journals of claims that never began, and of claims after which the host was proved clean. It keeps
-// the journal of the given claim.
+// prune removes the journals of claims whose bootstrap never began, and of claims after which the host was proved
+// clean. It keeps the journal of the given claim.
 func (w *Worker) prune(claim string) error {
 	views, err := journal.Look(w.config.JournalDir())
 	if err != nil {

@@ -77,7 +77,7 @@ func (w *Worker) Run(ctx context.Context) {
 		}
 	}()
 	for {
-		var ended *job // has no result, unless the journal says otherwise
+		var ended *job // the job that has just ended, if any; the journal says whether it has a result
 		select {
 		case <-ctx.Done():
 			return

@@ -24,7 +24,7 @@ type content[Spec, Status any] struct {
 
 // remember stores old, the content of a v1beta2 object, in the v1beta1 object made from that object. It stores nothing
 // if the v1beta1 object represents everything in old. again is the content that converting the v1beta1 object back
-// would return without that help.
+// would return without the stored content.
 func remember[C any](object metav1.Object, old, again C) error {
 	if equality.Semantic.DeepEqual(old, again) {
 		return nil
@@ -42,7 +42,7 @@ func remember[C any](object metav1.Object, old, again C) error {
 	return nil
 }
 
-// recall removes the annotation from the object and returns the content stored in it, or nil.
+// recall removes DataAnnotation from the object and returns the content stored in the annotation, or nil.
 //
 // A value that can't be read is ignored: an error would make all objects of the kind unreadable because of this one. A
 // readable value is only a hint: it is used where it agrees with the visible fields.

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// rounds is how many objects of each kind the ordinary tests convert. "go test -fuzz" goes on from there.
+// rounds is how many objects of each kind the ordinary tests convert. "go test -fuzz" converts more.
 const rounds = 1000
 
 // FuzzMachine and the others below check the laws of conversion for one kind: run for example
@@ -171,7 +171,7 @@ func valid(data []byte) *randfill.Filler {
 			*list = nil
 			for _, m := range conditions(c) {
 				old := oldCondition(m)
-				switch c.Intn(4) { // some do not follow from v1beta2
+				switch c.Intn(4) { // some values can't be derived from v1beta2
 				case 0:
 					old.Severity = clusterv1beta1.ConditionSeverity(pick(c, "Error", "Warning", "Info", ""))
 				case 1:
@@ -190,7 +190,7 @@ func valid(data []byte) *randfill.Filler {
 			s.Conditions = conditions(c)
 			s.Deprecated.V1Beta1 = written(c, s.Conditions)
 			for i := range s.FailureDomains {
-				s.FailureDomains[i].Name = fmt.Sprintf("%s-%d", word(c), i) // unique, in any order
+				s.FailureDomains[i].Name = fmt.Sprintf("%s-%d", word(c), i) // names are unique, and in any order
 			}
 		},
 	)
@@ -264,7 +264,7 @@ func TestRecallSurvivesNonsense(t *testing.T) {
 				t.Errorf("got %+v", hub)
 			}
 			if p := hub.Status.Initialization.Provisioned; p != nil && *p {
-				t.Error("the annotation says more than the fields: anybody could mark a machine as provisioned")
+				t.Error("the annotation overrides the fields, so anybody could mark a machine as provisioned")
 			}
 		})
 	}

@@ -148,8 +148,8 @@ const (
 	// CarriesMachineReason: the host has no claim, but its agent still has to clean up after an earlier machine.
 	CarriesMachineReason = "CarriesMachine"
 
-	// NotComparedReason: the claim asks for a comparison with the host's earlier state, but the agent has not made the
-	// comparison. So the host is quarantined.
+	// NotComparedReason: the claim asks for a comparison with the state that the host had before the claim, but the agent
+	// has not compared with that state. So the host is quarantined.
 	NotComparedReason = "NotCompared"
 
 	// ReimageNeededReason: the host must be reinstalled after each machine. It is quarantined until somebody confirms the

@@ -19,7 +19,7 @@ func TestAnOfferLeadsWhereItWasMadeTo(t *testing.T) {
 		"as the agent reads it":             {id, server + "/", "-----BEGIN CERTIFICATE-----", true},
 		"another server":                    {id, "https://10.0.0.2:6443", ca, false},
 		"another authority":                 {id, server, "other", false},
-		"an offer of another mover's":       {OfferID("uid", "random", "https://10.0.0.2:6443", ca), server, ca, false},
+		"an offer of another mover":         {OfferID("uid", "random", "https://10.0.0.2:6443", ca), server, ca, false},
 		"an offer of an earlier version":    {"uid/random", server, ca, true},
 		"an id whose digest was taken away": {"uid/random.", server, ca, false},
 	} {

@@ -78,7 +78,7 @@ func TestRewrite(t *testing.T) {
 		t.Errorf("the ports are %v", ports)
 	}
 	if !reflect.DeepEqual(given, before) {
-		t.Error("the objects that were given are changed")
+		t.Error("Rewrite has changed the objects that it was given")
 	}
 	var kinds []string
 	for _, o := range out {
@@ -114,7 +114,7 @@ func TestRewrite(t *testing.T) {
 	config := hooks[0].(map[string]any)["clientConfig"].(map[string]any)
 	if config["url"] != "https://127.0.0.1:9501/validate-x" || config["service"] != nil ||
 		config["caBundle"] != text(secret, "data", "ca.crt") {
-		t.Errorf("webhooks are asked at %v", config)
+		t.Errorf("the client configuration of the webhook is %v", config)
 	}
 	crd := find(t, out, "CustomResourceDefinition")
 	conversion := []string{"spec", "conversion", "webhook", "clientConfig"}
@@ -148,11 +148,11 @@ func verify(t *testing.T, secret unstructured.Unstructured) {
 	authorities.AppendCertsFromPEM(file("ca.crt"))
 	for _, host := range []string{"127.0.0.1", "x-webhook.x-system.svc"} {
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: authorities}); err != nil {
-			t.Errorf("as %s: %v", host, err)
+			t.Errorf("the certificate is not valid for %s: %v", host, err)
 		}
 	}
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "192.0.2.1", Roots: authorities}); err == nil {
-		t.Error("the certificate is good for another machine")
+		t.Error("the certificate is valid for another machine")
 	}
 }
 
@@ -167,14 +167,14 @@ func TestFlags(t *testing.T) {
 			[]string{"- --insecure-diagnostics=false", "- --health-probe-bind-address=:9440"},
 			"--health-probe-bind-address=127.0.0.1:9501",
 		},
-		"an address that is no port of the container": {
+		"an address whose port the container does not declare is replaced": {
 			[]string{"- --insecure-diagnostics=false", "- --profiler-address=localhost:6060"},
 			"--profiler-address=127.0.0.1:9503",
 		},
-		"the election of kubebuilder is switched off": {[]string{"- --leader-elect", "- --enable-leader-election=true"},
+		"kubebuilder's leader election is off": {[]string{"- --leader-elect", "- --enable-leader-election=true"},
 			"--enable-leader-election=false"},
-		"what listens nowhere stays as it is": {[]string{":8443", "0"}, "--diagnostics-address=0"},
-		"a directory for certificates that is given stays": {
+		"an address that switches a server off stays": {[]string{":8443", "0"}, "--diagnostics-address=0"},
+		"a given directory for certificates stays": {
 			[]string{"- --insecure-diagnostics=false", "- --webhook-cert-dir=/tmp/certs/"}, "--webhook-cert-dir=/tmp/certs/",
 		},
 	} {
@@ -187,7 +187,7 @@ func TestFlags(t *testing.T) {
 			flag, _, _ := strings.Cut(c.want, "=")
 			if n := len(slices.DeleteFunc(slices.Clone(got),
 				func(a string) bool { return !strings.HasPrefix(a, flag+"=") })); n != 1 || !slices.Contains(got, c.want) {
-				t.Errorf("%q is not in %q, or is there %d times", c.want, got, n)
+				t.Errorf("want %q in %q, where its flag occurs %d times", c.want, got, n)
 			}
 		})
 	}
@@ -199,38 +199,39 @@ func TestRefused(t *testing.T) {
 		replace []string
 		want    string
 	}{
-		"nothing that runs": {[]string{"kind: Deployment", "kind: ConfigMap"}, "no Deployment"},
+		"no Deployment": {[]string{"kind: Deployment", "kind: ConfigMap"}, "no Deployment"},
 		"two Deployments": {[]string{"kind: ServiceAccount", "kind: Deployment"},
 			"more than one Deployment, x-system/x-manager and x-system/x-controller"},
 		"another kind that runs containers": {[]string{"kind: ServiceAccount", "kind: DaemonSet"},
 			"DaemonSet x-system/x-manager"},
-		"another kind of cert-manager": {[]string{"kind: Issuer", "kind: CertificateRequest"},
+		"another kind of object of cert-manager": {[]string{"kind: Issuer", "kind: CertificateRequest"},
 			"CertificateRequest x-system/x-issuer needs cert-manager"},
-		"an authority of cert-manager": {[]string{"secretName: x-cert\n", "secretName: x-cert\n  isCA: true\n"},
+		"a Certificate that is an authority": {[]string{"secretName: x-cert\n", "secretName: x-cert\n  isCA: true\n"},
 			"Certificate x-system/x-serving"},
 		"a second container": {[]string{"- name: manager", "- name: proxy\n        - name: manager"},
 			"2 containers (proxy, manager)"},
 		"an init container": {[]string{"containers:", "initContainers: [{name: first}]\n      containers:"},
 			"init container first"},
-		"a token as a volume":             {[]string{volume, "projected: {}"}, "has volume certs"},
-		"a path of the machine somewhere": {[]string{volume, "hostPath: {path: /var/lib}"}, "has volume certs"},
-		"a part of a volume": {[]string{"mountPath: /tmp/certs", "mountPath: /tmp/certs, subPath: a"},
+		"a token as a volume":          {[]string{volume, "projected: {}"}, "has volume certs"},
+		"a hostPath mounted elsewhere": {[]string{volume, "hostPath: {path: /var/lib}"}, "has volume certs"},
+		"a subPath of a volume": {[]string{"mountPath: /tmp/certs", "mountPath: /tmp/certs, subPath: a"},
 			"a part of volume certs"},
-		"an environment from elsewhere": {
+		"an environment from a ConfigMap": {
 			[]string{"- name: manager", "- name: manager\n          envFrom: [{configMapRef: {name: x}}]"}, "envFrom",
 		},
-		"a variable with the Pod's memory": {
+		"a variable with the Pod's memory limit": {
 			[]string{"fieldRef: {fieldPath: metadata.uid}", "resourceFieldRef: {resource: limits.memory}"}, "variable POD_UID",
 		},
-		"a Service that is not there": {
+		"a Service that does not exist": {
 			[]string{"service: {name: x-webhook, namespace: x-system, path: /validate-x}",
-				"service: {name: other, namespace: x-system}"}, "ValidatingWebhookConfiguration x: it asks Service x-system/other",
+				"service: {name: other, namespace: x-system}"},
+			"ValidatingWebhookConfiguration x: it calls Service x-system/other",
 		},
-		"a port that the Service has not":   {[]string{"path: /validate-x", "port: 444"}, "no port 444"},
-		"a port that the container has not": {[]string{"targetPort: webhooks", "targetPort: 1"}, "leads to port 1"},
-		"a webhook that nobody vouches for": {[]string{"cert-manager.io/inject-ca-from: x-system/x-serving", "a: b"},
-			"no Certificate of the components is its authority"},
-		"everything that is wrong, not first": {[]string{"kind: ServiceAccount", "kind: Job", "kind: Issuer", "kind: Order"},
+		"a port that the Service lacks":   {[]string{"path: /validate-x", "port: 444"}, "no port 444"},
+		"a port that the container lacks": {[]string{"targetPort: webhooks", "targetPort: 1"}, "leads to port 1"},
+		"a webhook without a Certificate": {[]string{"cert-manager.io/inject-ca-from: x-system/x-serving", "a: b"},
+			"no Certificate in the components provides its CA"},
+		"all errors, not only the first": {[]string{"kind: ServiceAccount", "kind: Job", "kind: Issuer", "kind: Order"},
 			"Job x-system/x-manager would run containers, and only a Deployment can be a process\nOrder x-system/x-issuer"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,6 +243,6 @@ func TestRefused(t *testing.T) {
 	}
 	if _, _, err := Rewrite(components(t, volume, "hostPath: {path: /tmp/certs/}"),
 		Options{Binary: "/opt/x"}); err != nil {
-		t.Errorf("a path of the machine that is the same inside: %v", err)
+		t.Errorf("a hostPath mounted at the same path: %v", err)
 	}
 }

@@ -78,8 +78,8 @@ func newProgram(o *unstructured.Unstructured) (*program, error) {
 		// The host has this directory already.
 		case v.HostPath != nil && strings.TrimSuffix(v.HostPath.Path, "/") == strings.TrimSuffix(m.MountPath, "/"):
 		default:
-			refuse("has volume %s, and only Secrets, ConfigMaps, empty directories, and paths of the machine that are the same "+
-				"inside work without a Pod", m.Name)
+			refuse("has volume %s: without a Pod, the only volumes that work are Secrets, ConfigMaps, empty "+
+				"directories, and directories of the machine that are mounted at the same path", m.Name)
 		}
 	}
 	return p, errors.Join(errs...)
@@ -196,7 +196,7 @@ func (p *program) translate(port *intstr.IntOrString) {
 }
 
 // flags returns the arguments of the process, with its own ports and without leader election. Where the manifest relies
-// on a flag's default, flags adds the flag, under the name that Cluster API's providers use.
+// on a flag's default, the result has the flag, under the name that Cluster API's providers use.
 func (p *program) flags(secrets map[string]bool) []string {
 	named := map[int]bool{}
 	var args []string
@@ -206,7 +206,8 @@ func (p *program) flags(secrets map[string]bool) []string {
 		number, err := strconv.Atoi(value)
 		switch bare := strings.TrimLeft(flag, "-"); {
 		case bare == "leader-elect" || bare == "enable-leader-election":
-			// Only one process runs, and outside of a Pod it could not find out its namespace.
+			// A single process needs no election, and outside of a Pod it could not find out the namespace for its
+			// Lease.
 			arg = flag + "=false"
 		case given && isAddress(flag) && isOwn:
 			arg, named[port] = fmt.Sprintf("%s=%s:%d", flag, loopback, p.ports[port]), true

@@ -74,7 +74,8 @@ func (r *rewriter) lead(o *unstructured.Unstructured, parent map[string]any, p *
 	if authority != nil {
 		config["caBundle"] = base64.StdEncoding.EncodeToString(authority)
 	} else if given, _ := config["caBundle"].(string); given == "" && needsAuthority {
-		return fmt.Errorf("%s %s asks a Service, and no Certificate of the components is its authority", o.GetKind(), name(o))
+		return fmt.Errorf("%s %s calls a Service, but no Certificate in the components provides its CA",
+			o.GetKind(), name(o))
 	}
 	return nil
 }
@@ -103,7 +104,7 @@ func (r *rewriter) port(ref map[string]any, p *program) (int, error) {
 		}
 		return 0, fmt.Errorf("its Service %s/%s has no port %d", namespace, called, number)
 	}
-	return 0, fmt.Errorf("it asks Service %s/%s, which is not in the components", namespace, called)
+	return 0, fmt.Errorf("it calls Service %s/%s, which is not in the components", namespace, called)
 }
 
 // integer converts a number from decoded YAML or JSON.

@@ -34,7 +34,7 @@ func TestAnExtensionWhoseExtensionConfigComesLater(t *testing.T) {
 			int64(1234)},
 		"a program that has no certificate": {append(alone, "secretName: x-cert}", "secretName: other}"), false,
 			"webhooks"},
-		"a program whose ExtensionConfig is there": {nil, true, "webhooks"},
+		"a program whose ExtensionConfig is among the components": {nil, true, "webhooks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, _, err := Rewrite(components(t, c.replace...), Options{Binary: "/opt/x"})

@@ -37,7 +37,7 @@ Inside a local host it also runs as systemctl, journalctl, hostnamectl, poweroff
 const (
 	insideCommand = "inside"       // PID 1 of a dock
 	initCommand   = "init"         // PID 1 of a host
-	probeCommand  = "check-inside" // in the namespaces of a check
+	probeCommand  = "check-inside" // the part of "check" that runs in new namespaces
 	holdCommand   = inside.HoldCommand
 )
 

@@ -36,7 +36,7 @@ func serveHealth(ctx context.Context, address string, probes http.Handler,
 		_ = health.Serve(listener) // returns after Close
 	}()
 	return func() {
-		_ = health.Close() // a probe loses nothing
+		_ = health.Close() // an interrupted probe does no harm
 		<-ended
 	}, nil
 }

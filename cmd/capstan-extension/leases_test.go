@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/backup"
 )
 
-// The role names exactly the Leases that replicas use.
+// TestRoleNamesTheLeases: the role names exactly the Leases that replicas use.
 func TestRoleNamesTheLeases(t *testing.T) {
 	data, err := os.ReadFile("../../config/extension/leases_role.yaml")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The program accepts the arguments in its Deployment.
+// TestArgumentsOfTheDeployment: the program accepts the arguments in its Deployment.
 func TestArgumentsOfTheDeployment(t *testing.T) {
 	data, err := os.ReadFile("../../config/extension/deployment.yaml")
 	if err != nil {
@@ -23,7 +23,7 @@ func TestArgumentsOfTheDeployment(t *testing.T) {
 	arguments := deployment.Spec.Template.Spec.Containers[0].Args
 	bundle := slices.Index(arguments, "--bundle=/capstan-kube")
 	if bundle < 0 {
-		t.Fatalf("no bundle to verify backups with in %q", arguments)
+		t.Fatalf("the arguments have no bundle to verify backups with: %q", arguments)
 	}
 	arguments[bundle] = "--bundle=" + os.Args[0] // the other path exists only in the image
 	var f flags
@@ -31,6 +31,6 @@ func TestArgumentsOfTheDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.listen == "" || f.healthz == "" || f.certSecret == "" || f.certHosts == "" || f.kubeconfig != "" {
-		t.Errorf("got %+v", f)
+		t.Errorf("the parsed flags are %+v", f)
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// Two replicas run as in the Deployment, with only the rights in config/extension. They share one certificate, and its
-// authority is where the ExtensionConfig looks for it, so calls to either succeed.
+// TestReplicasShareACertificate runs two replicas as in the Deployment, with only the rights in config/extension. They
+// share one certificate, and its authority is where the ExtensionConfig looks for it, so calls to either succeed.
 func TestReplicasShareACertificate(t *testing.T) {
 	server, err := apiserver.Start(apiserver.Options{})
 	defer func() {
@@ -72,7 +72,7 @@ func TestReplicasShareACertificate(t *testing.T) {
 				"--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--cert-secret", secret.String(), "--cert-hosts",
 				"127.0.0.1",
 			}, io.Discard, log); code != 0 {
-				t.Errorf("exit code %d", code)
+				t.Errorf("the exit code is %d", code)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestReplicasShareACertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := calls.Discover(t.Context(), extension.Config("https://"+address, stored.Data["ca.crt"])); err != nil {
-			t.Errorf("replica %d: %v", i, err)
+			t.Errorf("calling replica %d: %v", i, err)
 		}
 	}
 }

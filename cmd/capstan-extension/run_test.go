@@ -51,20 +51,24 @@ func TestWrongCalls(t *testing.T) {
 		"a Secret without names": {[]string{"--cert-secret", "a/b"}, 2, "give --cert-hosts"},
 		"names without a Secret": {[]string{"--cert-dir", directory, "--cert-hosts", "localhost"}, 2,
 			"also give --cert-secret"},
-		"backups without an etcd": {[]string{"--cert-dir", directory, "--backups", directory}, 2, "also give --bundle"},
-		"backups somewhere":       {[]string{"--cert-dir", directory, "--backups", "backups"}, 2, "give an absolute path"},
-		"a bundle that is not there": {[]string{"--cert-dir", directory, "--bundle", directory + "/none"}, 2,
+		"backups without a bundle": {
+			[]string{"--cert-dir", directory, "--backups", directory}, 2, "also give --bundle",
+		},
+		"a relative backups path": {
+			[]string{"--cert-dir", directory, "--backups", "backups"}, 2, "give an absolute path",
+		},
+		"a bundle that does not exist": {[]string{"--cert-dir", directory, "--bundle", directory + "/none"}, 2,
 			"--bundle: looking for an etcd"},
 		"an unknown flag": {[]string{"--nonsense"}, 2, "nonsense"},
 		"an argument":     {[]string{"--cert-dir", directory, "up"}, 2, `unexpected argument "up"`},
 		"help":            {[]string{"--help"}, 0, "-client-ca-file"},
-		"a kubeconfig that is not": {[]string{"--cert-dir", directory, "--kubeconfig", directory + "/none"}, 1,
+		"a missing kubeconfig": {[]string{"--cert-dir", directory, "--kubeconfig", directory + "/none"}, 1,
 			"reading how to reach the management cluster"},
 		"neither kubeconfig nor pod": {[]string{"--cert-dir", directory}, 1, "reading how to reach the management cluster"},
-		"a directory without a pair": {
+		"a directory without a certificate": {
 			[]string{"--cert-dir", directory, "--kubeconfig", kubeconfig(t, "https://127.0.0.1:1")}, 1, "tls.crt: no such file",
 		},
-		"an address that can't be": {
+		"an invalid address": {
 			[]string{"--cert-dir", directory, "--kubeconfig", kubeconfig(t, "https://127.0.0.1:1"), "--healthz", "256.0.0.1:1"},
 			1, "serving --healthz",
 		},
@@ -74,7 +78,7 @@ func TestWrongCalls(t *testing.T) {
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
 			var out, errs bytes.Buffer
 			if code := run(t.Context(), c.args, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.want) {
-				t.Errorf("exit code %d, %s", code, errs.String())
+				t.Errorf("got exit code %d and the output %s", code, errs.String())
 			}
 		})
 	}
@@ -102,7 +106,7 @@ func TestRun(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		answer, err := http.Get("http://" + health + path)
 		if err != nil || answer.StatusCode != http.StatusOK {
-			t.Errorf("%s: %v, %v", path, answer, err)
+			t.Errorf("getting %s: %v, error %v", path, answer, err)
 		} else {
 			_ = answer.Body.Close()
 		}
@@ -135,10 +139,10 @@ func TestRun(t *testing.T) {
 		&runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, response)
 	if err != nil || response.RetryAfterSeconds != 5 ||
 		response.Message != "cluster needs 1 host, there are none: add hosts, or make the cluster smaller" {
-		t.Errorf("got %+v, %v", response, err)
+		t.Errorf("the response of the hook is %+v, error %v", response, err)
 	}
 	if got := ended(); got != 0 {
-		t.Errorf("exit code %d", got)
+		t.Errorf("the exit code is %d", got)
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *cluster) asInstalled(admin *rest.Config) {
 		}
 	}
 	if rights != 11 {
-		c.Fatalf("%d objects of the components are about rights, want 11", rights)
+		c.Fatalf("%d objects of the components concern rights, want 11", rights)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "capstan-system", Name: "capstan-manager"}}
 	token := &authenticationv1.TokenRequest{

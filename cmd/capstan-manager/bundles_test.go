@@ -10,8 +10,8 @@ func TestBundleFlags(t *testing.T) {
 		flags bundleFlags
 		fails string
 	}{
-		"none":                     {},
-		"packages":                 {flags: bundleFlags{source: "Packages"}},
+		"no flags":                 {},
+		"only a source":            {flags: bundleFlags{source: "Packages"}},
 		"a mirror":                 {flags: bundleFlags{"Mirror", "http://192.0.2.1:8080/bundles"}},
 		"an unknown source":        {flags: bundleFlags{source: "mirror"}, fails: "give Plane, Directory"},
 		"a mirror without a URL":   {flags: bundleFlags{source: "Mirror"}, fails: "needs --bundle-mirror"},

@@ -37,7 +37,7 @@ func TestTrust(t *testing.T) {
 	}
 	hooks.Webhooks[1].ClientConfig.CABundle = ours
 	if !trustHooks(hooks, ours) || string(hooks.Webhooks[0].ClientConfig.CABundle) != "ours" || trustHooks(hooks, ours) {
-		t.Errorf("webhooks are %+v", hooks.Webhooks)
+		t.Errorf("the trust in the webhooks is %+v", hooks.Webhooks)
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if trustConversion(crd, ours) {
@@ -48,7 +48,7 @@ func TestTrust(t *testing.T) {
 	}
 	if !trustConversion(crd, ours) || string(crd.Spec.Conversion.Webhook.ClientConfig.CABundle) != "ours" ||
 		trustConversion(crd, ours) {
-		t.Errorf("the conversion is %+v", crd.Spec.Conversion.Webhook.ClientConfig)
+		t.Errorf("the trust in the conversion webhook is %+v", crd.Spec.Conversion.Webhook.ClientConfig)
 	}
 }
 
@@ -129,16 +129,16 @@ func TestOwnCertificates(t *testing.T) {
 	c.start(append(arguments, fmt.Sprintf("--webhook-port=%d", port))...)
 	stored := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "capstan://default/host-1/12345678"}}
 	stored.Namespace, stored.Name = "default", "m"
-	c.until("the API server asks the admission webhook",
+	c.until("the API server calls the admission webhook",
 		func() bool { return c.api.Create(t.Context(), stored.DeepCopy()) == nil })
 	old := &unstructured.Unstructured{}
 	old.SetAPIVersion("infrastructure.capstan.dev/v1beta1")
 	old.SetKind("CapstanMachine")
-	c.until("the manager converts", func() bool {
+	c.until("the manager converts an object", func() bool {
 		return c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old) == nil
 	})
 	if _, ok, _ := unstructured.NestedBool(old.Object, "status", "ready"); !ok {
-		t.Errorf("as v1beta1 it has no status.ready: %v", old.Object)
+		t.Errorf("as v1beta1, the object has no status.ready: %v", old.Object)
 	}
 }
 

@@ -16,13 +16,13 @@ func TestLeaseName(t *testing.T) {
 		}
 		seen[name] = shard
 		if name != leaseName(shard[0], shard[1]) {
-			t.Errorf("the name for %q changes", shard)
+			t.Errorf("the name of the Lease for shard %q is not stable", shard)
 		}
 		if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
-			t.Errorf("%s is no name: %v", name, errs)
+			t.Errorf("%s is not a valid name: %v", name, errs)
 		}
 	}
 	if leaseName("", "") != electionID {
-		t.Error("the name of the Lease for everything changed: replicas of two versions would both work during an upgrade")
+		t.Error("the Lease for all objects has a new name: replicas of two versions would both work in an upgrade")
 	}
 }

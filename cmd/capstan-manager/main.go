@@ -144,10 +144,12 @@ func (s *settings) addLimits(flags *flag.FlagSet) {
 	flags.Float64Var(&s.limits.All.PerSecond, "host-rate", pace.DefaultAll.PerSecond,
 		"how many hosts per second are claimed, given bootstrap data, released, powered on or destroyed: a limit for each "+
 			"of these operations")
-	flags.IntVar(&s.limits.All.Burst, "host-burst", pace.DefaultAll.Burst, "how often at once")
+	flags.IntVar(&s.limits.All.Burst, "host-burst", pace.DefaultAll.Burst,
+		"how many of these operations, of each kind, may happen at once")
 	flags.Float64Var(&s.limits.Each.PerSecond, "each-host-rate", pace.DefaultEach.PerSecond,
-		"the same for each single host")
-	flags.IntVar(&s.limits.Each.Burst, "each-host-burst", pace.DefaultEach.Burst, "how often at once for each single host")
+		"how often per second each of these operations may happen on one host")
+	flags.IntVar(&s.limits.Each.Burst, "each-host-burst", pace.DefaultEach.Burst,
+		"how often at once each of these operations may happen on one host")
 }
 
 func manage(ctx context.Context, s settings) error {

@@ -27,11 +27,11 @@ func TestParse(t *testing.T) {
 		want  settings
 		fails string
 	}{
-		"the defaults keep metrics on the loopback": {want: settings{
+		"the defaults, with metrics only on loopback": {want: settings{
 			election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, machineConcurrency: 64,
 			limits: limits, unlinkedTimeout: time.Hour, webhookPort: 9443, proof: "Compare",
 		}},
-		"everything set (IC-39, IC-40)": {
+		"all flags are set (IC-39, IC-40)": {
 			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--leader-elect-namespace=n",
 				"--leader-elect-lease-duration=4s",
 				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0",
@@ -48,10 +48,10 @@ func TestParse(t *testing.T) {
 			limits: limits, unlinkedTimeout: time.Hour, webhookPort: 9443, proof: "Compare",
 			featureGates: "PriorityQueue=true,ClusterTopology=false", gates: urgent,
 		}},
-		"a proof that does not exist": {
+		"an unknown proof": {
 			args: []string{"--cleaning-proof=Hope"}, fails: "give Trust, Compare or Reimage",
 		},
-		"a feature gate that does not exist": {
+		"an unknown feature gate": {
 			args: []string{"--feature-gates=Nonsense=true"}, fails: "choose from ClusterTopology",
 		},
 		"certificates in two ways": {
@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 			got, _, err := parse(c.args, &out)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
-					t.Fatalf("error %v, want one with %q", err, c.fails)
+					t.Fatalf("got error %v, want one with %q", err, c.fails)
 				}
 				return
 			}

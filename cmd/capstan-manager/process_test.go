@@ -139,10 +139,10 @@ func (c *cluster) stop(p *process) {
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
-		c.Fatal("the manager doesn't end")
+		c.Fatal("the manager doesn't stop")
 	}
 	if code := p.ProcessState.ExitCode(); code != 0 {
-		c.Errorf("the manager ended with status %d", code)
+		c.Errorf("the manager exited with status %d", code)
 	}
 }
 
@@ -183,24 +183,24 @@ func TestOneReplicaLeads(t *testing.T) {
 	c := newCluster(t)
 	first := c.start()
 	c.host("a", "one", nil)
-	c.until("the first replica works", func() bool { return c.reconciled("a", "one") })
+	c.until("the first replica has reconciled a host", func() bool { return c.reconciled("a", "one") })
 	leader, _ := c.lease(electionID)
 	second := c.start()
 	c.host("a", "two", nil)
-	c.until("somebody works on", func() bool { return c.reconciled("a", "two") })
+	c.until("one of the replicas has reconciled another host", func() bool { return c.reconciled("a", "two") })
 	if holder, transitions := c.lease(electionID); holder != leader || transitions != 0 {
-		t.Errorf("the Lease passed from %s to %s, though its holder lives", leader, holder)
+		t.Errorf("the Lease passed from %s to %s, although its holder still runs", leader, holder)
 	}
 	c.must(first.Process.Kill())
 	<-first.ended
 	c.host("a", "three", nil)
-	c.until("the second replica takes over", func() bool { return c.reconciled("a", "three") })
+	c.until("the second replica has taken over", func() bool { return c.reconciled("a", "three") })
 	if holder, transitions := c.lease(electionID); holder == leader || transitions != 1 {
 		t.Errorf("the Lease is held by %s after %d transitions; the killed one was %s", holder, transitions, leader)
 	}
 	c.stop(second)
 	if holder, _ := c.lease(electionID); holder != "" {
-		t.Errorf("a manager that ended well still holds the Lease: %s", holder)
+		t.Errorf("a manager that stopped cleanly still holds the Lease: %s", holder)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestEndsInTheMiddleOfWork(t *testing.T) {
 			c.host("a", name(i), nil)
 		}
 		manager := c.start()
-		c.until("the manager works", func() bool {
+		c.until("the manager has reconciled hosts", func() bool {
 			return slices.ContainsFunc([]int{0, 100, 199}, func(i int) bool { return c.reconciled("a", name(i)) })
 		})
 		c.stop(manager)
@@ -231,7 +231,7 @@ func TestShards(t *testing.T) {
 	}
 	byNamespace, byLabel := c.start("--namespace=a"), c.start("--namespace=b", "--watch-filter=x")
 	want := map[string]bool{"a/plain": true, "a/labelled": true, "b/labelled": true}
-	c.until("each shard has worked on its own", func() bool {
+	c.until("each shard has reconciled its own hosts", func() bool {
 		for key := range want {
 			namespace, name, _ := strings.Cut(key, "/")
 			if !c.reconciled(namespace, name) {
@@ -242,11 +242,11 @@ func TestShards(t *testing.T) {
 	})
 	c.host("a", "late", nil)
 	c.host("b", "late", label)
-	c.until("both work at the same time", func() bool { return c.reconciled("a", "late") && c.reconciled("b", "late") })
+	c.until("both still work", func() bool { return c.reconciled("a", "late") && c.reconciled("b", "late") })
 	for _, key := range []string{"b/plain", "c/plain", "c/labelled"} {
 		namespace, name, _ := strings.Cut(key, "/")
 		if c.reconciled(namespace, name) {
-			t.Errorf("host %s was worked on by a shard that it isn't in", key)
+			t.Errorf("host %s was reconciled, although it is in no shard", key)
 		}
 		t.Attr("rule", "CT-50")
 	}

@@ -51,17 +51,17 @@ func TestManagerConverts(t *testing.T) {
 	old.SetAPIVersion("infrastructure.capstan.dev/v1beta1")
 	old.SetKind("CapstanMachine")
 	if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old); err == nil {
-		t.Fatal("it is converted without a manager: this test tests nothing")
+		t.Fatal("the object is converted without a manager, so this test proves nothing")
 	}
 	c.start("--webhook-cert-dir="+server.Webhooks.LocalServingCertDir,
 		fmt.Sprintf("--webhook-port=%d", server.Webhooks.LocalServingPort))
-	c.until("the manager converts", func() bool {
+	c.until("the manager converts an object", func() bool {
 		return c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old) == nil
 	})
 	if id, _, _ := unstructured.NestedString(old.Object, "spec", "providerID"); id != stored.Spec.ProviderID {
-		t.Errorf("as v1beta1 it is %v", old.Object)
+		t.Errorf("as v1beta1, the object is %v", old.Object)
 	}
 	if _, ok, _ := unstructured.NestedBool(old.Object, "status", "ready"); !ok {
-		t.Errorf("as v1beta1 it has no status.ready: %v", old.Object)
+		t.Errorf("as v1beta1, the object has no status.ready: %v", old.Object)
 	}
 }

@@ -20,7 +20,7 @@ func TestPositionals(t *testing.T) {
 		"preflight --from A --to B":       nil,
 	} {
 		if got := positionals(use); !slices.Equal(got, want) {
-			t.Errorf("%q has %v, want %v", use, got, want)
+			t.Errorf("the arguments in %q are %v, want %v", use, got, want)
 		}
 	}
 }
@@ -54,12 +54,12 @@ func TestArguments(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("%q: error %q, want %q", line, got, want)
+			t.Errorf("%q: got error %q, want %q", line, got, want)
 		}
 	}
 }
 
-// A word that names no command of its group is an error, wherever the group's flags are.
+// TestMisspelled: a word that is not a command of its group is an error, wherever the group's flags are.
 func TestMisspelled(t *testing.T) {
 	for line, want := range map[string]string{
 		"cluster creat":                    `unknown command "creat" for "capstan cluster": did you mean: capstan cluster create`,
@@ -81,7 +81,7 @@ func TestMisspelled(t *testing.T) {
 			got = err.Error() + ": " + hints.Of(err)
 		}
 		if got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
+			t.Errorf("%q: got error %q, want %q", line, got, want)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestExamples(t *testing.T) {
 		}
 		needs := slices.ContainsFunc(positionals(cmd.Use), func(p positional) bool { return !p.optional })
 		if needs && !strings.HasPrefix(strings.TrimSpace(cmd.Example), cmd.CommandPath()+" ") {
-			t.Errorf("%s takes arguments, and its examples begin with %q", cmd.CommandPath(), cmd.Example)
+			t.Errorf("%s takes arguments, but its first example is %q", cmd.CommandPath(), cmd.Example)
 		}
 	})
 }

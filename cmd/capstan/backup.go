@@ -35,8 +35,8 @@ func (p *backupPlace) flag(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("directory", "bucket")
 }
 
-// as returns the flags that name the same place in another command.
-func (p *backupPlace) as(cmd *cobra.Command) (flags string) {
+// setFlags returns the flags of cmd that select the place, so that another command can use the same place.
+func (p *backupPlace) setFlags(cmd *cobra.Command) (flags string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if slices.Contains([]string{"directory", "bucket", "endpoint", "region", "prefix", "insecure"}, f.Name) {
 			flags += fmt.Sprintf(" --%s=%s", f.Name, f.Value)
@@ -98,7 +98,7 @@ func (a *app) backupListCommand() *cobra.Command {
 			}
 			err = a.print(format, all, func() error {
 				if len(all) == 0 {
-					a.next("capstan backup create CLUSTER" + place.as(cmd))
+					a.next("capstan backup create CLUSTER" + place.setFlags(cmd))
 					return nil
 				}
 				rows := make([][]string, 0, len(all))
@@ -162,15 +162,15 @@ func (a *app) backupCreateCommand() *cobra.Command {
 					cluster.Name, err)
 			}
 			fmt.Fprintln(a.out, m.Name)
-			a.next("capstan backup list "+cluster.Name+place.as(cmd),
-				fmt.Sprintf("capstan backup restore %s %s%s", cluster.Name, m.Name, place.as(cmd)))
+			a.next("capstan backup list "+cluster.Name+place.setFlags(cmd),
+				fmt.Sprintf("capstan backup restore %s %s%s", cluster.Name, m.Name, place.setFlags(cmd)))
 			return nil
 		},
 	}
 	place.flag(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
 	cmd.Flags().IntVar(&keep, "keep", 20,
-		"how many backups by this command to keep for the cluster")
+		"number of backups made by this command that are kept for the cluster")
 	return cmd
 }
 

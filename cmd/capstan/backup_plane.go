@@ -71,8 +71,9 @@ func (a *app) backupPlaneRestoreCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Restore a plane from a backup into a home directory without a plane",
-		Long: `Restore a plane from a backup into a home directory without a plane. This does not start it. The original plane
-must not run any more, or hosts obey both. docs/backup.md explains how hosts find the restored plane.`,
+		Long: `Restore a plane from a backup into a home directory without a plane. This does not start the plane. The
+original plane must not run any more, or hosts obey both planes. docs/backup.md explains how hosts find the restored
+plane.`,
 		Example: "  capstan backup plane restore plane.tar",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -92,8 +93,8 @@ must not run any more, or hosts obey both. docs/backup.md explains how hosts fin
 				return nil
 			}
 			a.next(
-				"capstan up --listen ADDRESS   # of this computer; hosts know "+m.Listen,
-				"capstan host token create --uses 20   # only if hosts can't reach it by that name; then run the line on each host",
+				"capstan up --listen ADDRESS   # an address of this computer; hosts still connect to "+m.Listen,
+				"capstan host token create --uses 20   # only if hosts can't resolve that name; run what it prints on hosts",
 			)
 			return nil
 		},

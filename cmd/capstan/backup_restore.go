@@ -20,8 +20,9 @@ func (a *app) backupRestoreCommand() *cobra.Command {
 		Use:   "restore CLUSTER [BACKUP]",
 		Short: "Restore a backup (by default the newest) into a cluster on local hosts",
 		Long: `Restore a backup into a running cluster on local hosts. Changes since the backup are lost, and the API server
-is unavailable for a while. One control plane host gets the data, and keeps its old data beside it. The other control
-plane machines are deleted, and their owner replaces them. docs/backup.md explains how to restore on owned hosts.`,
+is unavailable for a while. One control plane host gets the data, and keeps its old data in another directory. The
+other control plane machines are deleted, and their owner replaces them. docs/backup.md explains how to restore on owned
+hosts.`,
 		Example:           "  capstan backup restore demo --yes",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

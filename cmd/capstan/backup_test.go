@@ -16,7 +16,7 @@ func TestBackupsInABucketAreRefused(t *testing.T) {
 		"[bucket directory]":       {"backup", "create", "blue", "--bucket", "backups", "--directory", "/x"},
 	} {
 		if code, _, errOut := capstan(t, "", args...); code == 0 || !strings.Contains(errOut, want) {
-			t.Errorf("%v: %d %s, want %q", args, code, errOut, want)
+			t.Errorf("%v: got exit code %d and %s, want an error with %q", args, code, errOut, want)
 		}
 	}
 }
@@ -33,7 +33,7 @@ func TestPlaceOfANextCommand(t *testing.T) {
 		if err := cmd.ParseFlags(args); err != nil {
 			t.Fatal(err)
 		}
-		if got := place.as(cmd); got != want {
+		if got := place.setFlags(cmd); got != want {
 			t.Errorf("%v: got %q, want %q", args, got, want)
 		}
 	}

@@ -35,7 +35,7 @@ func (a *app) bundleTable(all []nodebundle.Bundle) error {
 	return a.table([]string{"KUBERNETES", "PLATFORM", "SIZE", "AGE"}, cells)
 }
 
-// netProgram returns the path of the program that connects pods for an architecture, beside this one.
+// netProgram returns the path of capstan-net for an architecture. The file is in the directory of this program.
 func (a *app) netProgram(arch string) (string, error) {
 	if arch == runtime.GOARCH {
 		return home.Binaries(a.place().Binaries).Path(nodebundle.NetProgram)
@@ -44,7 +44,7 @@ func (a *app) netProgram(arch string) (string, error) {
 	path, err := home.Binaries(a.place().Binaries).Path(name)
 	if err != nil {
 		return "", hint("build it with: GOOS=linux GOARCH="+arch+" CGO_ENABLED=0 go build -o "+name+" ./cmd/capstan-net, "+
-			"and name it: --net", "the bundle is for %s: %w", arch, err)
+			"and give its path with --net", "the bundle is for %s: %w", arch, err)
 	}
 	return path, nil
 }

@@ -45,7 +45,7 @@ for the architecture that kube/stock was asked for.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write (required)")
-	cmd.Flags().StringVar(&net, "net", "", "`program` that connects pods (default: capstan-net beside this program, or "+
+	cmd.Flags().StringVar(&net, "net", "", "`program` that connects pods (default: capstan-net next to this program, or "+
 		"capstan-net-linux-ARCH for another architecture)")
 	return cmd
 }

@@ -17,8 +17,8 @@ func (a *app) bundleImportCommand() *cobra.Command {
 		Long: `Verifies a bundle (FILE, or - for the standard input) and stores it where the plane serves it to hosts that
 become nodes of its version. It replaces a bundle of the same version and architecture.
 
-A bundle carries its own digests: whoever can change its files can change these, too. Get bundles only from sources
-whose programs you would run as root.`,
+A bundle contains its own digests: whoever can change the bundle's files can change the digests, too. Get bundles only
+from sources whose programs you would run as root.`,
 		Example: `  capstan bundle import v1.36.3.tar.gz`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := local.NodeBundles(a.place(), true)

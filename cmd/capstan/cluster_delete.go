@@ -39,6 +39,6 @@ func (a *app) clusterDeleteCommand() *cobra.Command {
 			return nil
 		},
 	}
-	wait.add(cmd, "wait until it is deleted", 10*time.Minute)
+	wait.add(cmd, "wait until the cluster is deleted", 10*time.Minute)
 	return cmd
 }

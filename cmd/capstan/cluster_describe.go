@@ -41,7 +41,7 @@ func (a *app) clusterDescribeCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
-		"show it again after each change, until it is deleted or you press ctrl-c")
+		"show the cluster again after each change, until it is deleted or you press ctrl-c")
 	outputFlag(cmd, &format)
 	return cmd
 }

@@ -54,7 +54,7 @@ func podLines(pods []local.NodePods, unknown string, asked bool) []string {
 	for _, p := range pods {
 		kind := p.String()
 		if p.Hollow && !asked {
-			kind += ": replace the machines to get real ones, as an upgrade does"
+			kind += ": to get real pods, replace the machines, for example by an upgrade"
 		}
 		if count[kind]++; count[kind] == 1 {
 			kinds = append(kinds, kind)

@@ -15,15 +15,17 @@ func TestPodLines(t *testing.T) {
 		asked   bool
 		want    string
 	}{
-		"no Nodes":     {nil, "", false, ""},
-		"not answered": {nil, "it is away", false, "\nPods: unknown: it is away"},
-		"all real":     {[]local.NodePods{actual, actual}, "", false, "\nPods of 2 of 2 Nodes: real, ids one, limits none"},
-		"hollow, as the Cluster asks": {
+		"no Nodes":                    {nil, "", false, ""},
+		"the cluster does not answer": {nil, "it is away", false, "\nPods: unknown: it is away"},
+		"real pods on all Nodes": {
+			[]local.NodePods{actual, actual}, "", false, "\nPods of 2 of 2 Nodes: real, ids one, limits none",
+		},
+		"hollow pods, for which the Cluster asks": {
 			[]local.NodePods{hollow}, "", true, "\nPods of 1 of 1 Nodes: hollow",
 		},
-		"a cluster of before, partly replaced": {
+		"an older cluster with some machines replaced": {
 			[]local.NodePods{actual, hollow, hollow}, "", false,
-			"\nPods of 2 of 3 Nodes: hollow: replace the machines to get real ones, as an upgrade does\n" +
+			"\nPods of 2 of 3 Nodes: hollow: to get real pods, replace the machines, for example by an upgrade\n" +
 				"Pods of 1 of 3 Nodes: real, ids one, limits none",
 		},
 	} {

@@ -19,7 +19,7 @@ func (a *app) clusterUpgradeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "upgrade NAME", Short: "Change the Kubernetes version of a cluster, machine by machine, and wait",
 		Long: `Changes the Kubernetes version of a cluster: control plane first, then workers, replacing each machine by one
-of the new version. Capstan calls the lifecycle hooks around each part, and shows here which hook blocks.`,
+of the new version. Lifecycle hooks are called before and after each step; the command shows which hook blocks.`,
 		Example:           "  capstan cluster upgrade demo --kubernetes-version v1.36.3",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -73,8 +73,8 @@ func (a *app) clusterctl(cmd *cobra.Command, t *target, offline bool) (*clusterc
 	return found.Open(ctx, kubeconfig)
 }
 
-// onCluster returns a RunE function that opens the library and calls do. If offline is set, it works without a
-// management cluster.
+// onCluster returns a RunE function that opens the library and calls the function do. If offline is set, it works
+// without a management cluster.
 func (a *app) onCluster(
 	t *target, offline bool, do func(ctx context.Context, c *clusterctl.Client, args []string) error,
 ) func(*cobra.Command, []string) error {

@@ -43,7 +43,8 @@ capstan cluster describe also shows hosts and lifecycle hooks.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.ShowOtherConditions, "show-conditions", "",
-		"kinds (or KIND/NAME) whose conditions to show, separated by commas, or all; a + after one hides its good conditions")
+		"kinds (or KIND/NAME) whose conditions to show, separated by commas, or all; a + at the end, as in "+
+			"Machine+, leaves out good conditions")
 	f.BoolVar(&o.ShowMachineSets, "show-machinesets", false, "show MachineSets")
 	f.BoolVar(&o.ShowClusterResourceSets, "show-resourcesets", false, "show ClusterResourceSets")
 	f.BoolVar(&o.ShowTemplates, "show-templates", false, "show templates of machines and bootstrap data")

@@ -27,10 +27,10 @@ func TestCompleteBinary(t *testing.T) {
 		begun string
 		want  []string
 	}{
-		"the names of the providers": {"", []string{"aws=", "docker="}},
-		"then files and directories": {"docker=" + dir + "/f",
+		"an empty word: the names of the providers": {"", []string{"aws=", "docker="}},
+		"a provider and a path: files and directories": {"docker=" + dir + "/f",
 			[]string{"docker=" + dir + "/file", "docker=" + dir + "/full/"}},
-		"nothing that isn't there": {"docker=" + dir + "/x", nil},
+		"a path that does not exist: nothing": {"docker=" + dir + "/x", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, _ := completeBinary(request, c.begun); !slices.Equal(got, c.want) {
@@ -47,15 +47,15 @@ func TestUseBinaries(t *testing.T) {
 		given      []string
 		fails      bool
 	}{
-		"none":                                {"", nil, false},
-		"none, on another cluster":            {"other", nil, false},
-		"one, on another cluster":             {"other", []string{"docker=/bin/sh"}, true},
-		"one of a provider that is not meant": {"", []string{"aws=/bin/sh"}, true},
+		"no program":                                     {"", nil, false},
+		"no program, another management cluster":         {"other", nil, false},
+		"a program, another management cluster":          {"other", []string{"docker=/bin/sh"}, true},
+		"a program for a provider that is not requested": {"", []string{"aws=/bin/sh"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := &target{kubeconfig: c.kubeconfig}
 			if err := target.useBinaries(c.given, request); (err != nil) != c.fails {
-				t.Errorf("got %v", err)
+				t.Errorf("useBinaries returned error %v", err)
 			}
 		})
 	}
@@ -68,7 +68,7 @@ func TestSeconds(t *testing.T) {
 		var s seconds
 		err := s.Set(text)
 		if (err != nil) != (want < 0) || err == nil && time.Duration(s) != want {
-			t.Errorf("%q is %s, %v, want %s", text, &s, err, want)
+			t.Errorf("%q was parsed as %s, error %v; want %s", text, &s, err, want)
 		}
 	}
 }

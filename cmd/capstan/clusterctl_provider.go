@@ -19,7 +19,7 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
 	cmd.Flags().StringVar(&o.TargetNamespace, "target-namespace", "",
 		"namespace of the provider (default: --namespace if set, else the provider's own)")
 	cmd.Flags().BoolVar(&describe, "describe", false, "describe the provider instead: its type, images and variables")
-	cmd.Flags().BoolVar(&raw, "raw", false, "keep variables unreplaced")
+	cmd.Flags().BoolVar(&raw, "raw", false, "do not replace variables")
 	writeToFlag(cmd, &path)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		request, err := providers()

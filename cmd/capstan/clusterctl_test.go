@@ -43,7 +43,7 @@ func TestWithoutAPlane(t *testing.T) {
 	}
 }
 
-// TestNamespaceOfAnotherManagementCluster: the namespace is the context's, unless one is named.
+// TestNamespaceOfAnotherManagementCluster: the namespace is that of the context, unless a flag names one.
 func TestNamespaceOfAnotherManagementCluster(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(path, []byte(dead), 0o600); err != nil {
@@ -54,16 +54,17 @@ func TestNamespaceOfAnotherManagementCluster(t *testing.T) {
 		t    target
 		want string
 	}{
-		"the plane":                        {nil, target{}, "default"},
-		"the plane, and one that is named": {[]string{"-n", "blue"}, target{}, "blue"},
-		"the plane, and an empty name":     {[]string{"-n", ""}, target{}, "default"},
-		"another one":                      {nil, target{kubeconfig: path}, "default"},
-		"a context with a namespace":       {nil, target{kubeconfig: path, context: "named"}, "red"},
-		"a context, and one that is named": {[]string{"-n", "default"}, target{kubeconfig: path, context: "named"},
+		"the plane, without the flag":   {nil, target{}, "default"},
+		"the plane, with the flag":      {[]string{"-n", "blue"}, target{}, "blue"},
+		"the plane, with an empty flag": {[]string{"-n", ""}, target{}, "default"},
+		"a context without a namespace": {nil, target{kubeconfig: path}, "default"},
+		"a context with a namespace":    {nil, target{kubeconfig: path, context: "named"}, "red"},
+		"a context with a namespace, and the flag": {
+			[]string{"-n", "default"}, target{kubeconfig: path, context: "named"},
 			"default"},
-		"a context, and an empty name": {[]string{"--namespace="},
+		"a context with a namespace, and an empty flag": {[]string{"--namespace="},
 			target{kubeconfig: path, context: "named"}, "red"},
-		"a context that isn't in the kubeconfig": {nil, target{kubeconfig: path, context: "none"}, ""},
+		"a context that does not exist": {nil, target{kubeconfig: path, context: "none"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &app{}
@@ -73,7 +74,7 @@ func TestNamespaceOfAnotherManagementCluster(t *testing.T) {
 			}
 			err := a.settleNamespace(cmd, &c.t, c.t.kubeconfig)
 			if (err != nil) != (c.want == "") || a.namespace != c.want {
-				t.Errorf("it is %q, %v, want %q", a.namespace, err, c.want)
+				t.Errorf("the namespace is %q, error %v, want %q", a.namespace, err, c.want)
 			}
 		})
 	}

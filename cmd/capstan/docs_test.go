@@ -14,8 +14,9 @@ var commandOf = regexp.MustCompile(`^(?:    |)(?:[A-Z_]+=\S+ |sudo |\$ )*(?:bin/
 // substitution matches what a shell replaces by the output of a command.
 var substitution = regexp.MustCompile(`\$\([^)]*\)`)
 
-// TestDocsHaveCommandsThatExist checks the capstan commands in code blocks of the README and of all pages: names,
-// arguments and flags. It runs none of them: test/reader runs those of the README and the tutorial.
+// TestDocsHaveCommandsThatExist checks the capstan commands in code blocks of README.md, CONTRIBUTING.md and the pages
+// in docs, without its subdirectories: names, arguments and flags. It runs none of them: test/reader runs those of the
+// README and the tutorial.
 func TestDocsHaveCommandsThatExist(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -39,7 +40,7 @@ func TestDocsHaveCommandsThatExist(t *testing.T) {
 		}
 	}
 	if checked < 90 {
-		t.Errorf("%d commands were checked: the pattern does not fit any more", checked)
+		t.Errorf("only %d commands were checked, so the pattern no longer fits", checked)
 	}
 }
 
@@ -101,7 +102,7 @@ func TestAcceptsFindsMistakes(t *testing.T) {
 		"kubectl --cluster demo get x":   true,
 	} {
 		if err := accepts(strings.Fields(words)); (err == nil) != good {
-			t.Errorf("%s: %v", words, err)
+			t.Errorf("is capstan %s a valid command? got error %v", words, err)
 		}
 	}
 }

@@ -46,7 +46,8 @@ real, and so are their side effects.`,
 	cmd.Flags().StringVar(&call.server.url, "url", "", "call this server instead of the installed extensions")
 	cmd.Flags().StringVar(&call.cluster, "cluster", "", "build the request from this Cluster")
 	cmd.Flags().StringVarP(&call.file, "file", "f", "", "build the request from the Cluster in this file")
-	cmd.Flags().StringVar(&call.handler, "handler", "", "call only this handler, by the name that capstan hook list shows")
+	cmd.Flags().StringVar(&call.handler, "handler", "",
+		"call only the handler with this name; \"capstan hook list\" shows the names")
 	cmd.Flags().DurationVar(&call.timeout, "timeout", hookcall.DefaultTimeout, "time limit for all calls together")
 	outputFlag(cmd, &call.format)
 	cmd.MarkFlagsMutuallyExclusive("cluster", "file")

@@ -93,5 +93,6 @@ func (a *app) testExtension(ctx context.Context, target conformance.Target, form
 		return hint("report it to Capstan, with the text above", "%w; %d checks crashed", failed,
 			len(judged.Failures))
 	}
-	return findings{hint("each check names its rules; fix them and run it again", "%w", failed)}
+	return findings{hint("fix the extension (each check names the rules that it covers), and run the command again",
+		"%w", failed)}
 }

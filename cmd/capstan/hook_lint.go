@@ -56,9 +56,9 @@ breaks, 1 with breaks, and 2 if something could not be compared; with --strict, 
 	cmd.Flags().StringVar(&flags.against, "against", "",
 		"compare with this release instead: MODULE@VERSION, or MODULE@VERSION/PACKAGE if the package was elsewhere")
 	cmd.Flags().StringVar(&flags.release, "release", "",
-		"release under preparation, such as v1.14, for deprecation periods")
+		"release that you prepare, such as v1.14; decides whether deprecation periods are over")
 	cmd.Flags().StringVar(&flags.day, "day", "",
-		"day of the release, such as 2026-11-21, for deprecation periods (default: today)")
+		"day of that release, such as 2026-11-21 (default: today)")
 	cmd.Flags().BoolVar(&flags.update, "update", false, "write the lock file if nothing breaks")
 	cmd.Flags().BoolVar(&flags.strict, "strict", false, "treat warnings as failures")
 	reportFlag(cmd, &flags.format)

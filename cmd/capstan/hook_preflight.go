@@ -33,9 +33,9 @@ status: kubectl get extensionconfigs -o yaml.
 
 The command reads the releases' source. It needs the go command, which fetches them.
 
-The report has the format of capstan verify: a change that breaks a handler has level MUST, one that its author should
-check SHOULD. The exit code is 0 if no handler breaks, 1 if one does, and 2 if something could not be compared; with
---strict, it is also 1 if a handler should be checked.`,
+The report has the format of capstan verify: a change that breaks a handler has level MUST. A change that the
+handler's author should check has level SHOULD. The exit code is 0 if no handler breaks, 1 if one does, and 2 if
+something could not be compared; with --strict, it is also 1 if a handler should be checked.`,
 		Example: `  capstan hook preflight --from v1.12.0 --to v1.13.4
   kubectl get extensionconfigs -o yaml | capstan hook preflight --from v1.12.0 --to v1.13.4 -f -`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.preflightHooks(cmd.Context(), preflight) },

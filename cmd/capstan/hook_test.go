@@ -58,12 +58,12 @@ func extensionUnderTest(t *testing.T) (url, caFile string) {
 func TestHookList(t *testing.T) {
 	code, out, errOut := capstan(t, "", "hook", "list")
 	if code != 0 || !strings.Contains(out, "AfterClusterUpgrade ") || !strings.Contains(out, "v1alpha1") {
-		t.Errorf("%d %s %s", code, out, errOut)
+		t.Errorf("hook list: exit code %d, %s %s", code, out, errOut)
 	}
 	code, out, _ = capstan(t, "", "hook", "list", "-o", "json")
 	var rows []hooks.Hook
 	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 0 || len(rows) != len(hook.ClusterAPI().All()) {
-		t.Errorf("%d, %d rows, %v", code, len(rows), err)
+		t.Errorf("hook list as JSON: exit code %d, %d rows, error %v", code, len(rows), err)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestHookCall(t *testing.T) {
 	code, out, errOut := capstan(t, "", "hook", "call", "beforeclustercreate", "--url", url, "--ca-file", caFile)
 	if code != 0 || !strings.Contains(out, "Blocked") || !strings.Contains(out, "1m0s") ||
 		!strings.Contains(out, "no hosts for sample") {
-		t.Errorf("from a sample: %d %s %s", code, out, errOut)
+		t.Errorf("hook call with a sample: exit code %d, %s %s", code, out, errOut)
 	}
 	cluster := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: blue\nspec:\n  topology:\n" +
 		"    version: v1.36.3\n"
@@ -81,7 +81,7 @@ func TestHookCall(t *testing.T) {
 	var answers []hookcall.Answer
 	if err := json.Unmarshal([]byte(out), &answers); err != nil || code != 0 || len(answers) != 1 ||
 		answers[0].Message != "no hosts for blue" || answers[0].Took == "" {
-		t.Errorf("from a file: %d %s %s, %v", code, out, errOut, err)
+		t.Errorf("hook call with a file: exit code %d, %s %s, error %v", code, out, errOut, err)
 	}
 	for want, args := range map[string][]string{
 		"there is no hook":          {"hook", "call", "BeforeLunch", "--url", url, "--ca-file", caFile},
@@ -93,7 +93,7 @@ func TestHookCall(t *testing.T) {
 	} {
 		if code, out, errOut := capstan(t, "apiVersion: v1\nkind: Pod\n", args...); code == 0 ||
 			!strings.Contains(errOut, want) {
-			t.Errorf("%s: %d %s %s", want, code, out, errOut)
+			t.Errorf("want an error with %s: got exit code %d, %s %s", want, code, out, errOut)
 		}
 	}
 }
@@ -102,31 +102,31 @@ func TestHookTest(t *testing.T) {
 	url, caFile := extensionUnderTest(t)
 	code, out, errOut := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "--strict")
 	if code != 0 || out != "" || !strings.Contains(errOut, "conforms: 19 checks, 0 warnings") {
-		t.Errorf("%d %s %s", code, out, errOut)
+		t.Errorf("all checks: exit code %d, %s %s", code, out, errOut)
 	}
 	if code, out, errOut := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "-o", "junit", "--only",
 		"oversized,quick"); code != 0 || strings.Contains(out, "malformed") || !strings.Contains(out, `name="oversized"`) {
-		t.Errorf("two checks: %d %s %s", code, out, errOut)
+		t.Errorf("two checks: exit code %d, %s %s", code, out, errOut)
 	}
 	if code, out, _ := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "-o", "junit"); code != 0 ||
 		!strings.Contains(out, "<testsuite ") {
-		t.Errorf("junit: %d %s", code, out)
+		t.Errorf("all checks as junit: exit code %d, %s", code, out)
 	}
 	code, out, errOut = capstan(t, "", "hook", "test", url, "--ca-file", caFile, "--timeout", "1ns")
 	if code != 2 || !strings.Contains(out, "not complete: ") || !strings.Contains(errOut, "not everything was checked") {
-		t.Errorf("without time: %d %s %s", code, out, errOut)
+		t.Errorf("checks that time out: exit code %d, %s %s", code, out, errOut)
 	}
-	code, out, errOut = capstan(t, "", "hook", "test", url) // nobody here trusts its certificate
+	code, out, errOut = capstan(t, "", "hook", "test", url) // without --ca-file, its certificate is not trusted
 	if code != 1 || !strings.Contains(out, url+": MUST ") || !strings.Contains(out, " (https): ") ||
 		!strings.Contains(errOut, "does not conform") {
-		t.Errorf("%d %s %s", code, out, errOut)
+		t.Errorf("an untrusted certificate: exit code %d, %s %s", code, out, errOut)
 	}
 }
 
 func TestHookOpenAPI(t *testing.T) {
 	for format, want := range map[string]string{"json": `"openapi": "3.0.3"`, "yaml": "openapi: 3.0.3"} {
 		if code, out, errOut := capstan(t, "", "hook", "openapi", "-o", format); code != 0 || !strings.Contains(out, want) {
-			t.Errorf("%s: %d %.300s %s", format, code, out, errOut)
+			t.Errorf("%s: exit code %d, %.300s %s", format, code, out, errOut)
 		}
 	}
 }
@@ -149,7 +149,8 @@ type Response struct {
 func BeforePowerOff(*Request, *Response) {}
 `
 
-// With a lock file, the command finds a breaking change before it is published, and accepts other changes.
+// TestHookLint: with a lock file, the command finds a breaking change before it is published, and accepts other
+// changes.
 func TestHookLint(t *testing.T) {
 	directory := t.TempDir()
 	write := func(name, text string) {
@@ -169,30 +170,30 @@ func TestHookLint(t *testing.T) {
 		return capstan(t, "", append([]string{"hook", "lint", directory, "hooks", "--lock", lock}, more...)...)
 	}
 	if code, out, errOut := lint(); code == 0 || !strings.Contains(errOut, "--update") {
-		t.Errorf("without a lock file: %d %s %s", code, out, errOut)
+		t.Errorf("without a lock file: exit code %d, %s %s", code, out, errOut)
 	}
 	if code, out, errOut := lint("--update"); code != 0 || !strings.Contains(errOut, "1 hooks") {
-		t.Errorf("the first time: %d %s %s", code, out, errOut)
+		t.Errorf("the first --update: exit code %d, %s %s", code, out, errOut)
 	}
 	if code, out, errOut := lint(); code != 0 || !strings.Contains(errOut, "Nothing breaks") {
-		t.Errorf("unchanged: %d %s %s", code, out, errOut)
+		t.Errorf("without a change: exit code %d, %s %s", code, out, errOut)
 	}
 	write("hooks/hooks.go", strings.Replace(providerHooks, "Zone string", "Rack int64", 1))
 	if code, out, errOut := lint(); code != 1 || !strings.Contains(out, "request.zone") ||
 		!strings.Contains(out, "it was string and is integer (int64)") {
-		t.Errorf("a type that changed: %d %s %s", code, out, errOut)
+		t.Errorf("a changed type: exit code %d, %s %s", code, out, errOut)
 	}
 	if code, _, _ := lint("--update"); code != 1 {
-		t.Error("a break was written over the lock file")
+		t.Error("--update overwrote the lock file despite a breaking change")
 	}
 	write("hooks/hooks.go", strings.Replace(providerHooks, "Zone string",
 		"Rack string `json:\"rack,omitempty\"`\n\tZone string", 1))
 	if code, out, errOut := lint("--update"); code != 0 {
-		t.Errorf("a field more: %d %s %s", code, out, errOut)
+		t.Errorf("a new field: exit code %d, %s %s", code, out, errOut)
 	}
 	write("hooks/hooks.go", providerHooks)
 	if code, out, _ := lint("-o", "json"); code != 1 || !strings.Contains(out, `"rule": "RS-01"`) {
-		t.Errorf("a field less: %d %s", code, out)
+		t.Errorf("a removed field: exit code %d, %s", code, out)
 	}
 }
 
@@ -210,8 +211,8 @@ items:
       failurePolicy: Fail
 `
 
-// The upgrade from v1.12 to v1.13 swapped the Cluster in requests: the command names affected installed extensions
-// (RC-23).
+// TestHookPreflight: the upgrade from v1.12 to v1.13 swapped the Cluster in requests, so the command names the affected
+// installed extensions (RC-23).
 func TestHookPreflight(t *testing.T) {
 	code, out, errOut := capstan(t, installedExtension, "hook", "preflight", "--from", "v1.12.0", "--to",
 		"v1.13.4", "-f", "-")
@@ -220,16 +221,16 @@ func TestHookPreflight(t *testing.T) {
 	}
 	if code != 1 || !strings.Contains(out, "create.quota") || !strings.Contains(out, "-: MUST RS-0") ||
 		!strings.Contains(errOut, "breaks 1 of 1 handlers") {
-		t.Errorf("%d %s %s", code, out, errOut)
+		t.Errorf("an upgrade that breaks: exit code %d, %s %s", code, out, errOut)
 	}
 	code, out, errOut = capstan(t, installedExtension, "hook", "preflight", "--from", "v1.13.4", "--to",
 		"v1.13.4", "-f", "-")
 	if code != 0 || out != "" || !strings.Contains(errOut, "breaks none of 1 handlers") {
-		t.Errorf("to the same release: %d %s %s", code, out, errOut)
+		t.Errorf("to the same release: exit code %d, %s %s", code, out, errOut)
 	}
 	if code, _, errOut := capstan(t, "{}", "hook", "preflight", "--from", "v1.12.0", "--to", "v1.13.4", "-f",
 		"-"); code == 0 || !strings.Contains(errOut, "holds no ExtensionConfigs") {
-		t.Errorf("an empty file: %d %s", code, errOut)
+		t.Errorf("a file without ExtensionConfigs: exit code %d, %s", code, errOut)
 	}
 }
 
@@ -238,15 +239,15 @@ func TestHookNew(t *testing.T) {
 	code, out, errOut := capstan(t, "", "hook", "new", directory, "--module", "example.org/quota", "--sdk",
 		"../../runtime")
 	if code != 0 || !strings.Contains(out, "handlers_test.go") || !strings.Contains(errOut, "go mod tidy") {
-		t.Errorf("%d %s %s", code, out, errOut)
+		t.Errorf("hook new: exit code %d, %s %s", code, out, errOut)
 	}
 	if code, _, errOut := capstan(t, "", "hook", "new", directory, "--module", "example.org/quota", "--sdk",
 		"../../runtime"); code == 0 || !strings.Contains(errOut, "is not empty") {
-		t.Errorf("a second time: %d %s", code, errOut)
+		t.Errorf("hook new in the same directory: exit code %d, %s", code, errOut)
 	}
 }
 
-// The command presents a certificate to a server that asks for one.
+// TestHookTestShowsACertificate: the commands present a certificate to a server that asks for one.
 func TestHookTestShowsACertificate(t *testing.T) {
 	directory := t.TempDir()
 	keeper, err := certificate.New(t.Context(), certificate.InDirectory(directory),
@@ -278,11 +279,11 @@ func TestHookTestShowsACertificate(t *testing.T) {
 		{"hook", "call", "UpdateMachine", "--url", s.URL, "--ca-file", file("ca.crt")},
 	} {
 		if code, out, errOut := capstan(t, "", args...); code == 0 {
-			t.Errorf("%s without a certificate: %s %s", args, out, errOut)
+			t.Errorf("%s without a certificate succeeded: %s %s", args, out, errOut)
 		}
 		args = append(args, "--client-cert-file", file("tls.crt"), "--client-key-file", file("tls.key"))
 		if code, out, errOut := capstan(t, "", args...); code != 0 {
-			t.Errorf("%s: %d %s %s", args, code, out, errOut)
+			t.Errorf("%s: exit code %d, %s %s", args, code, out, errOut)
 		}
 	}
 }

@@ -40,10 +40,10 @@ func (a *app) hookTimelineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timeline [CLUSTER]",
 		Short: "List the calls of hooks (time, hook, extension, answer, duration) and the current blocks",
-		Long: `List the calls of hooks, oldest first, and the current blocks: since when, by whom, and why. The journal
-survives restarts, and drops the oldest calls when it is full. With --watch the list continues with each new call, and
-with the beginning and end of each block. With -o json each line is a call, or an object with the field "blocked" or
-"goesOn".`,
+		Long: `List the calls of hooks, oldest first, and the current blocks: since when, by whom, and why. The plane
+keeps the calls in a file across restarts, and drops the oldest calls when the file is full. With --watch the list
+continues with each new call, and with the beginning and end of each block. With -o json each line is a call, or an
+object with the field "blocked" or "goesOn".`,
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""

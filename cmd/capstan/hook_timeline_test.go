@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// journal returns an app whose journal has one call that was let through and one that blocks.
+// journal returns an app whose record of calls has one call that let a Cluster pass and one that blocks it.
 func journal(t *testing.T) (a *app, out *bytes.Buffer, add func(record.Call)) {
 	t.Helper()
 	out = &bytes.Buffer{}
@@ -58,13 +58,13 @@ func TestTimelineShowsWhatIsBlocked(t *testing.T) {
 			}
 			for _, want := range wants {
 				if !strings.Contains(out.String(), want) {
-					t.Errorf("it does not say %q:\n%s", want, out)
+					t.Errorf("the timeline lacks %q:\n%s", want, out)
 				}
 			}
 			var shown describe.Timeline
 			if err := json.Unmarshal(out.Bytes(), &shown); format == "json" &&
 				(err != nil || len(shown.Calls) != 2 || len(shown.Blocked) != 1) {
-				t.Errorf("read back %+v, %v", shown, err)
+				t.Errorf("the parsed timeline is %+v, error %v", shown, err)
 			}
 		})
 	}
@@ -88,7 +88,7 @@ func TestTimelineGoesOn(t *testing.T) {
 		case line := <-got:
 			return line
 		case <-ctx.Done():
-			t.Fatal("nothing more was printed")
+			t.Fatal("no further line was printed")
 			return ""
 		}
 	}
@@ -97,24 +97,24 @@ func TestTimelineGoesOn(t *testing.T) {
 		line := next()
 		for _, want := range wants {
 			if !strings.Contains(line, want) {
-				t.Errorf("%s: it does not say %q: %q", when, want, line)
+				t.Errorf("%s: the printed line lacks %q: %q", when, want, line)
 			}
 		}
 	}
-	wants("what was before", "BeforeClusterCreate", "Success")
-	wants("what was before", "BeforeClusterUpgrade", "Blocked")
-	wants("what is blocked at the beginning", "default/blue is blocked since", "ext/window at BeforeClusterUpgrade",
+	wants("the first earlier call", "BeforeClusterCreate", "Success")
+	wants("the second earlier call", "BeforeClusterUpgrade", "Blocked")
+	wants("the block at the beginning", "default/blue is blocked since", "ext/window at BeforeClusterUpgrade",
 		"asked again within 30s", "capstan hook unblock blue BeforeClusterUpgrade")
 	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Blocked, RetryAfter: time.Second})
-	wants("a block lasts", "Blocked")
+	wants("a call that blocks again", "Blocked")
 	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Success, Message: "open"})
 	wants("a call that lets it through", "Success", "open")
-	wants("a block has ended", "default/blue goes on: ext/window held it at BeforeClusterUpgrade for")
+	wants("the end of the block", "default/blue goes on: ext/window held it at BeforeClusterUpgrade for")
 	add(record.Call{
 		Hook: "g/v1/AfterClusterUpgrade", Handler: "verify", Answer: record.Failure, Err: errors.New("no route"),
 	})
 	wants("a call that fails", "Failure", "no route")
-	wants("a block has begun", "default/blue is blocked since", "ext/verify at AfterClusterUpgrade", "a call succeeds")
+	wants("another block", "default/blue is blocked since", "ext/verify at AfterClusterUpgrade", "a call succeeds")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

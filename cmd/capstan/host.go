@@ -143,9 +143,9 @@ func (a *app) hostRebootCommand() *cobra.Command {
 func (a *app) hostAbandonCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "abandon NAME", Short: "Give up on a dead host so that its machine can be deleted",
-		Long: `A deleted machine waits until the agent has cleaned its host. On a computer that has died for good, the agent
-never will: this command confirms that, and the machine is deleted without it. Make sure that the computer is off, or it
-still runs its node.
+		Long: `A deleted machine waits until the agent has cleaned its host. If the computer has died for good, the agent
+will never do that. With this command you confirm that the computer is dead, and the machine is deleted. Make sure that
+the computer is off, or it still runs its node.
 
 The host stays out of use until its agent is back and has cleaned it. If the computer is gone, delete the CapstanHost.`,
 		Example: "  capstan host abandon host-01",

@@ -72,7 +72,7 @@ run the command again.`,
 // answerLimit limits how much of an answer is read, in bytes.
 const answerLimit = 1024
 
-// confirmed reports whether the next line of in says yes.
+// confirmed reports whether the next line of the reader in says yes.
 func confirmed(in io.Reader) bool {
 	line, _ := bufio.NewReader(io.LimitReader(in, answerLimit)).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(line)) {

@@ -49,7 +49,7 @@ conditions, and what it waits for. Nothing verifies the reported facts; people s
 "Pods" is what the Node on the host reports: whether its pods are real or hollow, which user and group ids their
 containers can have (all, or one), and which limits apply.
 
-"Bundles from" is where the host gets the programs of a node from, if its CapstanHost says so. The agent's own
+"Bundles from" is the source of a node's programs that the CapstanHost sets, if it sets one. The agent's own
 configuration takes precedence.`,
 		Example:           "  capstan host describe rack1-07",
 		ValidArgsFunction: a.completeHosts(anyHost),
@@ -149,7 +149,7 @@ func disksText(d local.HostDetails) string {
 	for _, disk := range d.Disks {
 		text := fmt.Sprintf("%s %d GiB", disk.Name, disk.SizeGiB)
 		if disk.Rotational {
-			text += " (turns)"
+			text += " (rotational)"
 		}
 		all = append(all, text)
 	}

@@ -37,7 +37,7 @@ The command sets spec.maintenance of the CapstanHost.`,
 				}); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.err, "No machine has host %s: it may be off.\n", h.Name)
+				fmt.Fprintf(a.err, "No machine has host %s: you can switch the host off.\n", h.Name)
 			} else {
 				fmt.Fprintf(a.err, "Host %s is being drained: leave it on until it has the state Maintenance.\n", h.Name)
 			}

@@ -58,6 +58,6 @@ Local hosts can't be removed, because the plane would replace them: capstan up -
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask for confirmation")
-	wait.add(cmd, "wait until it is deleted", drainLimit)
+	wait.add(cmd, "wait until the host is deleted", drainLimit)
 	return cmd
 }

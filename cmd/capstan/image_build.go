@@ -20,8 +20,8 @@ func (a *app) imageBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "build NAME:TAG PATH", Short: "Build an image from a static program or a directory",
 		Long: `Builds an image from PATH and puts it into the store, without a container engine. A static program becomes the
-entry point and runs as user 65532, with only a directory for temporary files beside it. A directory becomes the image's
-root and runs --entrypoint, as root unless --user names another user.
+entry point and runs as user 65532, with only a directory for temporary files next to it. A directory becomes the
+image's root and runs --entrypoint, as root unless --user names another user.
 
 Files belong to root and have the modes 0755 or 0644; all times are SOURCE_DATE_EPOCH, or 1970 without it. So equal
 input has equal digests everywhere.`,

@@ -10,10 +10,10 @@ func TestEnvironment(t *testing.T) {
 	given := []string{"A=1", "KUBECONFIG=/of/the/user", "KUBECONFIG_=2", "KUBECONFIG=/again"}
 	if got, want := environment(given, "KUBECONFIG", "/chosen"),
 		[]string{"A=1", "KUBECONFIG_=2", "KUBECONFIG=/chosen"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("the environment is %q, want %q", got, want)
 	}
 	if given[1] != "KUBECONFIG=/of/the/user" {
-		t.Error("the environment itself was changed")
+		t.Error("the given environment was changed")
 	}
 }
 
@@ -25,30 +25,32 @@ func TestTakeOwnFlags(t *testing.T) {
 		rest    []string
 		fails   bool
 	}{
-		"all is kubectl's": {
+		"all arguments are for kubectl": {
 			args: []string{"get", "nodes", "--cluster", "x"}, rest: []string{"get", "nodes", "--cluster", "x"},
 		},
-		"a cluster in front": {
+		"a cluster before the command": {
 			args: []string{"--cluster", "demo", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"},
 		},
-		"with an equals sign": {args: []string{"--cluster=demo", "get"}, cluster: "demo", rest: []string{"get"}},
-		"with a home": {
+		"a cluster with an equals sign": {
+			args: []string{"--cluster=demo", "get"}, cluster: "demo", rest: []string{"get"},
+		},
+		"a home directory and a cluster": {
 			args: []string{"--home", "/h", "--cluster=demo", "get"}, cluster: "demo", home: "/h", rest: []string{"get"},
 		},
 		"two dashes end our flags": {
 			args: []string{"--cluster", "demo", "--", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"},
 		},
-		"only the first two dashes": {
+		"two dashes after the command are for kubectl": {
 			args: []string{"exec", "pod", "--", "sh"}, rest: []string{"exec", "pod", "--", "sh"},
 		},
-		"a missing value is an error":  {args: []string{"--cluster"}, fails: true},
-		"nothing at all prints a help": {rest: nil},
+		"a missing value is an error": {args: []string{"--cluster"}, fails: true},
+		"no arguments":                {rest: nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &app{}
 			cluster, rest, err := a.takeOwnFlags(c.args)
 			if (err != nil) != c.fails {
-				t.Fatalf("error %v", err)
+				t.Fatalf("got error %v", err)
 			}
 			if err == nil && (cluster != c.cluster || a.homeFlag != c.home || !reflect.DeepEqual(rest, c.rest)) {
 				t.Errorf("got %q %q %q, want %q %q %q", cluster, a.homeFlag, rest, c.cluster, c.home, c.rest)

@@ -18,7 +18,7 @@ func TestInNamespace(t *testing.T) {
 		}
 		for _, same := range []string{"", defaultNamespace} {
 			if got := inNamespace(line, same); got != line {
-				t.Errorf("in namespace %q %q becomes %q", same, line, got)
+				t.Errorf("in namespace %q, the line %q becomes %q", same, line, got)
 			}
 		}
 	}

@@ -45,12 +45,12 @@ func TestEveryCommandHasAScript(t *testing.T) {
 	}
 	for _, name := range commands {
 		if !slices.Contains(scripts, name) {
-			t.Errorf("testdata/script/%s is missing: a command has no test", name)
+			t.Errorf("testdata/script/%s is missing, so a command has no test", name)
 		}
 	}
 	for _, name := range scripts {
 		if !slices.Contains(commands, name) {
-			t.Errorf("testdata/script/%s: there is no such command", name)
+			t.Errorf("testdata/script/%s belongs to no command", name)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (s *sharedPlane) params(t *testing.T, files ...string) testscript.Params {
 			env.Defer(func() {
 				if _, err := os.Stat(filepath.Join(home, "dock")); err == nil {
 					if out, err := command(context.Background(), s.capstan, home, "down", "--delete"); err != nil {
-						t.Errorf("ending the plane in %s: %v\n%s", home, err, out)
+						t.Errorf("stopping the plane in %s: %v\n%s", home, err, out)
 					}
 				}
 				for _, left := range leftovers.Of(home) {
@@ -243,24 +243,22 @@ func (s *sharedPlane) end(t *testing.T) {
 		}
 	}
 	if out, err := command(context.Background(), s.capstan, s.home, "down", "--delete"); err != nil {
-		t.Errorf("ending the shared plane: %v\n%s", err, out)
+		t.Errorf("stopping the shared plane: %v\n%s", err, out)
 	}
 	for _, left := range leftovers.Of(s.home) {
 		t.Errorf("left behind: %s", left)
 	}
 }
 
-// eventually runs a command until it succeeds and its standard output matches a pattern, for at most a minute:
-// eventually 'PATTERN' COMMAND ARGS...
+// eventually runs a command until it succeeds and its standard output matches a pattern, for at most two minutes:
+// eventually 'PATTERN' COMMAND ARGS... It pauses between two runs, because they would slow down what they wait for.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: eventually 'PATTERN' COMMAND ARGS...")
 	}
 	pattern, err := regexp.Compile(args[0])
 	ts.Check(err)
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for limit := time.After(time.Minute); ; {
+	for limit := time.After(2 * time.Minute); ; {
 		err := ts.Exec(args[1], args[2:]...)
 		out := ts.ReadFile("stdout")
 		if err == nil && pattern.MatchString(out) {
@@ -270,7 +268,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 		case <-limit:
 			ts.Fatalf("%s: %v, no match for %q\n%s%s",
 				strings.Join(args[1:], " "), err, args[0], out, ts.ReadFile("stderr"))
-		case <-ticker.C:
+		case <-time.After(500 * time.Millisecond):
 		}
 	}
 }

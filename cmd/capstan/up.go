@@ -20,7 +20,7 @@ namespaces of their own. Nothing on the machine's own network changes. Running i
 clusters come back.
 
 Only this machine reaches the plane, unless --listen names one of its addresses: then other computers reach it, too, and
-can become hosts. Without a credential, callers there get only the version, the agent, and the enrolment itself.
+can become hosts. At that address, callers without a credential can only read the version and fetch the agent.
 
 Root in a local host is not root on the machine: each host has a user namespace of its own. Hosts share the machine's
 kernel, processor and memory, and see its programs read-only.`,
@@ -83,14 +83,13 @@ kernel, processor and memory, and see its programs read-only.`,
 	cmd.Flags().StringSliceVar(&o.Names, "tls-san", nil,
 		"additional name or address of the plane in its serving certificate (default: those of the previous start)")
 	cmd.Flags().StringVar(&source, "bundle-source", "",
-		"where machines that you own get the programs of a node from, unless their spec.bundles says otherwise: Plane,\n"+
-			"Directory, Packages or Mirror (default: that of the previous start, at first their own programs, else the "+
-			"plane's bundle)")
+		"source of a node's programs for owned hosts without spec.bundles: Plane, Directory, Packages or Mirror\n(default: "+
+			"that of the previous start; if it had none, a host's own programs, else the plane's bundle)")
 	cmd.Flags().StringVar(&mirror, "bundle-mirror", "",
 		"http(s) URL of the directory with the bundles, for --bundle-source Mirror")
 	cmd.Flags().StringVar(&bandwidth, "bundle-bandwidth", "",
-		"limit of what the plane sends of bundles to all hosts together, in bytes per second, as 20M\n(default: that of "+
-			"the previous start, at first no limit; 0 removes it)")
+		"maximum rate at which the plane sends bundles to all hosts together, in bytes per second, such as 20M\n(default: "+
+			"that of the previous start, at first no limit; 0 removes it)")
 	cmd.Flags().StringVar(&metrics, "metrics", "",
 		"address of this machine, as ADDRESS:PORT, where anyone who reaches it can read the plane's metrics\n(default: "+
 			"that of the previous start, at first none; '' removes it)")

@@ -81,7 +81,7 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 	cmd.Flags().StringVar(&flags.values, "variables", "",
 		"file with such values, in the format of clusterctl's configuration")
 	cmd.Flags().StringArrayVar(&flags.clusters, "cluster", nil,
-		"file with a Cluster, with whose variables its ClusterClass is also rendered")
+		"file with a Cluster; its ClusterClass is also rendered with the variables of this Cluster")
 	cmd.Flags().BoolVar(&flags.list, "list", false, "list the checks, and the rules that can't be checked in files")
 	cmd.Flags().BoolVar(&flags.fix, "fix", false, "repair findings in the files where possible")
 	a.completeVerify(cmd)
@@ -145,7 +145,7 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 		return nil, err
 	}
 	open := func(paths []string, version string) ([]*source.Release, error) {
-		return summarised(a.err, func() ([]*source.Release, error) { return openAll(reader, paths, version) })
+		return summarized(a.err, func() ([]*source.Release, error) { return openAll(reader, paths, version) })
 	}
 	before, err := open(flags.against, "")
 	if err != nil {

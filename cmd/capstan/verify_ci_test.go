@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The files for continuous integration call the command with existing flags.
+// TestVerifyInContinuousIntegration: the files for continuous integration call the command with existing flags.
 func TestVerifyInContinuousIntegration(t *testing.T) {
 	cmd := (&app{out: io.Discard, err: io.Discard}).verifyCommand()
 	flag := regexp.MustCompile(`--([a-z]+)`)

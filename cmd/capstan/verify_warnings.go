@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// summarised runs a function with os.Stderr replaced. It condenses kustomize's warnings, one for each deprecated field
+// summarized runs a function with os.Stderr replaced. It condenses kustomize's warnings, one for each deprecated field
 // of each base, into one line, and forwards all other output to errs.
-func summarised[T any](errs io.Writer, read func() (T, error)) (T, error) {
+func summarized[T any](errs io.Writer, read func() (T, error)) (T, error) {
 	from, to, err := os.Pipe()
 	if err != nil {
 		return read()

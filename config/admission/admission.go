@@ -1,5 +1,5 @@
-// Package admission embeds Capstan's ValidatingAdmissionPolicies: what hosts and tenants may write, down to fields.
-// RBAC ends at the object.
+// Package admission embeds Capstan's ValidatingAdmissionPolicies: they restrict what hosts and tenants may write, down
+// to single fields, whereas RBAC knows only whole objects.
 package admission
 
 import (
@@ -12,10 +12,11 @@ import (
 //go:embed policies/*.yaml plane/*.yaml
 var policies embed.FS
 
-// Documents returns the policies of a plane and their bindings, as one YAML document each: those of directory policies
-// are about Capstan's own resources, and every release has them; those of directory plane are about Cluster API's, and
-// only a plane has them, where all that Cluster API does is done with Capstan. All are ready to be applied, but for the
-// provider's label, which a release and the plane add.
+// Documents returns the policies of a plane and their bindings, each as one YAML document. The policies in the
+// directory policies are about Capstan's own resources; every release has them, too. Those in the directory plane are
+// about Cluster API's resources; only a plane has them, because a release must not restrict these resources in the
+// management clusters of others. The documents can be applied as they are, except that a release and the plane add the
+// provider's label.
 func Documents() ([][]byte, error) {
 	names, err := fs.Glob(policies, "*/*.yaml")
 	if err != nil {

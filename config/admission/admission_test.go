@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/config/admission"
 )
 
-// TestDocuments: each policy is bound, denies, and denies too when it can't be judged. It looks at named resources
-// only, and says what is wrong.
+// TestDocuments: each policy has a binding with the action Deny, and also denies requests for which the policy can't be
+// evaluated. It matches only named resources, and its messages say what is wrong.
 func TestDocuments(t *testing.T) {
 	documents, err := admission.Documents()
 	if err != nil {
@@ -47,7 +47,7 @@ func TestDocuments(t *testing.T) {
 				t.Errorf("binding %s is %+v", binding.Name, binding.Spec)
 			}
 		default:
-			t.Errorf("a %s is among the policies", what.Kind)
+			t.Errorf("the policies contain a %s", what.Kind)
 		}
 	}
 	for name := range policies {
@@ -66,40 +66,41 @@ func checkPolicy(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy) {
 	plane := err == nil
 	spec := policy.Spec
 	if !strings.HasPrefix(policy.Name, "capstan-") {
-		t.Errorf("policy %s has a name that others may use, too", policy.Name)
+		t.Errorf("the name of policy %s does not begin with capstan-, so others may use it, too", policy.Name)
 	}
 	if spec.FailurePolicy == nil || *spec.FailurePolicy != admissionv1.Fail {
-		t.Errorf("policy %s lets through what can't be judged", policy.Name)
+		t.Errorf("policy %s admits requests for which it can't be evaluated", policy.Name)
 	}
 	for _, rule := range spec.MatchConstraints.ResourceRules {
 		foreign := slices.ContainsFunc(rule.APIGroups,
 			func(group string) bool { return strings.HasSuffix(group, "cluster.x-k8s.io") })
 		if foreign && !plane {
-			t.Errorf("policy %s is about %v: in others' management clusters that is not ours to rule", policy.Name,
-				rule.APIGroups)
+			t.Errorf("policy %s is about %v: a release must not restrict these in other people's management clusters",
+				policy.Name, rule.APIGroups)
 		}
 		everything := []string{"*", "*/*"}
 		for _, resource := range slices.Concat(rule.Resources, rule.APIGroups) {
 			if slices.Contains(everything, resource) {
-				t.Errorf("policy %s is asked about %s: a fault in it would stop others", policy.Name, resource)
+				t.Errorf("policy %s matches %s: an error in the policy would stop requests that are not about Capstan",
+					policy.Name, resource)
 			}
 		}
 		if slices.Contains(rule.Operations, admissionv1.OperationAll) {
-			t.Errorf("policy %s is asked about all operations", policy.Name)
+			t.Errorf("policy %s matches all operations", policy.Name)
 		}
 	}
 	if len(spec.MatchConditions) == 0 {
-		t.Errorf("policy %s has no match conditions: it would judge everybody", policy.Name)
+		t.Errorf("policy %s has no match conditions: it would apply to every user", policy.Name)
 	}
 	for _, v := range spec.Validations {
 		if v.Message == "" || v.Reason == nil || *v.Reason != metav1.StatusReasonForbidden {
-			t.Errorf("policy %s refuses by %q without saying why: message %q, reason %v",
+			t.Errorf("policy %s: validation %q does not say why it refuses: message %q, reason %v",
 				policy.Name, v.Expression, v.Message, v.Reason)
 		}
 	}
 }
 
-// TestKustomizationHasAllPolicies: what a plane has about Capstan's own resources, a release has.
+// TestKustomizationHasAllPolicies: a release has all policies of a plane that are about Capstan's own resources.
 func TestKustomizationHasAllPolicies(t *testing.T) {
 	files, err := filepath.Glob("policies/*.yaml")
 	if err != nil {
@@ -114,6 +115,6 @@ func TestKustomizationHasAllPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if slices.Sort(kustomization.Resources); !slices.Equal(kustomization.Resources, files) {
-		t.Errorf("kustomization.yaml has %v, the directory %v", kustomization.Resources, files)
+		t.Errorf("kustomization.yaml lists %v, the directory has %v", kustomization.Resources, files)
 	}
 }

@@ -12,18 +12,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Files holds bases/*.yaml, one CustomResourceDefinition in each, made by controller-gen from the packages below api.
+// Files holds bases/*.yaml, which controller-gen generates from the packages below api: one CustomResourceDefinition in
+// each file.
 //
 //go:embed bases/*.yaml
 var Files embed.FS
 
-// contractLabel is the label, without the contract version, whose value lists the API versions that serve that contract
-// (IM-35).
+// contractLabel is the prefix of the label for a contract version. The label's value lists the API versions that
+// implement that contract (IM-35).
 const contractLabel = "cluster.x-k8s.io/"
 
-// ForContract returns the definitions as JSON by file name. With a contract version, such as v1beta1, they carry no
-// label of any other one, so that Cluster API uses that contract; a definition that does not serve it carries none.
-// Empty leaves all labels.
+// ForContract returns the definitions as JSON, by file name. If version is a contract version, such as v1beta1,
+// ForContract removes the labels of all other contract versions, so that Cluster API uses this one. A definition that
+// does not implement this contract is left without a contract label. If version is empty, all labels stay.
 func ForContract(version string) (map[string][]byte, error) {
 	names, err := fs.Glob(Files, "bases/*.yaml")
 	if err != nil {
@@ -56,7 +57,8 @@ func forContract(definition []byte, version string) ([]byte, error) {
 		contract, ok := strings.CutPrefix(label, contractLabel)
 		return ok && strings.HasPrefix(contract, "v") && contract != version
 	})
-	// JSON is YAML: this one keeps what Unmarshal made of numbers.
+	// The definition becomes YAML and then JSON, with the package that parsed it: this leaves numbers as Unmarshal read
+	// them.
 	data, err := yaml.Marshal(crd)
 	if err != nil {
 		return nil, err

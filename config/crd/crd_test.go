@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// definition is what the tests look at.
+// definition holds the fields of a CustomResourceDefinition that the tests check.
 type definition struct {
 	Metadata struct{ Labels map[string]string }
 	Spec     struct {
@@ -47,8 +47,8 @@ func read(t *testing.T, contract string) map[string]definition {
 	return all
 }
 
-// TestContractLabels: each contract version names the API version that serves it, each of those exists and is served,
-// and none stands under two labels (IM-35, IM-36, IC-08, IC-09, IMT-11, ICT-08, D-13).
+// TestContractLabels: the label of each contract names the API version that implements the contract. This version
+// exists and is served, and no two labels name the same version (IM-35, IM-36, IC-08, IC-09, IMT-11, ICT-08, D-13).
 func TestContractLabels(t *testing.T) {
 	for kind, d := range read(t, "") {
 		t.Run(kind, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestContractLabels(t *testing.T) {
 				t.Errorf("stored as %q, want v1beta2", storage)
 			}
 			want := map[string]string{"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}
-			if kind == "CapstanHost" { // no resource of the contract, and so no older version
+			if kind == "CapstanHost" { // the contract has no such resource, so there is no older version
 				want = map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"}
 			}
 			under := map[string]string{}
@@ -80,14 +80,14 @@ func TestContractLabels(t *testing.T) {
 						t.Errorf("label %s names %s, which is not served", label, v)
 					}
 					if other := under[v]; other != "" {
-						t.Errorf("%s stands under %s and %s", v, label, other)
+						t.Errorf("API version %s is named by the labels %s and %s", v, label, other)
 					}
 					under[v] = label
 				}
 				delete(want, label)
 			}
 			if len(want) > 0 {
-				t.Errorf("labels are missing: %v", want)
+				t.Errorf("these labels are missing: %v", want)
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func TestForContractKeepsOneLabelOnly(t *testing.T) {
 				t.Errorf("%s has labels %v and does not serve contract %s", kind, d.Metadata.Labels, contract)
 			}
 			if len(d.Spec.Versions) != len(full[kind].Spec.Versions) {
-				t.Errorf("%s for contract %s has another number of versions", kind, contract)
+				t.Errorf("%s for contract %s and the full definition have different numbers of versions", kind, contract)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func TestForContractKeepsOneLabelOnly(t *testing.T) {
 	}
 }
 
-// TestNames: what people type and see (IM-70, IC-14, IMT-09).
+// TestNames checks the names that people type and the columns that they see (IM-70, IC-14, IMT-09).
 func TestNames(t *testing.T) {
 	short := map[string]string{}
 	for kind, d := range read(t, "") {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAReportHas32KiBAtMost adds up the largest values of all fields that a host's account may write, as they are
-// stored: a character is up to six bytes of JSON.
+// TestAReportHas32KiBAtMost adds up the largest values of all fields that a host's account may write, in the form in
+// which they are stored: a character takes up to six bytes of JSON.
 func TestAReportHas32KiBAtMost(t *testing.T) {
 	data, err := Files.ReadFile("bases/infrastructure.capstan.dev_capstanhosts.yaml")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestAReportHas32KiBAtMost(t *testing.T) {
 	}
 }
 
-// largest returns how many bytes of JSON a value of the schema has at most.
+// largest returns how many bytes of JSON a value that fits the schema can have at most.
 func largest(t *testing.T, path string, s apiextensionsv1.JSONSchemaProps) int64 {
 	t.Helper()
 	if s.XPreserveUnknownFields != nil || s.AdditionalProperties != nil || s.XEmbeddedResource || s.XIntOrString {
@@ -46,7 +46,7 @@ func largest(t *testing.T, path string, s apiextensionsv1.JSONSchemaProps) int64
 		return size
 	case "array":
 		if s.MaxItems == nil {
-			t.Errorf("%s has no limit of items", path)
+			t.Errorf("%s has no maxItems", path)
 			return 0
 		}
 		return *s.MaxItems*(largest(t, path+"[]", *s.Items.Schema)+1) + 2
@@ -55,7 +55,7 @@ func largest(t *testing.T, path string, s apiextensionsv1.JSONSchemaProps) int64
 			return *s.MaxLength*widest(t, s.Pattern) + 2
 		}
 		if len(s.Enum) == 0 {
-			t.Errorf("%s has no limit of characters", path)
+			t.Errorf("%s has neither maxLength nor enum", path)
 		}
 		longest := int64(0)
 		for _, value := range s.Enum {
@@ -72,13 +72,14 @@ func largest(t *testing.T, path string, s apiextensionsv1.JSONSchemaProps) int64
 	}
 }
 
-// widest returns how many bytes of JSON one character has at most, if a text of this character alone fits the pattern.
+// widest returns how many bytes of JSON a character can have at most. It considers only characters that, as a
+// string of one character, match the pattern.
 func widest(t *testing.T, pattern string) (most int64) {
 	t.Helper()
 	fits := regexp.MustCompile(pattern)
 	for r := range rune(utf8.MaxRune + 1) {
 		if r >= 0x3000 && r < utf8.MaxRune-1 || !utf8.ValidRune(r) || !fits.MatchString(string(r)) {
-			continue // what is between has three or four bytes, and so has what is before and after
+			continue // the skipped characters have three or four bytes, like those before and after them
 		}
 		data, err := json.Marshal(string(r))
 		if err != nil {

@@ -1,9 +1,9 @@
-// Package extension embeds the manifests of capstan-extension in a management cluster.
+// Package extension contains the manifests that install capstan-extension in a management cluster.
 package extension
 
 import _ "embed"
 
-// Roles are YAML documents: the ServiceAccount, the ClusterRole with all rights that the extension needs, and the
+// Roles contains YAML documents: the ServiceAccount, the ClusterRole with all rights that the extension needs, and the
 // binding of the two. The embedded management plane gives the same ClusterRole to its own user.
 //
 //go:embed rbac.yaml

@@ -3,7 +3,7 @@ package rbac
 
 import _ "embed"
 
-// People are YAML documents: ClusterRoles for tenants, for those who run the inventory, and for those who move
+// People contains YAML documents: ClusterRoles for tenants, for people who run the inventory, and for people who move
 // clusters.
 //
 //go:embed people_roles.yaml

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// document is what the test looks at in an object.
+// document holds the fields of an object that the test checks.
 type document struct {
 	Kind     string
 	Metadata struct {
@@ -35,8 +35,8 @@ type client struct {
 	Service struct{ Name, Namespace, Path string }
 }
 
-// TestKustomize builds what a management cluster gets: all of it leads to one Service, whose certificate is good for
-// its name and known to whoever calls.
+// TestKustomize builds the objects for a management cluster: all webhooks and conversions name the same Service, the
+// certificate is valid for the Service's name, and the API server gets the certificate's authority.
 func TestKustomize(t *testing.T) {
 	byKind := map[string][]document{}
 	for _, directory := range []string{"../crd", "."} {
@@ -48,7 +48,7 @@ func TestKustomize(t *testing.T) {
 		"Service": 1, "Certificate": 1, "Issuer": 1, "ValidatingWebhookConfiguration": 1, "CustomResourceDefinition": 5,
 	} {
 		if len(byKind[kind]) != want {
-			t.Fatalf("%d objects are a %s, want %d", len(byKind[kind]), kind, want)
+			t.Fatalf("there are %d objects of kind %s, want %d", len(byKind[kind]), kind, want)
 		}
 	}
 	service, certificate := byKind["Service"][0].Metadata, byKind["Certificate"][0]
@@ -66,7 +66,8 @@ func TestKustomize(t *testing.T) {
 			t.Errorf("%s is at %+v, want Service %s in %s", what, c.Service, service.Name, service.Namespace)
 		}
 		if d.Metadata.Annotations["cert-manager.io/inject-ca-from"] != authority {
-			t.Errorf("%s is trusted by %v, want %s", what, d.Metadata.Annotations, authority)
+			t.Errorf("%s has the annotations %v, want the authority of %s injected",
+				what, d.Metadata.Annotations, authority)
 		}
 	}
 	hooks := byKind["ValidatingWebhookConfiguration"][0]
@@ -79,7 +80,7 @@ func TestKustomize(t *testing.T) {
 	for _, crd := range byKind["CustomResourceDefinition"] {
 		if len(crd.Spec.Versions) == 1 {
 			if crd.Spec.Conversion.Strategy != "" {
-				t.Errorf("%s has one version and is converted", crd.Metadata.Name)
+				t.Errorf("%s has only one version, but a conversion strategy", crd.Metadata.Name)
 			}
 			continue
 		}

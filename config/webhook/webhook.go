@@ -3,8 +3,8 @@ package webhook
 
 import _ "embed"
 
-// Manifests are YAML documents, made by controller-gen from the markers in provider/webhook. They lead to a Service;
-// what serves the webhooks elsewhere replaces that.
+// Manifests contains YAML documents, which controller-gen generates from the markers in provider/webhook. They make the
+// API server call a Service; the embedded management plane replaces this Service with its own URL.
 //
 //go:embed manifests.yaml
 var Manifests []byte

@@ -57,7 +57,7 @@ type Check struct {
 	ID string
 	// Doc says in one sentence what must hold.
 	Doc string
-	// Why says what goes wrong if it does not hold.
+	// Why says what goes wrong if that does not hold.
 	Why string
 	// Fix says how to fix a finding.
 	Fix string
@@ -75,7 +75,7 @@ type Check struct {
 	Needs []Need
 	// Run examines the files of one release and reports findings. It is nil for a live check.
 	Run func(*Pass)
-	// Drive is the Run of a live check, which observes what happens to objects in a management cluster.
+	// Drive takes the place of Run in a live check, which observes what happens to objects in a management cluster.
 	Drive func(context.Context, *Pass, Driver)
 }
 
@@ -104,7 +104,7 @@ func Validate(checks []*Check) []error {
 			all = append(all, fmt.Errorf("check %q "+format, append([]any{c.ID}, args...)...))
 		}
 		if !idForm.MatchString(c.ID) || seen[c.ID] {
-			wrong("has a bad id, or one that another check has")
+			wrong("has a bad id, or the id of another check")
 		}
 		seen[c.ID] = true
 		for field, text := range map[string]string{"Doc": c.Doc, "Why": c.Why, "Fix": c.Fix} {
@@ -120,11 +120,11 @@ func Validate(checks []*Check) []error {
 			wrong("lacks contracts, rules, needs, a page or Run")
 		}
 		if live := c.Drive != nil; live == (c.Run != nil) && live || live != slices.Contains(c.Needs, Installed) {
-			wrong("is both live and not, or does not say that it needs %s", Installed)
+			wrong("must have exactly one of Run and Drive, and need %s if it has Drive", Installed)
 		}
 		for i, rule := range c.Rules {
 			if !ruleForm.MatchString(rule) || slices.Contains(c.Rules[:i], rule) {
-				wrong("has a bad rule, or one twice: %q", rule)
+				wrong("has an invalid rule id, or the same rule twice: %q", rule)
 			}
 		}
 	}

@@ -25,25 +25,25 @@ func example(run func(*Pass)) *Check {
 
 func TestValidate(t *testing.T) {
 	if errs := Validate([]*Check{example(func(*Pass) {})}); len(errs) > 0 {
-		t.Errorf("a check without mistakes has %v", errs)
+		t.Errorf("a check without mistakes has the errors %v", errs)
 	}
 	for name, test := range map[string]struct {
 		change func(*Check)
 		want   string
 	}{
-		"an id in upper case":         {func(c *Check) { c.ID = "Example" }, "bad id"},
-		"a fix that is no sentence":   {func(c *Check) { c.Fix = "do it" }, "no sentence as Fix"},
-		"no reason":                   {func(c *Check) { c.Why = "" }, "no sentence as Why"},
-		"a level that does not exist": {func(c *Check) { c.Level = "HIGH" }, "has level"},
-		"no rules":                    {func(c *Check) { c.Rules = nil }, "lacks"},
-		"nothing to run":              {func(c *Check) { c.Run = nil }, "lacks"},
-		"both live and not": {func(c *Check) {
+		"an id in upper case":          {func(c *Check) { c.ID = "Example" }, "bad id"},
+		"a fix that is not a sentence": {func(c *Check) { c.Fix = "do it" }, "no sentence as Fix"},
+		"no reason":                    {func(c *Check) { c.Why = "" }, "no sentence as Why"},
+		"a level that does not exist":  {func(c *Check) { c.Level = "HIGH" }, "has level"},
+		"no rules":                     {func(c *Check) { c.Rules = nil }, "lacks"},
+		"nothing to run":               {func(c *Check) { c.Run = nil }, "lacks"},
+		"both Run and Drive": {func(c *Check) {
 			c.Drive = func(context.Context, *Pass, Driver) {}
-		}, "is both live and not"},
-		"live without its need": {func(c *Check) {
+		}, "exactly one of Run and Drive"},
+		"a live check that does not need a management cluster": {func(c *Check) {
 			c.Run, c.Drive = nil, func(context.Context, *Pass, Driver) {}
-		}, "does not say that it needs"},
-		"a rule twice": {func(c *Check) { c.Rules = []string{"IM-01", "IM-01"} }, "one twice"},
+		}, "need a management cluster with the release if it has Drive"},
+		"the same rule twice": {func(c *Check) { c.Rules = []string{"IM-01", "IM-01"} }, "same rule twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := example(func(*Pass) {})
@@ -54,11 +54,11 @@ func TestValidate(t *testing.T) {
 		})
 	}
 	if errs := Validate([]*Check{example(func(*Pass) {}), example(func(*Pass) {})}); len(errs) != 1 {
-		t.Errorf("two checks of one id have %v", errs)
+		t.Errorf("two checks with the same id have the errors %v, want one", errs)
 	}
 }
 
-// releases returns a release that has metadata only.
+// releases returns one release, which has metadata only.
 func releases(t *testing.T) []*source.Release {
 	t.Helper()
 	dir := t.TempDir()
@@ -124,7 +124,7 @@ func (deaf) Observe(context.Context, *unstructured.Unstructured) iter.Seq2[*unst
 	return func(yield func(*unstructured.Unstructured, error) bool) { yield(nil, errDeaf) }
 }
 
-// A live check runs if there is a driver, and is skipped otherwise. A request that it could not make is a failure of
+// A live check runs if there is a driver, and is skipped otherwise. A request that could not be made is a failure of
 // the check.
 func TestRunLive(t *testing.T) {
 	c := example(nil)
@@ -137,11 +137,11 @@ func TestRunLive(t *testing.T) {
 	release := releases(t)[0]
 	report := Run([]*Check{c}, []*source.Release{release})
 	if len(report.Skipped) != 1 || report.Skipped[0].Missing != Installed || report.Checks != 0 {
-		t.Errorf("without a driver: %+v", report)
+		t.Errorf("without a driver, the report is %+v, want the check skipped", report)
 	}
 	report = RunLive(t.Context(), deaf{}, []*Check{c}, release)
 	if len(report.Findings) != 1 || report.Checks != 1 || len(report.Failures) != 1 ||
 		!strings.Contains(report.Failures[0].Message, "driving the provider: nobody answers") {
-		t.Errorf("with a driver: %+v", report)
+		t.Errorf("with a driver, the report is %+v, want one finding and one failure", report)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// Driver drives a provider for live checks. It has a management cluster with the definitions and webhooks of the
-// release installed and, for checks that need [Running], its controllers running. With these methods, a check plays a
-// sequence of the catalogue: it applies objects, then observes them.
+// Driver drives a provider for live checks. It has a management cluster in which the definitions and webhooks of the
+// release are installed: see [Installed]. With these methods, a check plays a sequence of steps from the catalogue: it
+// applies objects, then observes them.
 //
 // An implementation only does what it is asked; it does not judge the result. It works in a namespace of its own and
 // puts objects without a namespace there. A method returns a [*RefusedError] if the API server or a webhook refuses the

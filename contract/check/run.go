@@ -60,15 +60,14 @@ type Live struct {
 	// By is what verifies the rule.
 	By   string `json:"by"`
 	Text string `json:"text"`
-	// Why says why no check of files verifies the rule, although files could show it. It is empty if files could not show
-	// it.
+	// Why is the reason that no check of files verifies a rule that files could show. It is empty for other rules.
 	Why string `json:"why,omitempty"`
 	// Checks are the live checks that verify the rule, Sequences the catalogue's behaviour tests for it.
 	Checks    []string `json:"checks,omitempty"`
 	Sequences []string `json:"sequences,omitempty"`
 }
 
-// Source is the value of Check in a [Failure] to read a release.
+// Source is the value of Check in a [Failure] which says that a release could not be read.
 const Source = "source"
 
 // Failure is a check that itself failed, which is a mistake of its author, not of the provider. If Check is [Source],
@@ -100,11 +99,11 @@ type Report struct {
 	// Skipped and Failures list what could not be checked.
 	Skipped  []Skipped `json:"skipped,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
-	// Live are the rules that files cannot show. The caller that knows the catalogue fills it.
+	// Live are the rules that files cannot show. Run leaves it empty; the caller, which has the catalogue, sets it.
 	Live []Live `json:"live,omitempty"`
 }
 
-// Run runs checks over releases. The list before holds older releases: each release is compared with the older release
+// Run runs checks over releases. The releases in before are older: each release is compared with the older release
 // of the same provider.
 func Run(checks []*Check, releases []*source.Release, before ...*source.Release) *Report {
 	return run(context.Background(), nil, checks, releases, before)
@@ -181,7 +180,7 @@ func olderOf(release *source.Release, before []*source.Release) *source.Release 
 	return found
 }
 
-// runOne runs a check. Findings reported before a panic count.
+// runOne runs a check. If the check panics, the findings that it reported before stay in the report.
 func (c *Check) runOne(ctx context.Context, driver Driver, release, older *source.Release) (
 	findings []Finding, err error,
 ) {

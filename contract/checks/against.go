@@ -22,8 +22,8 @@ var againstChecks = []*check.Check{
 		Doc: "Each definition of the older release still exists with the same scope, and still has the API version " +
 			"in which the older release stores objects.",
 		Why: "The API server refuses a definition that lacks a version in which objects are stored, so upgrades stop.",
-		Fix: "Keep the definition and the version until a release has migrated all objects. The version may have " +
-			"served: false.",
+		Fix: "Keep the definition and the version until a release has migrated all objects. You may set " +
+			"`served: false` for that version.",
 		Rules: []string{"RV-01", "RV-07"}, Needs: []check.Need{check.Before, check.Definitions}, Run: againstDefinitions,
 	},
 	{

@@ -11,7 +11,7 @@ var bootstrapChecks = []*check.Check{
 		Doc: "A bootstrap configuration has the field status.dataSecretName for the name of the Secret with the " +
 			"bootstrap data.",
 		Why:   "Core copies this name to the Machine. Without the field, no machine gets its bootstrap data.",
-		Fix:   "Add DataSecretName string with json:\"dataSecretName,omitempty\" to the status.",
+		Fix:   "Add the field DataSecretName of type string, with json:\"dataSecretName,omitempty\", to the status.",
 		Rules: []string{"BP-11"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{config: "BP-11"}.eachSchema(wants(
 			want{v1beta1, "string", "status.dataSecretName"}, want{v1beta2, "string", "status.dataSecretName"},

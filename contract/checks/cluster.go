@@ -68,7 +68,8 @@ func failureDomains(s subject) {
 	case !ok:
 	case s.contract == v1beta1:
 		if domains.Type != "object" || domains.AdditionalProperties == nil {
-			s.broken(domains.Path, "status.failureDomains of %s is not a map, as contract v1beta1 has it", s.kind())
+			s.broken(domains.Path, "status.failureDomains of %s is not a map, but contract v1beta1 requires a map",
+				s.kind())
 		}
 	case domains.Type != "array":
 		s.broken(domains.Path, "status.failureDomains of %s has type %q, and contract v1beta2 asks for a list",

@@ -58,7 +58,8 @@ var controlPlaneChecks = []*check.Check{
 		Doc:  "A control plane whose version can be set has spec.version, and says in status which versions run.",
 		Why: "The topology controller writes spec.version and waits until the status shows that version. Without " +
 			"these fields, clusters with a ClusterClass are never upgraded.",
-		Fix:   "Add Version string to the spec, and Versions []clusterv1.StatusVersion or Version string to the status.",
+		Fix: "Add the field Version of type string to the spec. To the status, add the field Versions of type " +
+			"[]clusterv1.StatusVersion, or the field Version of type string.",
 		Rules: []string{"CP-17", "CP-18"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{controlPlane: "CP-17"}.eachSchema(controlPlaneVersion),
 	},

@@ -28,9 +28,9 @@ var defaultChecks = []*check.Check{
 	{
 		ID: "template-immutable", Level: check.Must, Contracts: contracts,
 		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
-		Doc:  "No validation rule in a template's schema forbids every change of a field.",
-		Why: "A validation rule in a schema cannot recognise the topology controller's dry runs, so it also refuses the " +
-			"change in a dry run. If a change of a ClusterClass reaches the field, the topology controller stops.",
+		Doc:  "A template's schema has no validation rule that makes a field immutable.",
+		Why: "A validation rule in a schema cannot recognize the topology controller's dry runs, so it also refuses the " +
+			"change in a dry run. If a ClusterClass changes such a field, the topology controller stops.",
 		Fix:   "Forbid changes in a webhook, which lets the topology controller's dry runs pass (topology.IsDryRunRequest).",
 		Rules: dryRunRules.ids(), Needs: []check.Need{check.Definitions}, Run: dryRunRules.eachSchema(templateImmutable),
 	},
@@ -72,7 +72,8 @@ func schemaDefaults(p *check.Pass) {
 	})(p)
 }
 
-// fights reports each field of the schema mine whose default differs from the same field's default in the schema other.
+// fights compares the schemas mine and other. It reports each field of mine whose default differs from the default of
+// that field in other.
 func fights(p *check.Pass, d *source.Definition, rule string, other, mine source.Schema, where string) {
 	walkBoth(other, mine, func(was, is source.Schema) {
 		a, had := decoded(was.Default)

@@ -24,7 +24,7 @@ var extensionChecks = []*check.Check{
 	},
 	{
 		ID: "leader-election", Level: check.Should, Contracts: contracts, Page: componentsPage,
-		Doc:   "A manager that runs several replicas elects a leader.",
+		Doc:   "A manager that runs as several replicas elects a leader.",
 		Why:   "Without an election, all replicas reconcile the same objects, and machines are created twice.",
 		Fix:   "Add --leader-elect to the arguments of the manager.",
 		Rules: []string{"RV-20"}, Needs: []check.Need{check.Deployments}, Run: leaderElection,

@@ -77,15 +77,15 @@ func TestWhatTemplatesDo(t *testing.T) {
 			"class-patches", map[string]string{"clusterclass-foo.yaml": patching("/special", "{}")}, 1,
 		},
 		"objects of a class in the namespace that clusterctl sets": {
-			"class-files", map[string]string{"clusterclass-foo.yaml": in("\"${NAMESPACE}\"", "foo")}, 1, // the variable itself
+			"class-files", map[string]string{"clusterclass-foo.yaml": in("\"${NAMESPACE}\"", "foo")}, 1, // only the variable
 		},
-		"objects of a class in a namespace": {
+		"objects of a class in a fixed namespace": {
 			"class-files", map[string]string{"clusterclass-foo.yaml": in("default", "foo")}, 1,
 		},
 		"objects of two classes that variables name": {
 			"class-files", map[string]string{
 				"clusterclass-a.yaml": in("\"\"", "\"${A}\""), "clusterclass-b.yaml": in("\"\"", "\"${A}\""),
-			}, 2, // the variables themselves
+			}, 2, // only the variables
 		},
 		"one object in two classes": {
 			"class-files", map[string]string{

@@ -62,7 +62,7 @@ func TestWhatProvidersDo(t *testing.T) {
 			"contract-label-once", "infrastructure-components.yaml",
 			definition("FooCluster", both, status(provided)), true,
 		},
-		"a kind that is named Machine, and is only what machines are made of": {
+		"a kind that is named Machine, but only describes what machines are made from": {
 			"machine-provisioned", "infrastructure-components.yaml",
 			definition("FooPoolMachine", both, "spec: {type: object, properties: {address: {type: string}}}"), false,
 		},
@@ -96,11 +96,11 @@ func TestWhatProvidersDo(t *testing.T) {
 			"class-schema", "infrastructure-components.yaml",
 			definition("FooClusterTemplate", "cluster.x-k8s.io/v1beta1: v1", requiredSpec), true,
 		},
-		"a control plane with a template of machines that has nothing in it": {
+		"a control plane with an empty machine template": {
 			"control-plane-machines", "infrastructure-components.yaml",
 			definition("FooControlPlane", both, "spec: {type: object, properties: {machineTemplate: {type: object}}}"), false,
 		},
-		"a control plane with a template of machines that lacks the reference": {
+		"a control plane with a machine template that lacks the reference": {
 			"control-plane-machines", "infrastructure-components.yaml",
 			definition("FooControlPlane", both, "spec: {type: object, properties: {machineTemplate: "+
 				"{type: object, properties: {metadata: {type: object}}}}}"), true,
@@ -119,7 +119,7 @@ func TestWhatProvidersDo(t *testing.T) {
 			"definition-metadata", "infrastructure-components.yaml",
 			definition("FooCluster", both, "metadata: {type: object, properties: {labels: {type: object}}}"), true,
 		},
-		"a namespace that some objects give a default": {
+		"a namespace variable to which only some objects give a default": {
 			"template-namespace", "cluster-template.yaml",
 			"kind: A\nmetadata: {namespace: \"${NAMESPACE}\"}\n---\nkind: B\nmetadata: {namespace: \"${NAMESPACE:=default}\"}\n",
 			false,
@@ -132,17 +132,17 @@ func TestWhatProvidersDo(t *testing.T) {
 			"class-name", "clusterclass-foo.yaml",
 			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: \"${CLASS}\"}\n", false,
 		},
-		"a class of another name": {
+		"a class with another name than its file": {
 			"class-name", "clusterclass-foo.yaml",
 			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: bar}\n", true,
 		},
-		"an object after a variable in a list": {
+		"a referenced object that contains a variable in a list": {
 			"template-references", "cluster-template.yaml",
 			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: a}\n" +
 				"spec: {infrastructureRef: {kind: FooCluster, name: a}}\n---\n" +
 				"kind: FooCluster\nmetadata: {name: a}\nspec: {keys: [${KEYS}]}\n", false,
 		},
-		"an object that is not in the file": {
+		"a referenced object that is not in the file": {
 			"template-references", "cluster-template.yaml",
 			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: a}\n" +
 				"spec: {infrastructureRef: {kind: FooCluster, name: a}}\n", true,
@@ -150,7 +150,7 @@ func TestWhatProvidersDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := found(t, c.check, map[string]string{c.file: c.text}); len(found) > 0 != c.want {
-				t.Errorf("the check finds %+v, want that it finds something: %t", found, c.want)
+				t.Errorf("the check finds %+v, want findings: %t", found, c.want)
 			}
 		})
 	}

@@ -47,8 +47,8 @@ var labelChecks = []*check.Check{
 	{
 		ID: "contract-label-left-over", Level: check.Should, Contracts: contracts,
 		Page: machinePage + "#all-resources-version",
-		Doc: "A contract label names only API versions that are served. This also holds for older versions, which " +
-			"core does not use if the label names a newer one.",
+		Doc: "A contract label names only API versions that are served. If the label names several versions, core reads " +
+			"only the newest. The older ones should be served, too.",
 		Why: "Cluster API's own code works even if the label names an older version that is not served, but other " +
 			"readers of the label may take that version.",
 		Fix:   "In the label, remove the version that is not served.",
@@ -130,7 +130,7 @@ func contractLabelOnce(p *check.Pass) {
 		if name, lacks := halfOfBoth(r); lacks != "" {
 			_, key := r.Contract(v1beta2)
 			p.Broken("IM-37", "", r.Object, labelPath(key),
-				"the labels of both contracts name version %s of %s, but it has no %s", name, r.kind(), lacks)
+				"the labels of both contracts name version %s of %s, but this version has no %s", name, r.kind(), lacks)
 		}
 		for _, contract := range contracts {
 			versions, key := r.Contract(contract)

@@ -155,7 +155,7 @@ func (t drivenTemplate) dryRun(ctx context.Context, changed, made *unstructured.
 	return ctx.Err()
 }
 
-// apply applies the object, and returns nil if it is refused.
+// apply applies the object and returns the result. It returns nil and no error if the request is refused.
 func (t drivenTemplate) apply(ctx context.Context, o *unstructured.Unstructured, manager string, dry bool) (
 	*unstructured.Unstructured, error,
 ) {
@@ -173,7 +173,7 @@ type fieldChange struct {
 	other func(any) any
 }
 
-// changeDepth is how many levels below the spec fields are changed.
+// changeDepth is the number of levels below the spec at which fields are changed.
 const changeDepth = 3
 
 // changes returns the fields of a schema that can be changed, shallow ones first.

@@ -9,7 +9,8 @@ var machineChecks = []*check.Check{
 			"may leave it out.",
 		Why: "Core finds the Node of a Machine by this id. If the field were required, no machine could be created " +
 			"from a template.",
-		Fix:   "Add ProviderID string with json:\"providerID,omitempty\" and +optional to the spec.",
+		Fix: "Add the field ProviderID of type string, with json:\"providerID,omitempty\" and +optional, to the " +
+			"spec.",
 		Rules: []string{"IM-10"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{machine: "IM-10"}.eachSchema(machineProviderID),
 	},

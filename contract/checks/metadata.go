@@ -30,10 +30,11 @@ var metadataChecks = []*check.Check{
 	{
 		ID: "release-label", Level: check.Must, Contracts: contracts,
 		Page: clusterctlPage + "#creating-a-local-provider-repository",
-		Doc: "In a local repository, a release is a directory that is named by its version, inside a directory that is " +
-			"named by the provider label.",
-		Why:   "clusterctl finds a release by the names of the directories.",
-		Fix:   "Name the directories like infrastructure-foo/v1.2.3, in lower case and with at most 63 characters.",
+		Doc: "In a local repository, a release is a directory that is named after its version, inside a directory " +
+			"that is named after the provider label.",
+		Why: "clusterctl finds a release by the names of the directories.",
+		Fix: "Name the directories like infrastructure-foo/v1.2.3. The name of the provider (foo) is in lower case " +
+			"and has at most 63 characters.",
 		Rules: []string{"CT-26", "CT-73", "CT-09", "CT-10"}, Needs: []check.Need{check.Directory, check.Version},
 		Run: releaseLabel,
 	},
@@ -100,7 +101,7 @@ var (
 func releaseLabel(p *check.Pass) {
 	at := source.Position{File: p.Release.Path}
 	if !semver.MatchString(p.Release.Version) {
-		p.BrokenAt("CT-26", at, "the directory %q is not named by a semantic version", p.Release.Version)
+		p.BrokenAt("CT-26", at, "the name of the directory %q is not a semantic version", p.Release.Version)
 	}
 	label, kind := p.Release.Label, p.Release.Type()
 	if label == "" {

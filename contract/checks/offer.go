@@ -16,7 +16,7 @@ var offerChecks = []*check.Check{
 		Doc: "An infrastructure provider has a definition of machines and a definition of clusters.",
 		Why: "Without a definition of machines, no Machine gets its infrastructure. Without a definition of clusters, no " +
 			"Cluster gets its infrastructure.",
-		Fix:   "Add the definition; its kind ends in Machine or Cluster.",
+		Fix:   "Add the missing definition. Its kind must end in Machine or Cluster.",
 		Rules: []string{"IM-01", "IC-01"}, Needs: []check.Need{check.Complete, check.Definitions},
 		Run: infrastructureResources,
 	},

@@ -17,9 +17,10 @@ var poolChecks = []*check.Check{
 	},
 	{
 		ID: "pool-instances", Level: check.Must, Contracts: contracts, Page: poolPage + "#inframachinepool-provideridlist",
-		Doc:   "An InfraMachinePool lists its instances in spec.providerIDList, and counts them in status.replicas.",
-		Why:   "Core finds the Nodes of the pool by the list, and deletes Nodes that have left the list.",
-		Fix:   "Add the optional field ProviderIDList []string to the spec, and Replicas int32 to the status.",
+		Doc: "An InfraMachinePool lists its instances in spec.providerIDList, and counts them in status.replicas.",
+		Why: "Core finds the Nodes of the pool by the list, and deletes Nodes that have left the list.",
+		Fix: "Add the optional field ProviderIDList of type []string to the spec, and the field Replicas of type " +
+			"int32 to the status.",
 		Rules: []string{"MP-15", "MP-20"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-15"}.eachSchema(poolInstances),
 	},

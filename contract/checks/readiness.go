@@ -25,7 +25,7 @@ var readinessChecks = []*check.Check{
 	{
 		ID: "readiness-fields", Level: check.Should, Contracts: []string{v1beta2}, Page: migrationPage,
 		Doc:   "An API version for contract v1beta2 has no fields that only contract v1beta1 had.",
-		Why:   "Core v1.16 ignores these fields, so users read values on which nothing acts.",
+		Why:   "Core v1.16 ignores these fields. Users who read them see values that have no effect.",
 		Fix:   "Report failures as conditions. Until you remove the old fields, keep them below status.deprecated.v1beta1.",
 		Rules: []string{"RV-10"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{

@@ -52,9 +52,10 @@ var shouldChecks = []*check.Check{
 	},
 	{
 		ID: "has-conditions", Level: check.Should, Contracts: contracts, Page: machinePage + "#inframachine-conditions",
-		Doc:   "Objects that core interacts with have status.conditions.",
-		Why:   "Without conditions, users see that an object is not ready, but not why.",
-		Fix:   "Add Conditions []metav1.Condition to the status, with a condition Ready or Available.",
+		Doc: "Objects that core interacts with have status.conditions.",
+		Why: "Without conditions, users see that an object is not ready, but not why.",
+		Fix: "Add the field Conditions of type []metav1.Condition to the status, with a condition Ready or " +
+			"Available.",
 		Rules: hasConditionRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: hasConditionRules.eachSchema(wants(
 			want{v1beta1, "array", "status.conditions"}, want{v1beta2, "array", "status.conditions"},

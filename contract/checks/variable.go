@@ -23,15 +23,16 @@ var variableChecks = []*check.Check{
 	},
 	{
 		ID: "variables-text", Fixes: true, Level: check.Must, Contracts: contracts, Page: variablePage,
-		Doc:   "Text stays text when variables are replaced.",
-		Why:   "The API server refuses a value that reads as a number or a boolean where it expects text.",
+		Doc:   "A text value is still text after clusterctl has replaced variables.",
+		Why:   "If a value that must be text looks like a number or a boolean, the API server refuses the object.",
 		Fix:   "Put the whole value in quotes: \"${NAME:=true}\".",
 		Rules: []string{"RV-17"}, Needs: []check.Need{check.Components}, Run: variableText,
 	},
 	{
 		ID: "variables-left", Level: check.Must, Contracts: contracts, Page: variablePage,
-		Doc:   "After the replacement of variables, no part of a variable is left over.",
-		Why:   "The remaining part of the variable goes into the object, and from there to the controller.",
+		Doc: "After clusterctl has replaced the variables, no value contains the syntax of a variable.",
+		Why: "clusterctl replaces only variables in braces. Text such as $NAME:=default stays in the object, and " +
+			"the controller then uses this text as the value.",
 		Fix:   "Write ${NAME} or ${NAME:=default}, with braces.",
 		Rules: []string{"RV-18"}, Needs: []check.Need{check.Components}, Run: variableLeft,
 	},
@@ -92,7 +93,7 @@ func isText(p *check.Pass, o *source.Object, path []string) {
 	}
 }
 
-// leftOver matches a variable with a default that was written without braces.
+// leftOver matches the start of a variable with a default that was written without braces.
 var leftOver = regexp.MustCompile(`\$[A-Z][A-Z0-9_]*(:=|:-)`)
 
 func variableLeft(p *check.Pass) {
@@ -100,7 +101,7 @@ func variableLeft(p *check.Pass) {
 		for _, o := range f.Objects {
 			eachText(o.Value, nil, func(path []string, value string) {
 				if left := leftOver.FindString(value); left != "" {
-					p.Broken("RV-18", "", o, path, "the text %q is left over", left)
+					p.Broken("RV-18", "", o, path, "the value contains %q, which clusterctl does not replace", left)
 				}
 			})
 		}

@@ -104,7 +104,7 @@ func junitOthers(r *check.Report, checks []*check.Check) []junitCase {
 	for _, f := range r.Failures {
 		if !known[f.Check] {
 			all = append(all, junitCase{
-				Class: junitClass(r), Name: f.Check, Error: &junitText{"not all could be judged", f.String()},
+				Class: junitClass(r), Name: f.Check, Error: &junitText{"something could not be checked", f.String()},
 			})
 		}
 	}

@@ -97,7 +97,7 @@ func TestSARIF(t *testing.T) {
 		t.Errorf("the second result is %+v, want a warning without region", second)
 	}
 	if len(first.Fixes) != 1 || len(second.Fixes) > 0 {
-		t.Fatalf("the fixes are %+v and %+v, want one of the first", first.Fixes, second.Fixes)
+		t.Fatalf("the fixes are %+v and %+v, want one for the first result", first.Fixes, second.Fixes)
 	}
 	change := first.Fixes[0].Changes[0]
 	want := sarifReplacement{sarifRegion{3, 5, 3, 8}, sarifText{"b"}}
@@ -152,7 +152,7 @@ func TestWriteRefusesAFormatThatDoesNotExist(t *testing.T) {
 	r, table := sample()
 	var wrong *FormatError
 	if err := Write(&bytes.Buffer{}, "html", r, table); !errors.As(err, &wrong) || Format("html").Valid() == nil {
-		t.Errorf("a format that does not exist is written: %v", err)
+		t.Errorf("Write accepted a format that does not exist: %v", err)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestBaseline(t *testing.T) {
 	Accept(r, accepted, path)
 	if len(r.Findings) != 2 || r.Findings[0].Check != "two" || r.Findings[1].Check != Baseline ||
 		!strings.Contains(r.Findings[1].Message, "entry 2") {
-		t.Errorf("the findings left are %+v, want that of two and a stale entry", r.Findings)
+		t.Errorf("the remaining findings are %+v, want that of the check two and one about a stale entry", r.Findings)
 	}
 	var out bytes.Buffer
 	if err := Write(&out, JUnit, r, table); err != nil {
@@ -191,16 +191,16 @@ func TestBaseline(t *testing.T) {
 
 func TestBaselineIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
-		"without a reason":               "- {check: one, rule: IM-10}\n",
-		"without a rule":                 "- {check: one, reason: x}\n",
-		"with a field that is not known": "- {check: one, rule: IM-10, reason: x, line: 3}\n",
-		"that is not a list":             "check: one\n",
+		"without a reason":      "- {check: one, rule: IM-10}\n",
+		"without a rule":        "- {check: one, reason: x}\n",
+		"with an unknown field": "- {check: one, rule: IM-10, reason: x, line: 3}\n",
+		"that is not a list":    "check: one\n",
 	} {
 		if _, err := ReadBaseline(baseline(t, text)); err == nil {
-			t.Errorf("a baseline %s is read", name)
+			t.Errorf("ReadBaseline accepted a baseline %s", name)
 		}
 	}
 	if _, err := ReadBaseline(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a baseline that does not exist is read")
+		t.Error("ReadBaseline returned no error for a baseline that does not exist")
 	}
 }

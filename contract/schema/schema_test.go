@@ -34,19 +34,19 @@ func TestJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct{ object, path, want string }{
-		"an object that fits":                  {"{spec: {size: small}, metadata: {name: a}}", "", ""},
-		"a field that the schema has not":      {"{spec: {size: small, shape: round}}", "spec.shape", "drops"},
-		"a value of another type":              {"{spec: {size: small, count: many}}", "spec.count", "integer"},
-		"a required field that is missing":     {"{spec: {}}", "spec.size", "required"},
-		"a rule of CEL that is broken":         {"{spec: {size: none}}", "spec", "must not be none"},
-		"a variable that nobody has set":       {"{spec: {size: small, count: '${COUNT}'}}", "", ""},
-		"null where nothing is required":       {"{spec: {size: small, colour: null}}", "", ""},
-		"null where a value is required":       {"{spec: {size: null}}", "spec.size", "required"},
-		"a limit that the format cannot hold":  {"{spec: {size: small, table: 5}}", "spec.table", "boundary"},
-		"a value of which no form is right":    {"{spec: {size: small, address: a b}}", "spec", "anyOf"},
-		"a variable of which no form is right": {"{spec: {size: small, address: '${IP}'}}", "", ""},
-		"a value that is not in the list":      {"{spec: {size: huge}}", "spec.size", "supported"},
-		"an item of another type for a string": {"{spec: {size: [a]}}", "spec.size", "string"},
+		"an object that fits":                        {"{spec: {size: small}, metadata: {name: a}}", "", ""},
+		"a field that is not in the schema":          {"{spec: {size: small, shape: round}}", "spec.shape", "drops"},
+		"a value of another type":                    {"{spec: {size: small, count: many}}", "spec.count", "integer"},
+		"a required field that is missing":           {"{spec: {}}", "spec.size", "required"},
+		"a CEL rule that is broken":                  {"{spec: {size: none}}", "spec", "must not be none"},
+		"a variable that is not set":                 {"{spec: {size: small, count: '${COUNT}'}}", "", ""},
+		"null where nothing is required":             {"{spec: {size: small, colour: null}}", "", ""},
+		"null where a value is required":             {"{spec: {size: null}}", "spec.size", "required"},
+		"a limit that the format cannot hold":        {"{spec: {size: small, table: 5}}", "spec.table", "boundary"},
+		"a value that fits none of several forms":    {"{spec: {size: small, address: a b}}", "spec", "anyOf"},
+		"a variable where several forms are allowed": {"{spec: {size: small, address: '${IP}'}}", "", ""},
+		"a value that is not in the list":            {"{spec: {size: huge}}", "spec.size", "supported"},
+		"an item of another type for a string":       {"{spec: {size: [a]}}", "spec.size", "string"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
@@ -71,6 +71,6 @@ func TestNewRefusesWhatIsNotStructural(t *testing.T) {
 	if _, err := New(&apiextensionsv1.JSONSchemaProps{
 		Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": {}},
 	}, false); err == nil {
-		t.Error("a schema without types is taken")
+		t.Error("New accepts a schema without types")
 	}
 }

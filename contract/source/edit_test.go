@@ -16,8 +16,8 @@ func TestEdit(t *testing.T) {
 		"a value over several lines": {
 			"kind: Metadata\na:\n  b: |\n    x\n    y\n", "kind: Metadata\na:\n  b: |\n    x\n    y\n",
 		},
-		"a field that is not there":   {"kind: Metadata\na: {c: x}\n", "kind: Metadata\na: {c: x}\n"},
-		"a field that is not a value": {"kind: Metadata\na: {b: {c: x}}\n", "kind: Metadata\na: {b: {c: x}}\n"},
+		"a field that is missing":   {"kind: Metadata\na: {c: x}\n", "kind: Metadata\na: {c: x}\n"},
+		"a field that is an object": {"kind: Metadata\na: {b: {c: x}}\n", "kind: Metadata\na: {b: {c: x}}\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "metadata.yaml")

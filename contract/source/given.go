@@ -34,7 +34,7 @@ func ReadVariables(name string) (map[string]string, error) {
 	for _, key := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[key]
 		if node.Kind != yaml.ScalarNode {
-			return nil, fmt.Errorf("reading variables from %s: %s is a list or a map: write a text", name, key)
+			return nil, fmt.Errorf("reading variables from %s: %s is a list or a map, but must be a string", name, key)
 		}
 		values[key] = node.Value // as written: 1.30 is not 1.3
 	}

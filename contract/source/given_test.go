@@ -9,10 +9,10 @@ import (
 
 func TestReadVariables(t *testing.T) {
 	for name, c := range map[string]struct{ text, want, fails string }{
-		"numbers are as they are written": {"A: 1.30\n", "1.30", ""},
-		"texts may have quotes":           {"A: \"true\"\n", "true", ""},
-		"a list is refused":               {"A: [1]\n", "", "A is a list or a map"},
-		"what is not a map is refused":    {"- A\n", "", "cannot unmarshal"},
+		"a number stays as it is written":     {"A: 1.30\n", "1.30", ""},
+		"a string may be quoted":              {"A: \"true\"\n", "true", ""},
+		"a list is refused":                   {"A: [1]\n", "", "A is a list or a map"},
+		"a file that is not a map is refused": {"- A\n", "", "cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "values.yaml")
@@ -21,7 +21,7 @@ func TestReadVariables(t *testing.T) {
 			}
 			values, err := ReadVariables(file)
 			if c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
-				t.Errorf("it is read: %v", err)
+				t.Errorf("ReadVariables accepted the file, or refused it for another reason: %v", err)
 			}
 			if c.fails == "" && (err != nil || values["A"] != c.want) {
 				t.Errorf("A is %q, want %q: %v", values["A"], c.want, err)
@@ -29,7 +29,7 @@ func TestReadVariables(t *testing.T) {
 		})
 	}
 	if _, err := ReadVariables(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a file that does not exist is read")
+		t.Error("ReadVariables returned no error for a file that does not exist")
 	}
 }
 
@@ -37,7 +37,7 @@ func TestUnused(t *testing.T) {
 	r := Reader{Variables: map[string]string{"A": "1", "B": "1", "C": "1", "D": "1"}}
 	f := r.readFile("cluster-template.yaml", []byte("a: ${A}\nb: ${X:=${B:=${C}}}\n"))
 	if got := r.Unused([]*Release{{Files: []*File{f}}}); len(got) != 1 || got[0] != "variable D" {
-		t.Errorf("%q are not used, want variable D", got)
+		t.Errorf("Unused returns %q, want variable D", got)
 	}
 }
 
@@ -62,14 +62,14 @@ func TestGivenClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := releases[0].Of(Given); len(got) != 1 || got[0].Path != own {
-		t.Errorf("the release has %d given files, want that of its class", len(got))
+		t.Errorf("the release has %d given files, want only the one with a Cluster of its class", len(got))
 	}
 	if got := r.Unused(releases); len(got) != 1 || got[0] != "file "+others {
-		t.Errorf("%q are not used, want the other file", got)
+		t.Errorf("Unused returns %q, want the other file", got)
 	}
 	for _, name := range []string{filepath.Join(dir, "none"), write("broken.txt", "a: [\n")} {
 		if _, err := (Reader{Clusters: []string{name}}).Open(dir); err == nil {
-			t.Errorf("%s is read", name)
+			t.Errorf("Open accepted %s", name)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (o *offline) ReadFile(path string) ([]byte, error) {
 		list, _ := content[field].([]any)
 		for _, entry := range list {
 			if s, ok := entry.(string); ok && isRemote(s) && !o.Exists(filepath.Join(filepath.Dir(path), s)) {
-				o.refused = fmt.Errorf("%s names %q, which is not on this machine: copy it beside the base", path, s)
+				o.refused = fmt.Errorf("%s names %q, which is not on this machine: copy it next to the base", path, s)
 				return nil, o.refused
 			}
 		}

@@ -19,7 +19,7 @@ func TestOpenFindsTheBasesOfAModule(t *testing.T) {
 			files: []string{"config/default", "config/crd"}, want: []string{"."},
 			extra: map[string]string{"go.mod": "module foo.example\n"},
 		},
-		"config/default needs no go.mod beside it": {
+		"config/default needs no go.mod next to it": {
 			files: []string{"config/default", "config/crd", "config/manager"}, want: []string{"."},
 		},
 		"several providers in one module": {
@@ -78,11 +78,15 @@ func TestVariablesThatAreNotYAML(t *testing.T) {
 		text string
 		want any
 	}{
-		"in a list":                      {"kind: Foo\nspec: {keys: [${KEYS}]}\n", []any{"${KEYS}"}},
-		"in a list, beside text":         {"kind: Foo\nspec: {keys: [\"a-${KEYS}\", ${B} ]}\n", []any{"a-${KEYS}", "${B}"}},
-		"a default over several lines":   {"kind: Foo\nspec:\n${KEYS:-  keys:\n  - a\n  - b\n}\n", []any{"a", "b"}},
-		"a default that never counts":    {"kind: Foo\nspec:\n  keys: [\"${NAMESPACE:=default}\"]\n", []any{"${NAMESPACE}"}},
-		"a default with another default": {"kind: Foo\nspec:\n  keys: [ ${KEYS:-${A:-one}} ]\n", []any{"one"}},
+		"a variable in a list": {"kind: Foo\nspec: {keys: [${KEYS}]}\n", []any{"${KEYS}"}},
+		"a variable in a list, with text": {
+			"kind: Foo\nspec: {keys: [\"a-${KEYS}\", ${B} ]}\n", []any{"a-${KEYS}", "${B}"},
+		},
+		"a default over several lines": {"kind: Foo\nspec:\n${KEYS:-  keys:\n  - a\n  - b\n}\n", []any{"a", "b"}},
+		"a default that is ignored": {
+			"kind: Foo\nspec:\n  keys: [\"${NAMESPACE:=default}\"]\n", []any{"${NAMESPACE}"},
+		},
+		"a default within a default": {"kind: Foo\nspec:\n  keys: [ ${KEYS:-${A:-one}} ]\n", []any{"one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := Reader{}.readFile("cluster-template.yaml", []byte(c.text))
@@ -106,7 +110,7 @@ func TestVariablesThatAreNotYAML(t *testing.T) {
 func TestOpenReadsBesideABaseThatCannotBeRendered(t *testing.T) {
 	base := map[string]string{"config/default/kustomization.yaml": "resources: [https://foo.example/base]\n"}
 	if _, err := Open(write(t, base)); err == nil {
-		t.Error("a base that cannot be rendered, with nothing beside it, is no error")
+		t.Error("Open returned no error for a base that cannot be rendered, in a directory with nothing else")
 	}
 	base["metadata.yaml"] = "kind: Metadata\n"
 	releases, err := Open(write(t, base))
@@ -121,15 +125,15 @@ func TestOpenReadsBesideABaseThatCannotBeRendered(t *testing.T) {
 
 func TestGivenVariables(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"a value takes the place of a default":        {"${SIZE:=small}", "large"},
-		"a value takes the place of a name":           {"${SIZE}", "large"},
-		"a value is not given: the default stands":    {"${ZONE:=a}", "a"},
-		"a value is empty: the default stands":        {"${EMPTY:=a}", "a"},
-		"a value is not given and has no default":     {"${ZONE}", "${ZONE}"},
-		"a value is given for a default of another":   {"${ZONE:=${SIZE}}", "large"},
-		"a value is given for what clusterctl sets":   {"${CLUSTER_NAME:=x}", "blue"},
-		"a value is changed by a function":            {"${SIZE^^}", "LARGE"},
-		"a value is an alternative of one that is so": {"a-${SIZE/large/big}-${SIZE:=x}", "a-big-large"},
+		"a value takes the place of a default":                      {"${SIZE:=small}", "large"},
+		"a value takes the place of a name":                         {"${SIZE}", "large"},
+		"a value is not given, so the default counts":               {"${ZONE:=a}", "a"},
+		"a value is empty, so the default counts":                   {"${EMPTY:=a}", "a"},
+		"a value is not given and has no default":                   {"${ZONE}", "${ZONE}"},
+		"a value is given for a variable in the default of another": {"${ZONE:=${SIZE}}", "large"},
+		"a value is given for a variable that clusterctl sets":      {"${CLUSTER_NAME:=x}", "blue"},
+		"a value is changed by a function":                          {"${SIZE^^}", "LARGE"},
+		"a value is used both changed and unchanged":                {"a-${SIZE/large/big}-${SIZE:=x}", "a-big-large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Reader{Variables: map[string]string{"SIZE": "large", "CLUSTER_NAME": "blue", "EMPTY": ""}}

@@ -34,13 +34,13 @@ func (e *NothingError) Hint() string {
 		"file, or the root of a Go module that has config/default"
 }
 
-// Reader reads releases. The zero value is ready.
+// Reader reads releases. The zero value is ready to use.
 type Reader struct {
 	// Variables are the values of clusterctl's variables by name, as its users set them in the environment. A variable
 	// that is empty or missing here has its default value.
 	Variables map[string]string
 	// Clusters are files with Clusters. A release with the ClusterClass of one of these Clusters gets the file in the
-	// role [Given], and the class is rendered with its variables as well.
+	// role [Given], and the class is rendered with the Cluster's variables as well.
 	Clusters []string
 }
 

@@ -75,10 +75,10 @@ func TestOpen(t *testing.T) {
 	}
 	if got := module.Files[0].Definitions()[0].At("spec"); module.Form != Module || len(module.Files) != 3 ||
 		filepath.Base(got.File) != "foo.yaml" || got.Line != 2 {
-		t.Errorf("the module is %+v, its definition stands at %s", module, got)
+		t.Errorf("the module is %+v, its definition is at %s", module, got)
 	}
 	if manager.Get("metadata", "annotations") != nil {
-		t.Errorf("the rendered object has annotations that the base has not: %v", manager.Value)
+		t.Errorf("the rendered object has annotations that the base does not have: %v", manager.Value)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestOpenArchive(t *testing.T) {
 		}
 		got := releases[0].Files[0].Objects[0].At("kind").String()
 		if want := path + "!/foo-1/infrastructure-components.yaml:2:1"; got != want {
-			t.Errorf("the object stands at %s, want %s", got, want)
+			t.Errorf("the object is at %s, want %s", got, want)
 		}
 	}
 	bad := filepath.Join(dir, "bad.tgz")
@@ -139,7 +139,7 @@ func TestOpenArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(bad); err == nil || !strings.Contains(err.Error(), "leads out of it") {
-		t.Errorf("an archive that leads out of its directory: %v", err)
+		t.Errorf("an archive with a path that leads out of it: the error is %v", err)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestPositions(t *testing.T) {
 		"a.yaml:5:1": {"spec", "missing"},
 	} {
 		if got := o.At(path...).String(); got != want {
-			t.Errorf("%v stands at %s, want %s", path, got, want)
+			t.Errorf("%v is at %s, want %s", path, got, want)
 		}
 	}
 	if got := o.Get("spec", "list", "0", "port"); got != int64(80) {
@@ -215,6 +215,6 @@ func TestVariables(t *testing.T) {
 		}
 	}
 	if all := variables("f", "$${A} $(B) $C"); len(all) != 0 {
-		t.Errorf("what is none is read as %v", all)
+		t.Errorf("text without a variable is read as the variables %v", all)
 	}
 }

@@ -120,7 +120,7 @@ func isName(c byte, first bool) bool {
 var alwaysSet = []string{"CLUSTER_NAME", "NAMESPACE"}
 
 // substitute replaces variables by their given values or else their defaults, including variables within defaults.
-// Variables with neither stay.
+// It leaves variables with neither unchanged.
 func (r Reader) substitute(text string, uses []Variable) string {
 	var b strings.Builder
 	last := 0

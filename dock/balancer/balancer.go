@@ -1,4 +1,4 @@
-// Package balancer forwards each TCP connection of a listener to one of its backends, in turn, skipping those that do
+// Package balancer forwards the TCP connections of a listener to several backends in turn, and skips backends that do
 // not accept. A relay is a balancer with one backend.
 package balancer
 

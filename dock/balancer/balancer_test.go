@@ -139,7 +139,7 @@ func TestAllDownAreTriedAtOnceWhenOneAccepts(t *testing.T) {
 	}
 	newEcho(t, "risen", addr)
 	if got := who(t, b); got != "risen" {
-		t.Errorf("the first connection after it accepted went to %q", got)
+		t.Errorf("the first connection after the backend came back went to %q", got)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestRemovedBackendLosesItsConnections(t *testing.T) {
 
 func TestNoBackendsMeansClosedAtOnce(t *testing.T) {
 	if got := who(t, serve(t)); got != "" {
-		t.Errorf("somebody answered: %q", got)
+		t.Errorf("a balancer without backends answered %q", got)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestCloseEndsConnections(t *testing.T) {
 		t.Error("the connection still delivers")
 	}
 	if _, err := net.DialTimeout("tcp", b.Addr().String(), time.Second); err == nil {
-		t.Error("it still accepts")
+		t.Error("the closed balancer still accepts")
 	}
 	b.SetBackends("127.0.0.1:1") // must not start anything
 }
@@ -202,7 +202,7 @@ func TestTooManyConnectionsAreClosed(t *testing.T) {
 		b.slots <- struct{}{}
 	}
 	if got := who(t, b); got != "" {
-		t.Errorf("connection %d was carried", MaxConns+1)
+		t.Errorf("connection %d was forwarded", MaxConns+1)
 	}
 	<-b.slots
 	eventually(t, "a free slot is used", func() bool { return who(t, b) == "one" })

@@ -11,9 +11,9 @@ import (
 
 func TestHeader(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
-		"IPv4": {"192.0.2.9:50001", "192.0.2.1:7444", "PROXY TCP4 192.0.2.9 192.0.2.1 50001 7444\r\n"},
-		"IPv6": {"[2001:db8::9]:50001", "[2001:db8::1]:7444", "PROXY TCP6 2001:db8::9 2001:db8::1 50001 7444\r\n"},
-		"both": {"192.0.2.9:50001", "[2001:db8::1]:7444", "PROXY UNKNOWN\r\n"},
+		"IPv4":  {"192.0.2.9:50001", "192.0.2.1:7444", "PROXY TCP4 192.0.2.9 192.0.2.1 50001 7444\r\n"},
+		"IPv6":  {"[2001:db8::9]:50001", "[2001:db8::1]:7444", "PROXY TCP6 2001:db8::9 2001:db8::1 50001 7444\r\n"},
+		"mixed": {"192.0.2.9:50001", "[2001:db8::1]:7444", "PROXY UNKNOWN\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := header(netip.MustParseAddrPort(c.from), netip.MustParseAddrPort(c.to)); got != c.want {
@@ -22,7 +22,7 @@ func TestHeader(t *testing.T) {
 		})
 	}
 	if got := header(netip.AddrPort{}, netip.AddrPort{}); got != "PROXY UNKNOWN\r\n" {
-		t.Errorf("of no address: %q", got)
+		t.Errorf("without addresses: got %q", got)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestOneAddressCantTakeAllConnections(t *testing.T) {
 			break
 		}
 		if time.Now().After(limit) {
-			t.Fatal("a connection that ended makes no room")
+			t.Fatal("a connection that ended did not make room for another")
 		}
 	}
 }

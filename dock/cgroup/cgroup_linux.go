@@ -38,7 +38,7 @@ const removeLimit = 5 * time.Second
 
 // Dock is the control group of all hosts of a dock.
 type Dock struct {
-	groups map[string]string // directory by controller, or Unified
+	groups map[string]string // directory by controller; with version 2, by Unified
 	memory uint64
 	starts atomic.Int64
 }
@@ -105,7 +105,7 @@ func (d *Dock) make() error {
 	return nil
 }
 
-// limit sets the limits of one group; processes 0 means no limit on processes.
+// limit sets the limits of one group. If processes is 0, the number of processes has no limit.
 func (d *Dock) limit(controller, dir string, processes int) error {
 	for _, l := range limits(controller, d.memory, processes) {
 		if err := write(dir, l.file, l.value); err != nil {
@@ -139,7 +139,8 @@ func (d *Dock) Names() string { return strings.Join(controllers, ".") }
 // Host holds the control groups of a host.
 type Host struct{ groups map[string]string }
 
-// Host creates the groups for one start of a host. owner is the id that root of the host has here.
+// Host creates the groups for one start of a host. owner is the user id that the host's root has in this process's user
+// namespace.
 func (d *Dock) Host(name string, owner int) (*Host, error) {
 	h := &Host{groups: map[string]string{}}
 	start := fmt.Sprintf("%s.%d", name, d.starts.Add(1))
@@ -194,9 +195,9 @@ func (h *Host) Shared() map[string]string {
 	return shared
 }
 
-// Start makes the process that attr describes start in the host's groups. With version 1, this thread itself enters
-// them: the caller must have locked the thread and must start nothing else from it. With version 2, the process calls
-// [Enter], and the caller closes the returned file after the start.
+// Start lets a process that is started with attr start in the host's groups. With version 1, this thread itself enters
+// the groups: the caller must have locked the thread and must start nothing else from it. With version 2, the process
+// calls [Enter], and the caller closes the returned file after the start.
 func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
 	for controller, dir := range h.groups {
 		group := filepath.Join(dir, allGroup)
@@ -271,7 +272,7 @@ func unifiedParent(place Place, name string) (string, error) {
 }
 
 // MakeRoom moves this process from its own group of version 2 to one below it, [Main]. Groups with limits can then be
-// created beside Main. The group must have been delegated, with no other process in it.
+// created next to Main. The group must have been delegated, with no other process in it.
 func MakeRoom() error {
 	place, err := here()
 	if err != nil {
@@ -318,7 +319,7 @@ func tryUnified(parent, name string) error {
 	}
 	err := enable(parent)
 	if err == nil && !hasAll(dir) {
-		err = fmt.Errorf("%s has not all of the controllers cpu, memory and pids", parent)
+		err = fmt.Errorf("%s lacks some of the controllers cpu, memory and pids", parent)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(dir))
@@ -370,7 +371,7 @@ func write(dir, file, value string) error {
 func hostMemory() (uint64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return 0, fmt.Errorf("reading how much memory there is: %w", err)
+		return 0, fmt.Errorf("reading the amount of memory: %w", err)
 	}
 	return uint64(info.Totalram) * uint64(info.Unit) / 10 * memoryTenths, nil
 }
@@ -385,11 +386,12 @@ func removeRecorded(record string) error {
 		err = json.Unmarshal(data, &groups)
 	}
 	if err != nil {
-		return fmt.Errorf("reading which control groups were left: %w: remove %s", err, record)
+		return fmt.Errorf("reading the record of control groups: %w: remove %s", err, record)
 	}
 	for _, dir := range groups {
 		if !strings.HasPrefix(filepath.Base(dir), "capstan-") {
-			return fmt.Errorf("%s names %s, which no dock makes: remove it", record, dir)
+			return fmt.Errorf("the record %s names %s, which is not a dock's control group: remove the record", record,
+				dir)
 		}
 	}
 	return removeAll(groups)
@@ -403,7 +405,7 @@ func removeAll(groups map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// remove removes a group and those below it. Its processes must have ended, or be about to.
+// remove removes a group and those below it. Its processes must have ended, or be about to end.
 func remove(dir string) error {
 	deadline := time.Now().Add(removeLimit)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -1,15 +1,15 @@
 // Package cgroup creates control groups for the hosts of a dock if this process is allowed to: as root, or as an
 // ordinary user in a delegated tree.
 //
-// Each host has two levels. The dock owns the limits of the outer level; the host can neither see nor write its files.
-// The host owns the inner level, where it creates the groups of its pods:
+// Each host has control groups at two levels. The dock owns the outer level, which has the host's limits; the host can
+// neither see nor write files there. The host owns the inner level, where it creates the groups of its pods:
 //
 //	capstan-ID/HOST.1           limits of the host
 //	capstan-ID/HOST.1/all       the host's own, which it sees as /opt/capstan/cgroup/CONTROLLER
 //	capstan-ID/HOST.1/all/init  where its processes start
 //
-// Version 1 has one such tree for each controller. Version 2 has one for all; there the host itself creates the
-// innermost group ([Enter]).
+// Version 1 has one such tree for each controller. Version 2 has one tree for all controllers; in this tree, the host
+// itself creates the innermost group ([Enter]).
 package cgroup
 
 import (
@@ -87,8 +87,8 @@ func ownGroups(text string) map[string]string {
 	return own
 }
 
-// below returns the directory of a group at a mount. A container may have mounted only a part of the tree; then the
-// group's path either begins with that part or omits it.
+// below returns the directory in which a mount shows a group. A container may have mounted only a part of the tree;
+// then the group's path either begins with that part or omits it.
 func below(m *mountinfo.Info, group string) string {
 	if rest, is := strings.CutPrefix(group, m.Root); is && m.Root != "/" {
 		group = rest

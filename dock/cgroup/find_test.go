@@ -36,11 +36,11 @@ func TestFind(t *testing.T) {
 		"a group that the mount does not show": {
 			unified, "0::/../other\n", "unified=/sys/fs/cgroup top=/sys/fs/cgroup",
 		},
-		"a part of version 1": {
+		"only some controllers of version 1": {
 			hybrid, "4:memory:/\n3:pids:/\n", "only some of the controllers cpu, memory and pids are mounted as version 1",
 		},
-		"none":  {"1 0 8:1 / / rw - ext4 /dev/sda rw\n", "0::/\n", "no control groups are mounted"},
-		"empty": {"", "", "no control groups are mounted"},
+		"no control groups": {"1 0 8:1 / / rw - ext4 /dev/sda rw\n", "0::/\n", "no control groups are mounted"},
+		"empty files":       {"", "", "no control groups are mounted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			place, err := Find(c.mounts, c.own)
@@ -73,6 +73,6 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	if got := fmt.Sprint(limits("pids", 1000, 0)); got != "[]" {
-		t.Errorf("any number of processes: %s", got)
+		t.Errorf("without a limit on processes: %s", got)
 	}
 }

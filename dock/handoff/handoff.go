@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package handoff lets a process in the dock's network namespace listen on the machine: a process outside opens the
-// listener and passes it in over a socket pair. Connections need no extra hop, so they show their real source
-// addresses.
+// Package handoff lets a process in the dock's network namespace listen on the machine: a process outside of this
+// namespace opens the listener, and passes it to the other process over a socket pair. Connections need no extra hop,
+// so they show their real source addresses.
 package handoff
 
 import (
@@ -138,7 +138,7 @@ func reply(conn *net.UnixConn, r request) error {
 type Client struct {
 	conn *net.UnixConn
 	gone chan struct{}
-	wait time.Duration // for an answer
+	wait time.Duration // how long to wait for an answer
 
 	mu      sync.Mutex // guards what follows
 	last    int        // sequence number of the last request
@@ -194,7 +194,7 @@ func (c *Client) read() {
 		waiter := c.waiting[r.Seq]
 		delete(c.waiting, r.Seq)
 		c.mu.Unlock()
-		if waiter == nil { // it came too late
+		if waiter == nil { // the answer came too late
 			r.close()
 			continue
 		}
@@ -237,9 +237,9 @@ func rightsOf(oob []byte) []int {
 	return fds // already close-on-exec: net asks for that
 }
 
-// Listen returns a listener on the machine's 127.0.0.1. For port 0 it chooses a free one outside the kernel's range for
-// outgoing connections, so that the port is likely to be free at the next start too. The error is a *TakenError if port
-// is in use.
+// Listen returns a listener on the machine's 127.0.0.1. For port 0, it chooses a free port outside the kernel's range
+// for outgoing connections, so that the port is likely to be free at the next start too. The error is a *TakenError if
+// port is in use.
 func (c *Client) Listen(port int) (net.Listener, error) { return c.request(request{Port: port}) }
 
 // ListenAt returns a listener on an address of the machine, in any network.

@@ -96,7 +96,7 @@ func TestATakenPortNamesTheProcessThatHasIt(t *testing.T) {
 	}
 	for _, want := range []string{fmt.Sprint(port), fmt.Sprintf("process %d (handoff.test)", os.Getpid())} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not name %q", err, want)
+			t.Errorf("the error %q does not name %q", err, want)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestAnAnswerThatComesTooLateIsDropped(t *testing.T) {
 	c.wait = 20 * time.Millisecond
 	for range 3 {
 		if _, err := c.Listen(0); err == nil || !strings.Contains(err.Error(), "no answer") {
-			t.Fatalf("nobody serves: %v", err)
+			t.Fatalf("without a server: %v", err)
 		}
 	}
 	before := openFiles(t)
@@ -156,7 +156,7 @@ func TestAnAnswerThatComesTooLateIsDropped(t *testing.T) {
 	port := other.Addr().(*net.TCPAddr).Port
 	var taken *TakenError
 	if _, err := c.Listen(port); !errors.As(err, &taken) || taken.Port != port {
-		t.Errorf("the answer is that to another question: %v", err)
+		t.Errorf("the answer belongs to another request: %v", err)
 	}
 	l, err := c.Listen(0)
 	if err != nil {
@@ -167,19 +167,19 @@ func TestAnAnswerThatComesTooLateIsDropped(t *testing.T) {
 	// Serve closes its own files after it has answered.
 	for limit := time.Now().Add(10 * time.Second); openFiles(t) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatalf("%d files are open, before it were %d", openFiles(t), before)
+			t.Fatalf("%d files are open, but %d were open before", openFiles(t), before)
 		}
 	}
 	select {
 	case <-c.Gone():
-		t.Error("the outer process counts as ended")
+		t.Error("Gone is closed although the outer process still runs")
 	default:
 	}
 	outer.Close()
 	select {
 	case <-c.Gone():
 	case <-time.After(10 * time.Second):
-		t.Error("the end of the outer process is not seen")
+		t.Error("Gone is not closed after the end of the outer process")
 	}
 	<-served
 }
@@ -206,10 +206,10 @@ func TestTheEndOfTheOuterProcessIsSeen(t *testing.T) {
 	select {
 	case <-c.Gone():
 	case <-time.After(10 * time.Second):
-		t.Fatal("not within 10 s")
+		t.Fatal("Gone is not closed within 10 s")
 	}
 	if _, err := c.Listen(0); err == nil {
-		t.Error("there is still a listener to be had")
+		t.Error("Listen succeeded after the end of the outer process")
 	}
 	c.Close()
 }

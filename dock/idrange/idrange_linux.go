@@ -101,7 +101,7 @@ type Pool struct {
 var accounts = []string{"/etc/subuid", "/etc/subgid", "/etc/passwd", "/etc/group"}
 
 // Reserve reserves a range that overlaps no account, no subordinate ids and no other pool's range on the machine. It
-// returns [ErrNoneLeft] if there is none.
+// returns [ErrNoneLeft] if no range is free.
 func (p Pool) Reserve() (*Range, error) {
 	dir, files := p.Dir, p.Accounts
 	if dir == "" {

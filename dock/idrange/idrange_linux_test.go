@@ -15,18 +15,18 @@ func TestRangesOfAccountsAreLeftAlone(t *testing.T) {
 		file, text string
 		want       []int // slots
 	}{
-		"a subordinate range":                     {"subuid", "user:" + at(1, 0) + ":65536", []int{1}},
-		"a subordinate range across two of ours":  {"subgid", "user:" + at(1, 7) + ":65536", []int{1, 2}},
-		"one that begins before ours":             {"subuid", "user:100000:" + at(0, 5), []int{0, 1}},
-		"one that ends after ours":                {"subuid", "user:" + at(4095, 1) + ":1000000", []int{4095}},
-		"a user":                                  {"passwd", "u:x:" + at(3, 9) + ":100::/:/bin/sh", []int{3}},
-		"the group of a user":                     {"passwd", "u:x:1:" + at(3, 9) + "::/:/bin/sh", []int{3}},
-		"a group":                                 {"group", "g:x:" + at(2, 65535) + ":u", []int{2}},
-		"ordinary accounts":                       {"passwd", "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh", nil},
-		"ordinary subordinate ids":                {"subuid", "user:100000:65536\nother:165536:65536", nil},
-		"no ids":                                  {"subuid", "user:" + at(1, 0) + ":0", nil},
-		"lines that are not understood":           {"subuid", "\n# x\nuser\nuser:a:b\nuser:-5:7\nuser:99999999999999:1", nil},
-		"more ids than there are, from the start": {"subuid", "user:0:4294967295", []int{0, 1, 4095}},
+		"a subordinate range":                    {"subuid", "user:" + at(1, 0) + ":65536", []int{1}},
+		"a subordinate range across two of ours": {"subgid", "user:" + at(1, 7) + ":65536", []int{1, 2}},
+		"a range that begins before ours":        {"subuid", "user:100000:" + at(0, 5), []int{0, 1}},
+		"a range that ends after ours":           {"subuid", "user:" + at(4095, 1) + ":1000000", []int{4095}},
+		"a user":                                 {"passwd", "u:x:" + at(3, 9) + ":100::/:/bin/sh", []int{3}},
+		"the group of a user":                    {"passwd", "u:x:1:" + at(3, 9) + "::/:/bin/sh", []int{3}},
+		"a group":                                {"group", "g:x:" + at(2, 65535) + ":u", []int{2}},
+		"ordinary accounts":                      {"passwd", "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh", nil},
+		"ordinary subordinate ids":               {"subuid", "user:100000:65536\nother:165536:65536", nil},
+		"no ids":                                 {"subuid", "user:" + at(1, 0) + ":0", nil},
+		"invalid lines":                          {"subuid", "\n# x\nuser\nuser:a:b\nuser:-5:7\nuser:99999999999999:1", nil},
+		"a range of all ids from 0":              {"subuid", "user:0:4294967295", []int{0, 1, 4095}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), c.file)
@@ -56,14 +56,14 @@ func TestReservationsAreDisjoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[int]*Range{}
-	for range 50 { // of two docks
+	for range 50 { // two docks reserve in turn
 		for range 2 {
 			r, err := Pool{Dir: dir, Accounts: []string{passwd}}.Reserve()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if seen[r.First] != nil || r.First == first || r.First < first || r.First+Size > limit || r.First%Size != 0 {
-				t.Fatalf("got %#x", r.First)
+				t.Fatalf("got a range from %#x", r.First)
 			}
 			seen[r.First] = r
 		}
@@ -73,7 +73,7 @@ func TestReservationsAreDisjoint(t *testing.T) {
 	lowest.Release()
 	again, err := Pool{Dir: dir, Accounts: []string{passwd}}.Reserve()
 	if err != nil || again.First != first+Size {
-		t.Errorf("a range that was released is not given again: %v, %v", again, err)
+		t.Errorf("a released range was not reserved again: %v, %v", again, err)
 	}
 	again.Release()
 	for _, r := range seen {
@@ -111,11 +111,11 @@ func TestIn(t *testing.T) {
 		want    bool
 	}{
 		"the machine's own namespace":   {"         0          0 4294967295\n", true},
-		"an ordinary user's":            {"         0       1000          1\n", false},
+		"an ordinary user's namespace":  {"         0       1000          1\n", false},
 		"a container with 65,536 ids":   {"         0     100000      65536\n", false},
-		"a second line that has them":   {"0 0 1000\n1000 1000 4294966295\n", true},
-		"ids that end in the middle":    {"0 0 2000000000\n", false},
-		"a namespace that has none yet": {"", false},
+		"the ids in two lines":          {"0 0 1000\n1000 1000 4294966295\n", true},
+		"ids that end too early":        {"0 0 2000000000\n", false},
+		"a namespace without a mapping": {"", false},
 		"not a mapping":                 {"x y z\n1 2\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {

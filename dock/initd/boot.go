@@ -4,8 +4,8 @@
 // systemd's services, and answers systemctl, journalctl, hostnamectl, poweroff and reboot.
 //
 // The dock starts it in new namespaces, in the host's root directory, with one end of a socket pair as file descriptor
-// 3. The dock then connects the network cable and sends a Spec. PID 1 answers with a Report when the host is up or has
-// failed to come up. SIGTERM powers the host off.
+// 3. The dock then connects the host's network cable (a veth pair) and sends a Spec. PID 1 answers with a Report when
+// the host is up or has failed to come up. SIGTERM powers the host off.
 package initd
 
 import (
@@ -42,9 +42,9 @@ const RebootCode = 10
 
 // Spec is the configuration of PID 1.
 type Spec struct {
-	Name    string     // of the host; its host name unless /etc/hostname names another
+	Name    string     // the host's name, also its host name unless /etc/hostname has another one
 	Address netip.Addr // in the dock's network
-	Env     []string   // NAME=VALUE, of every service
+	Env     []string   // NAME=VALUE, for every service
 	BootID  string     // a UUID
 }
 
@@ -61,7 +61,7 @@ func Run() int {
 	logger := log.New(os.Stderr, "init: ", log.LstdFlags|log.Lmsgprefix)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	// Catch and drop SIGHUP. If it were ignored, every service would inherit that.
+	// Catch SIGHUP and drop it. If this process ignored SIGHUP, every service would inherit that setting.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 
 	channel := os.NewFile(SpecFD, "spec")
@@ -108,7 +108,7 @@ type host struct {
 func boot(channel io.Reader, logger *log.Logger) (*host, error) {
 	h := &host{log: logger, power: make(chan bool, 1)}
 	if err := json.NewDecoder(channel).Decode(&h.spec); err != nil {
-		return nil, fmt.Errorf("reading what host this is: %w", err)
+		return nil, fmt.Errorf("reading the specification of this host: %w", err)
 	}
 	unix.Umask(0o022)
 	if err := h.mount(); err != nil {
@@ -262,7 +262,7 @@ func (h *host) powerOff(reboot bool) {
 	}
 }
 
-// rest is how long processes outside of services have to exit after SIGTERM at power-off.
+// rest is how long processes outside of services may take to exit after SIGTERM at power-off.
 const rest = 3 * time.Second
 
 func (h *host) shutdown(reboot bool) int {

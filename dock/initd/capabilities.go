@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kept lists the capabilities of a host's processes, each with what needs it. They apply only in the host's user
-// namespace: to its own files, processes, network and mounts.
+// kept lists the capabilities of a host's processes, each with the operations or programs that need it. They apply only
+// in the host's user namespace: to its own files, processes, network and mounts.
 var kept = map[uintptr]string{
 	unix.CAP_CHOWN:            "files of pods and users",
 	unix.CAP_DAC_OVERRIDE:     "root reads and writes the files of others, as on every host",

@@ -35,7 +35,7 @@ type Reply struct {
 	Code int    `json:"code"`
 }
 
-// serve answers calls on l until it is closed.
+// serve answers calls on l until l is closed.
 func serve(l net.Listener, answer func(args []string) Reply) {
 	slots := make(chan struct{}, maxCalls)
 	for {

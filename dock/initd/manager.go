@@ -22,14 +22,14 @@ const maxLog = 4 << 20
 type Manager struct {
 	reaper *reap.Reaper
 	log    *log.Logger
-	dirs   []string // with unit files; links for enabling go into the first
+	dirs   []string // directories with unit files; the first one gets the links of enabled units
 	logDir string
-	env    []string // of every service
+	env    []string // the environment of every service
 
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	gate    sync.Mutex // guards closed; once that is true, running doesn't grow; locked last
+	gate    sync.Mutex // guards the field closed: once closed is true, running doesn't grow; locked last
 	closed  bool
 	running sync.WaitGroup
 

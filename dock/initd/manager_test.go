@@ -112,7 +112,7 @@ func TestStartStopRestart(t *testing.T) {
 	f.unit("a", sleeper)
 	f.ok("start a")
 	if out := f.ok("is-active a.service"); out != "active\n" {
-		t.Errorf("is-active says %q", out)
+		t.Errorf("is-active prints %q", out)
 	}
 	f.ok("start a") // a second start changes nothing
 	first, _ := f.Status("a.service")
@@ -126,7 +126,7 @@ func TestStartStopRestart(t *testing.T) {
 		t.Errorf("is-active after stop: %+v", r)
 	}
 	if err := unix.Kill(first.PID, 0); err == nil {
-		t.Error("the process is still there")
+		t.Error("the process still runs after stop")
 	}
 }
 
@@ -170,7 +170,7 @@ func TestExitStatusesAreThoseOfSystemd(t *testing.T) {
 		t.Errorf("--quiet: %+v", r)
 	}
 	if r := f.ctl("status nosuch"); !strings.Contains(r.Out, "could not be found") {
-		t.Errorf("kubeadm reads standard output, which is %q", r.Out)
+		t.Errorf("kubeadm looks for the words in standard output, which is %q", r.Out)
 	}
 }
 
@@ -179,11 +179,11 @@ func TestEnableNowAndDisableNow(t *testing.T) {
 	f.unit("a", sleeper)
 	f.ok("enable --now a")
 	if f.ok("is-enabled a") != "enabled\n" || !f.is("a", Active) {
-		t.Error("it is not enabled and active")
+		t.Error("after enable --now, the unit is not enabled and active")
 	}
 	f.ok("disable --now a")
 	if r := f.ctl("is-enabled a"); r.Out != "disabled\n" || !f.is("a", Inactive) {
-		t.Errorf("it is not disabled and inactive: %+v", r)
+		t.Errorf("after disable --now, the unit is not disabled and inactive: %+v", r)
 	}
 	f.ok("mask b")
 	if r := f.ctl("start b"); r.Code != 1 || !strings.Contains(r.Err, "masked") {
@@ -208,7 +208,7 @@ ExecStart=/bin/true
 ExecStop=/bin/sh -c "echo stopped > $$MARKS/s"`)
 	f.ok("start stays")
 	if !f.is("stays", Active) {
-		t.Error("it is not active")
+		t.Error("a oneshot with RemainAfterExit is not active after start")
 	}
 	f.ok("stop stays")
 	f.unit("fails", "Type=oneshot\nExecStart=/bin/sh -c 'exit 7'")
@@ -220,11 +220,11 @@ ExecStop=/bin/sh -c "echo stopped > $$MARKS/s"`)
 	}
 	f.ok("reset-failed fails")
 	if !f.is("fails", Inactive) {
-		t.Error("it is still failed")
+		t.Error("the unit is still failed after reset-failed")
 	}
 	f.unit("slow", "Type=oneshot\nTimeoutStartSec=50ms\nExecStart=/bin/sleep 60")
 	if r := f.ctl("start slow"); r.Code != 1 {
-		t.Errorf("start of what takes too long: %+v", r)
+		t.Errorf("start of a unit that takes too long: %+v", r)
 	}
 }
 
@@ -251,14 +251,14 @@ func TestKillModeNoneEndsNothing(t *testing.T) {
 	if err := unix.Kill(s.PID, unix.SIGKILL); err != nil {
 		t.Error(err)
 	}
-	f.eventually("it is collected", func() bool { return unix.Kill(s.PID, 0) != nil })
-	// ExecStop stops it.
+	f.eventually("the process is collected", func() bool { return unix.Kill(s.PID, 0) != nil })
+	// Here the unit's ExecStop ends the process.
 	f.unit("b", sleeper+"\nKillMode=none\nExecStop=/bin/sh -c 'kill $$MAINPID'")
 	f.ok("start b")
 	s, _ = f.Status("b.service")
 	f.ok("stop b")
 	if unix.Kill(s.PID, 0) == nil {
-		t.Error("stop did not wait for what ExecStop ended")
+		t.Error("stop did not wait for the process that ExecStop ended")
 	}
 }
 
@@ -268,7 +268,7 @@ func TestAFailingPreCommandKeepsItFromStarting(t *testing.T) {
 	if r := f.ctl("start a"); r.Code != 1 || !strings.Contains(r.Err, "ExecStartPre") || f.mark("runs") != "" {
 		t.Errorf("start: %+v, runs %q", r, f.mark("runs"))
 	}
-	f.eventually("its log says why", func() bool {
+	f.eventually("the unit's log says why it did not start", func() bool {
 		log, _ := os.ReadFile(f.LogPath("a.service"))
 		return strings.Contains(string(log), "ExecStartPre")
 	})
@@ -303,7 +303,7 @@ func TestOutputGoesToTheLog(t *testing.T) {
 	out.Reset()
 	if code := journalctl([]string{"--unit=nosuch"}, f.logDir, &out, &errOut); code != 0 ||
 		!strings.Contains(out.String(), "No entries") {
-		t.Errorf("journalctl of nothing: %d, %q", code, out.String())
+		t.Errorf("journalctl of a missing unit: %d, %q", code, out.String())
 	}
 	if code := journalctl([]string{"-f", "-u", "a"}, f.logDir, &out, &errOut); code != 1 ||
 		!strings.Contains(errOut.String(), "tail -F") {
@@ -336,11 +336,11 @@ func TestOrder(t *testing.T) {
 		in   []*unit.Unit
 		want []string
 	}{
-		"as given without After":      {[]*unit.Unit{u("a"), u("b")}, []string{"a", "b"}},
-		"a chain":                     {[]*unit.Unit{u("a", "b"), u("b", "c"), u("c")}, []string{"c", "b", "a"}},
-		"what is not started is none": {[]*unit.Unit{u("a", "network.target"), u("b")}, []string{"a", "b"}},
-		"itself is none":              {[]*unit.Unit{u("a", "a")}, []string{"a"}},
-		"a circle comes last":         {[]*unit.Unit{u("a", "b"), u("b", "a"), u("c")}, []string{"c", "a", "b"}},
+		"units without After keep the order": {[]*unit.Unit{u("a"), u("b")}, []string{"a", "b"}},
+		"a chain":                            {[]*unit.Unit{u("a", "b"), u("b", "c"), u("c")}, []string{"c", "b", "a"}},
+		"an unstarted unit is ignored":       {[]*unit.Unit{u("a", "network.target"), u("b")}, []string{"a", "b"}},
+		"a unit after itself":                {[]*unit.Unit{u("a", "a")}, []string{"a"}},
+		"units in a cycle come last":         {[]*unit.Unit{u("a", "b"), u("b", "a"), u("c")}, []string{"c", "a", "b"}},
 	} {
 		if got := order(c.in); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
@@ -358,7 +358,7 @@ func TestShow(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := f.ok("show -p LoadState --value nosuch"); got != "not-found\n" {
-		t.Errorf("LoadState of nothing is %q", got)
+		t.Errorf("LoadState of a missing unit is %q", got)
 	}
 }
 
@@ -368,11 +368,11 @@ func TestNoBlockDoesNotWait(t *testing.T) {
 	began := time.Now()
 	f.ok("start --no-block slow")
 	if took := time.Since(began); took > 250*time.Millisecond {
-		t.Errorf("it took %v", took)
+		t.Errorf("start --no-block took %v", took)
 	}
-	f.eventually("it is started", func() bool { return f.is("slow", Active) })
+	f.eventually("the unit is started", func() bool { return f.is("slow", Active) })
 	if r := f.ctl("--no-block start nosuch"); r.Code != 5 {
-		t.Errorf("of a unit that does not exist: %+v", r)
+		t.Errorf("start --no-block of a missing unit: %+v", r)
 	}
 }
 
@@ -384,10 +384,10 @@ func TestStopAllEndsEverythingForGood(t *testing.T) {
 	s, _ := f.Status("a.service")
 	f.StopAll()
 	if err := unix.Kill(s.PID, 0); err == nil {
-		t.Error("a process is left")
+		t.Error("a process of a unit still runs after StopAll")
 	}
 	if r := f.ctl("start a"); r.Code == 0 {
-		t.Error("something can be started")
+		t.Error("a unit can be started after StopAll")
 	}
 }
 
@@ -395,11 +395,11 @@ func TestHostsFile(t *testing.T) {
 	addr := netip.MustParseAddr("10.231.1.1")
 	fresh := "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n10.231.1.1 one # this host\n"
 	for name, c := range map[string]struct{ old, want string }{
-		"a new one": {"", fresh},
+		"a missing file": {"", fresh},
 		"the line is replaced": {"1.1.1.1 x\n10.231.1.1 old # this host\n2.2.2.2 y\n",
 			"1.1.1.1 x\n2.2.2.2 y\n10.231.1.1 one # this host\n"},
-		"a file without a newline at the end": {"1.1.1.1 x", "1.1.1.1 x\n10.231.1.1 one # this host\n"},
-		"the second time changes nothing":     {fresh, fresh},
+		"a file without a newline at the end":  {"1.1.1.1 x", "1.1.1.1 x\n10.231.1.1 one # this host\n"},
+		"a file with this line stays the same": {fresh, fresh},
 	} {
 		if got := hostsFile(c.old, addr, "one"); got != c.want {
 			t.Errorf("%s: got %q", name, got)
@@ -436,7 +436,7 @@ func TestNothingSlipsInWhileAllIsStopped(t *testing.T) {
 		f.StopAll()
 		<-started
 		if s, err := f.Status("a.service"); err == nil && (s.State == Active || s.State == Activating) {
-			t.Fatalf("it is %s after StopAll", s.State)
+			t.Fatalf("the unit is %s after StopAll", s.State)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type State string
 // The states of a service.
 const (
 	Inactive     State = "inactive"
-	Activating   State = "activating" // also while waiting to restart
+	Activating   State = "activating" // also while the service waits for its restart
 	Active       State = "active"
 	Deactivating State = "deactivating"
 	Failed       State = "failed"
@@ -48,7 +48,7 @@ type service struct {
 	result   string // "success", or why it failed
 	pid      int
 	exit     string // how the last main process ended
-	code     int    // its exit status, or the signal's number
+	code     int    // the exit status of that process, or the signal's number
 	restarts int
 	since    time.Time
 	run      *run // nil unless started
@@ -68,7 +68,7 @@ type run struct {
 
 // attempt is one execution of a run: the first, or one after a failure.
 type attempt struct {
-	decided chan struct{} // closed once it is active or has failed
+	decided chan struct{} // closed once the service is active or has failed
 	err     error         // why it failed; valid once decided is closed
 }
 

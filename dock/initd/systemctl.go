@@ -143,7 +143,8 @@ func (c *systemctl) run(power func(bool)) {
 	}
 }
 
-// later starts the job without waiting for it to finish. It reports only units that don't exist.
+// later implements --no-block: it starts the job without waiting for the job to finish. It reports only units that
+// don't exist.
 func (c *systemctl) later(name string) {
 	if _, err := c.m.service(name); err != nil {
 		c.noUnit(name, err)
@@ -168,7 +169,7 @@ func (c *systemctl) fail(code int, format string, args ...any) {
 	fmt.Fprintf(&c.err, format+"\n", args...)
 }
 
-// noUnit reports, as systemctl would, why it can't operate on a unit.
+// noUnit reports, in systemd's words, why the command can't operate on a unit.
 func (c *systemctl) noUnit(name string, err error) {
 	switch {
 	case errors.Is(err, unit.ErrNotFound):

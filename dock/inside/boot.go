@@ -146,7 +146,7 @@ func (e *engine) powerOff(h *host, run *reap.Child) {
 	e.unlink(h)
 }
 
-// unlink removes the host's network cable. All its processes must have ended.
+// unlink removes the host's network cable, a veth pair. All its processes must have ended.
 func (e *engine) unlink(h *host) error {
 	err := network.Apply(e.kernel, network.PlanUnlink(h.want.Address))
 	if err != nil {

@@ -34,14 +34,14 @@ type engine struct {
 	shutdownAsked chan struct{}
 	askOnce       sync.Once
 
-	unitCalls sync.Mutex // one call about units at a time
+	unitCalls sync.Mutex // serializes calls about units
 
 	mu        sync.Mutex // guards what follows; never held while waiting for a process
 	want      *state.State
 	closing   bool
 	hosts     map[string]*host
 	units     map[string]*unit
-	relays    map[string]*forward // also those of balancers
+	relays    map[string]*forward // includes the relays of balancers
 	balancers map[string]*forward
 }
 
@@ -84,8 +84,8 @@ func newEngine(c Config, p engineParts) (*engine, error) {
 		e.units[name] = e.startUnit(name, u)
 	}
 	for name, h := range e.want.Hosts {
-		// If the dock died before this host had its files, the host would start without them. So such a host waits for
-		// another request.
+		// If the dock died before this host had its files, the host would start without them. So such a host stays
+		// off until EnsureHost is called again and brings the files.
 		h.Run = h.Run && made(e.Home, name)
 		e.hosts[name] = e.startHost(name, h, nil)
 	}
@@ -162,7 +162,7 @@ func notFound(kind, name string) error {
 	return &dock.Error{Code: dock.CodeNotFound, Message: fmt.Sprintf("there is no %s called %s", kind, name)}
 }
 
-// classify gives every error that leaves the dock a code.
+// classify adds a code to every error that the dock returns to a client.
 func classify(err error) error {
 	var typed *dock.Error
 	var taken *handoff.TakenError

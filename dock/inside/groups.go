@@ -46,8 +46,8 @@ func planGroups(groups *cgroup.Host) []rootfs.Mount {
 	return rootfs.PlanGroups(groups.Shared())
 }
 
-// startIn starts PID 1 of a host in its control groups. The caller has locked this thread, which is in some of the
-// groups afterwards.
+// startIn starts PID 1 of a host in its control groups. The caller has locked this thread, because with control groups
+// of version 1, the thread itself moves into the host's groups.
 func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Child, error) {
 	command := "init"
 	if groups != nil {
@@ -57,8 +57,9 @@ func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Chi
 		}
 		if opened != nil {
 			defer opened.Close()
-			// A new control group namespace begins at the group of the starting thread, which version 2 does not move. So the
-			// new process creates its own namespace, and then moves to a group below the top of that namespace.
+			// The root of a new control group namespace is the group of the thread that creates it. With version 2, this
+			// thread stays in its own group. So the new process creates its namespace itself, and then moves to a group below
+			// the root of that namespace.
 			attr.Sys.Cloneflags &^= unix.CLONE_NEWCGROUP
 			command = EnterCommand
 		}
@@ -66,7 +67,7 @@ func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Chi
 	return e.reaper.Start("/proc/self/exe", []string{"capstan-dock", command}, attr)
 }
 
-// keepGroups removes a host's control groups when the host has stopped.
+// keepGroups keeps a host's control groups until the host has stopped, and then removes them.
 func (e *engine) keepGroups(groups *cgroup.Host, host *reap.Child) {
 	go func() {
 		<-host.Done()
@@ -94,7 +95,7 @@ func EnterGroups() error {
 }
 
 // enter enters the host's group. At this point the host's root is only the working directory, and this process's root
-// is still the machine's. Links that the host has created must not lead out of the host's root.
+// is still the root of the machine. Links that the host has created must not lead out of the host's root.
 func enter() error {
 	root, err := os.OpenRoot(".")
 	if err != nil {

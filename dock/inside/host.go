@@ -25,13 +25,13 @@ type goal int
 const (
 	wantStopped goal = iota
 	wantRunning
-	wantReboot  // once; then wantRunning
+	wantReboot  // reboot once; then the goal is wantRunning
 	wantDeleted // for good
 	wantClosed  // the dock is stopping
 )
 
-// host is a local host with its goal. Its loop, which drive runs in a goroutine, moves the host towards the goal. After
-// setting a goal, a caller can wait until the loop has tried.
+// host is a local host with its goal. A goroutine runs the method drive: a loop that moves the host towards the goal.
+// After setting a goal, a caller can wait until the loop has tried.
 type host struct {
 	name    string
 	address string
@@ -42,7 +42,7 @@ type host struct {
 	files    []rootfs.File // to be written by the loop: before the next start, or at once if the host runs
 	asked    int           // counts calls of ask
 	tried    int           // the last call that the loop has handled
-	err      error         // of that call
+	err      error         // the outcome of that call
 	changed  chan struct{} // closed and replaced when a call is handled or a field below changes
 	state    dock.HostState
 	since    time.Time
@@ -54,7 +54,7 @@ type host struct {
 
 	images net.Listener // for requests about images; belongs to the loop
 
-	wake  chan struct{} // has room for one
+	wake  chan struct{} // has room for one value
 	ended chan struct{} // closed when the loop has ended
 }
 
@@ -244,7 +244,7 @@ func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration
 	e.unlink(h)
 	switch {
 	case status.Exited() && status.ExitStatus() == 0:
-		// Somebody ran "poweroff" in the host. It stays off, even when the dock restarts.
+		// Somebody ran "poweroff" in the host. The host stays off, even when the dock restarts.
 		e.Log.Printf("host %s was powered off from within", h.name)
 		h.set(dock.HostStopped, 0)
 		if err := e.record(h, false); err != nil {
@@ -303,7 +303,7 @@ func (e *engine) recordLocked(name string, run bool) error {
 	return e.change(func(s *state.State) error { s.Hosts[name] = have; return nil })
 }
 
-// delete stops the host, removes everything of it, and reports whether that is done.
+// delete stops the host, removes everything that belongs to it, and reports whether that is done.
 func (e *engine) delete(h *host, run *reap.Child, n int, pauses *backoff.Backoff) bool {
 	h.set(dock.HostDeleting, 0)
 	if run != nil {

@@ -30,11 +30,11 @@ func (e *engine) ensureHost(ctx context.Context, spec dock.HostSpec) (dock.Host,
 		e.mu.Lock()
 		h := e.hosts[spec.Name]
 		if h == nil {
-			return e.createHost(ctx, spec, files) // unlocks
+			return e.createHost(ctx, spec, files) // createHost unlocks e.mu
 		}
 		if e.want.Hosts[spec.Name].Deleting {
 			e.mu.Unlock()
-			select { // then create it again
+			select { // wait until it is deleted; the next turn of the loop creates it again
 			case <-h.ended:
 			case <-ctx.Done():
 				return dock.Host{}, &dock.Error{
@@ -210,7 +210,7 @@ func (e *engine) status() dock.Status {
 		s.Balancers = append(s.Balancers, e.describeBalancer(name))
 	}
 	for name := range e.want.Relays {
-		if label.MatchString(name) { // skips those of balancers
+		if label.MatchString(name) { // skips the relays of balancers
 			s.Relays = append(s.Relays, e.describeRelay(name))
 		}
 	}

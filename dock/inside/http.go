@@ -26,7 +26,7 @@ const (
 // server is the API on HOME/dock/dock.sock.
 type server struct{ http *http.Server }
 
-// serve listens on the socket; only the dock's user can connect.
+// serve listens on the socket. Only the user who runs the dock can connect.
 func serve(e *engine, dir string) (*server, error) {
 	l, err := listen(dir, "dock.sock")
 	if err != nil {
@@ -47,8 +47,8 @@ func serve(e *engine, dir string) (*server, error) {
 	return s, nil
 }
 
-// listen creates a socket for the dock's user. It binds through /proc/self/fd because the path of a unix socket is
-// limited to 107 bytes.
+// listen creates a socket for the user who runs the dock. It binds through /proc/self/fd because the path of a unix
+// socket is limited to 107 bytes.
 func listen(dir, name string) (net.Listener, error) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -13,17 +13,18 @@ import (
 	"github.com/capstan-dev/capstan/dock/reap"
 )
 
-// HoldCommand makes capstan-dock wait until its standard input is closed. It keeps a user namespace alive, which needs
-// a process in it.
+// HoldCommand makes capstan-dock wait until its standard input is closed. This keeps a user namespace alive, because a
+// namespace needs a process in it.
 const HoldCommand = "hold"
 
 // ids are the user and group ids of a host.
 type ids struct {
 	size    int
 	reserve *idrange.Range // nil for an ordinary user
-	// The dock's own ids, for an ordinary user with subordinate ids; each id maps to itself.
+	// users and groups map each of the dock's own ids to itself; only for an ordinary user with subordinate ids.
 	users, groups []syscall.SysProcIDMap
-	// namespace is a user namespace with these ids, for mounting the host's root; nil if the ids are the same outside.
+	// namespace is a user namespace with these ids, for mounting the host's root. It is nil if the host uses
+	// the dock's own ids.
 	namespace *os.File
 }
 
@@ -54,14 +55,14 @@ func (e *engine) newIDs() (*ids, error) {
 func (e *engine) dockIDs() (*ids, error) {
 	i := &ids{size: 1}
 	if !e.Rootless {
-		return i, nil // root in a container: other ids belong to others there
+		return i, nil // this is root in a container, where other ids belong to others
 	}
 	for path, own := range map[string]*[]syscall.SysProcIDMap{
 		"/proc/self/uid_map": &i.users, "/proc/self/gid_map": &i.groups,
 	} {
 		mapping, err := os.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("finding out which ids there are: %w", err)
+			return nil, fmt.Errorf("reading the user and group ids of this process: %w", err)
 		}
 		if *own = idrange.Same(string(mapping)); *own == nil {
 			i.users, i.groups = nil, nil
@@ -78,7 +79,7 @@ func hasAllIDs() (bool, error) {
 	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		mapping, err := os.ReadFile(path)
 		if err != nil {
-			return false, fmt.Errorf("finding out which ids there are: %w", err)
+			return false, fmt.Errorf("reading the user and group ids of this process: %w", err)
 		}
 		if !idrange.In(string(mapping)) {
 			return false, nil
@@ -107,7 +108,7 @@ func (i *ids) attributes(flags uintptr) *syscall.SysProcAttr {
 	}
 }
 
-// keep releases the ids when the host has stopped.
+// keep keeps the ids reserved until the host has stopped, and then releases them.
 func (i *ids) keep(host *reap.Child) {
 	r := i.reserve
 	if i.reserve = nil; r == nil {
@@ -135,7 +136,7 @@ func (e *engine) userNamespace(i *ids) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a user namespace: %w", err)
 	}
-	defer w.Close() // stops the holder
+	defer w.Close() // stops the process that holds the namespace
 	defer r.Close()
 	holder, err := e.reaper.Start("/proc/self/exe", []string{"capstan-dock", HoldCommand}, &syscall.ProcAttr{
 		Dir: "/", Files: []uintptr{r.Fd()}, Sys: i.attributes(0),

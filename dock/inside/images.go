@@ -24,8 +24,8 @@ import (
 const ImagesProgram = "capstan-images"
 
 const (
-	imagesSocket = "images.sock" // of a host, in its directory
-	hostsSocket  = "hosts.sock"  // of the store
+	imagesSocket = "images.sock" // the socket of a host, in the host's directory
+	hostsSocket  = "hosts.sock"  // the socket of the store
 	maxAsking    = 64            // connections of one host
 	imagesDial   = 5 * time.Second
 )
@@ -45,7 +45,7 @@ func (e *engine) planImages(hostDir string) []rootfs.Mount {
 	return rootfs.PlanImages(filepath.Join(store, "layers"), filepath.Join(hostDir, "images"))
 }
 
-// openImages listens for a host's requests to the image store; it is called once in the life of the host. The dock
+// openImages listens for a host's requests to the image store. It is called once in the life of the host. The dock
 // itself tells the store which host is asking: it sends the host's name, and an id that distinguishes the host from
 // earlier hosts of that name.
 func (e *engine) openImages(h *host) error {
@@ -83,7 +83,7 @@ func hostID(path string) (string, error) {
 	}
 	id := rand.Text()
 	if err := os.WriteFile(path, []byte(id+"\n"), 0o644); err != nil {
-		return "", fmt.Errorf("naming the host to the image store: %w", err)
+		return "", fmt.Errorf("writing the id that identifies the host to the image store: %w", err)
 	}
 	return id, nil
 }
@@ -104,7 +104,7 @@ func (e *engine) carryImages(l net.Listener, store, preamble string) {
 			return
 		}
 		if err != nil {
-			e.Log.Printf("listening for questions about images: %v", err)
+			e.Log.Printf("listening for requests for images: %v", err)
 			time.Sleep(100 * time.Millisecond) // out of file descriptors, for a moment
 			continue
 		}

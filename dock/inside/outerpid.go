@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outerPID returns the machine's id of a process, given its id in the dock: the machine's /proc shows the outer id of a
-// pidfd that this process holds. It returns 0 if the process is gone.
+// outerPID translates a PID in the dock to the PID on the machine: it opens a pidfd for the process, and the machine's
+// /proc shows the PID on the machine in the fdinfo of the pidfd. It returns 0 if the process is gone.
 func (e *engine) outerPID(pid int) int {
 	if pid == 0 {
 		return 0

@@ -33,7 +33,7 @@ func (e *engine) publish(name string, p dock.Publication) (dock.Relay, error) {
 	e.mu.Unlock()
 	switch {
 	case exists && have.Address == "":
-		return dock.Relay{}, invalid("%s is a relay of this machine's own: delete it first", name)
+		return dock.Relay{}, invalid("%s is the name of a relay on loopback: delete that relay first", name)
 	case exists && have != want:
 		if err := e.deleteRelay(name); err != nil { // the old publication may use the same port
 			return dock.Relay{}, err

@@ -25,7 +25,7 @@ func (e *engine) startRelay(name string, want state.Relay) *forward {
 	return f
 }
 
-// newRelay opens a free port. The caller passes the listener to adopt or closes it.
+// newRelay opens a free port. The caller passes the listener to the method adopt, or closes it.
 func (e *engine) newRelay() (l net.Listener, port int, err error) {
 	l, err = e.listeners.Listen(0)
 	if err != nil {
@@ -51,7 +51,7 @@ func (e *engine) ensureRelay(name, target string) (dock.Relay, error) {
 	defer e.mu.Unlock()
 	if have, exists := e.want.Relays[name]; exists {
 		if have.Address != "" {
-			return dock.Relay{}, invalid("%s is published at %s: delete it first", name, have.Address)
+			return dock.Relay{}, invalid("%s is published at %s: delete that publication first", name, have.Address)
 		}
 		if have.Target != target {
 			have.Target = target

@@ -27,20 +27,20 @@ import (
 // Config configures Run.
 type Config struct {
 	Home     string // HOME; the dock's part is HOME/dock
-	BinDir   string // our binaries, with "bundles" in it
+	BinDir   string // the directory of our binaries, which contains "bundles"
 	Instance string // differs after each start
 	Rootless bool
 	Log      *log.Logger
 }
 
-// Run is the whole life of PID 1 inside. It returns after everything in the dock has stopped; an error means that the
-// dock could not be created.
+// Run is the whole life of PID 1 in a dock. It returns after everything in the dock has stopped; an error means that
+// the dock could not be created.
 func Run(c Config) error {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(48 << 20)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	// Catch and drop SIGHUP. If it were ignored, every unit would inherit that.
+	// Catch SIGHUP and drop it. If this process ignored SIGHUP, every unit would inherit that setting.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	if os.Getpid() != 1 {
 		return errors.New("this command is PID 1 of a dock; only `capstan-dock run` starts it")
@@ -91,7 +91,7 @@ func Run(c Config) error {
 	case s := <-signals:
 		c.Log.Printf("shutting down: got signal %v", s)
 	case <-e.shutdownAsked:
-		c.Log.Print("shutting down: asked to")
+		c.Log.Print("shutting down: a client asked for it")
 	case <-listeners.Gone():
 		// The outer process was killed, and this one will be in a moment.
 		return errors.New("the outer process of the dock has exited")
@@ -105,7 +105,7 @@ func Run(c Config) error {
 func prepare() error {
 	// Mounts are slaves, not private: a disk that the machine unmounts must not stay mounted here.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("making the dock's mounts private: %w", err)
+		return fmt.Errorf("isolating the dock's mounts: %w", err)
 	}
 	// In a container that masks parts of /proc the kernel refuses this; the machine's /proc works instead.
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil &&

@@ -19,7 +19,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
-// spawn starts PID 1 of the host in new namespaces; channel is the other end of its SpecFD.
+// spawn starts PID 1 of the host in new namespaces. It returns PID 1 and the dock's end of the socket pair whose other
+// end is PID 1's SpecFD.
 func (e *engine) spawn(h *host, dir, root string) (*reap.Child, net.Conn, error) {
 	log, err := logfile.Open(filepath.Join(dir, "console.log"), maxConsole)
 	if err != nil {
@@ -46,8 +47,8 @@ func (e *engine) spawn(h *host, dir, root string) (*reap.Child, net.Conn, error)
 	}
 	defer theirs.Close()
 	child, err := e.startInit(h, dir, root, &syscall.ProcAttr{
-		// Set no Dir: the host may lack the permission to reach its root by path, so it starts in the working directory that
-		// share has set.
+		// Set no Dir: the host may lack the permission to reach its root by path, so PID 1 starts in the working
+		// directory that the method share has set.
 		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + h.name},
 		Files: []uintptr{null.Fd(), console.Fd(), console.Fd(), theirs.Fd()},
 	})
@@ -58,8 +59,8 @@ func (e *engine) spawn(h *host, dir, root string) (*reap.Child, net.Conn, error)
 	return child, ours, nil
 }
 
-// startInit starts PID 1 of a host in its own user namespace and all other namespaces. Mounts shared with the machine
-// are created before that, outside of that user namespace, so that root in the host can't change them.
+// startInit starts PID 1 of a host in a new user namespace and new namespaces of other kinds. Mounts shared with the
+// machine are created before that, outside of that user namespace, so that root in the host can't change them.
 func (e *engine) startInit(h *host, dir, root string, attr *syscall.ProcAttr) (*reap.Child, error) {
 	ids, err := e.newIDs()
 	if err != nil {

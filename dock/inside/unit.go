@@ -111,7 +111,7 @@ func (e *engine) runUnit(ctx context.Context, u *unit, path string, attempted fu
 	}
 	select {
 	case <-copied:
-	case <-time.After(time.Second): // a process that escaped session and environment still holds the pipe
+	case <-time.After(time.Second): // a process that KillRest did not find still holds the pipe
 	}
 	return exit
 }

@@ -1,5 +1,5 @@
-// Package network plans and creates the network of the dock: one bridge in one network namespace, a veth pair for each
-// running host, and an address for each balancer. Plans are pure; Apply applies them to a Kernel.
+// Package network plans and creates the network of the dock: one bridge in one network namespace, a veth pair (a cable)
+// for each running host, and an address for each balancer. Plans are pure; Apply applies them to a Kernel.
 package network
 
 import (
@@ -11,7 +11,7 @@ import (
 
 // The addresses in the dock, which are visible only inside it.
 var (
-	Gateway = netip.MustParseAddr("10.231.0.1") // of the dock; the plane listens here too
+	Gateway = netip.MustParseAddr("10.231.0.1") // the dock's own address; the plane listens here too
 
 	Hosts     = Range{netip.MustParseAddr("10.231.1.1"), netip.MustParseAddr("10.231.15.254")}
 	Balancers = Range{netip.MustParseAddr("10.231.16.1"), netip.MustParseAddr("10.231.254.254")}

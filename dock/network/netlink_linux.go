@@ -136,7 +136,7 @@ func (n *Netlink) DeleteLink(name string) error {
 	if err != nil {
 		return err
 	}
-	// The kernel may delete it at the same time, while it cleans up the peer's dead namespace.
+	// The kernel may delete the link at the same time, while it cleans up the peer's dead namespace.
 	if err := n.handle.LinkDel(l); err != nil && !isMissing(err) {
 		return err
 	}

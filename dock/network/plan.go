@@ -23,7 +23,7 @@ type Kernel interface {
 	MakeVeth(name, peer string, mac net.HardwareAddr, pid int) error
 	// EnsureAddress adds an address to a link.
 	EnsureAddress(link string, prefix netip.Prefix) error
-	// DeleteAddress removes an address from a link; it or the link may be missing.
+	// DeleteAddress removes an address from a link; the address or the link may be missing.
 	DeleteAddress(link string, prefix netip.Prefix) error
 	// SetUp brings a link up.
 	SetUp(link string) error
@@ -85,10 +85,6 @@ func PlanLink(a netip.Addr, pid int) []Op {
 		path{LinkName(a), netip.PrefixFrom(a, a.BitLen()), netip.Addr{}, Gateway},
 	}
 }
-
-// PlanRange plans, in the dock's namespace, a further route to the host with address a. r is the range of the host's
-// pods, or a single address that the host holds for others.
-func PlanRange(a netip.Addr, r netip.Prefix) []Op { return []Op{path{LinkName(a), r, a, Gateway}} }
 
 // PlanUnlink plans the removal of the cable that PlanLink planned. Apply it only after all processes of the host have
 // ended: a namespace in use keeps its end of the cable.

@@ -100,7 +100,7 @@ func startPeer(t *testing.T, k Kernel, a netip.Addr) *peer {
 	return p
 }
 
-// try makes the host execute something and returns its answer.
+// try makes the host execute a command and returns the host's answer.
 func (p *peer) try(words ...string) string {
 	p.t.Helper()
 	fmt.Fprintln(p.in, strings.Join(words, " "))
@@ -234,7 +234,7 @@ func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 	_ = a.try("say", "::", "ff02::1%"+HostLink, "spoofed")
 	for _, who := range []func() []string{dock.all, byVictim} {
 		if all := strings.Join(who(), ";"); strings.Contains(all, "spoofed") {
-			t.Errorf("a foreign address arrived: %s", all)
+			t.Errorf("a packet from a foreign address arrived: %s", all)
 		}
 	}
 	// Only the attacker has lost its route to those addresses.
@@ -247,11 +247,12 @@ func TestAHostHasItsOwnAddressesOnly(t *testing.T) {
 		arrives(dock.all, "still-"+to+" from "+victim)
 	}
 	if all := strings.Join(byAttacker(), ";"); strings.Contains(all, "still") {
-		t.Errorf("the attacker got what was for others: %s", all)
+		t.Errorf("the attacker got packets for others: %s", all)
 	}
-	// An address that is routed to a host works, even one from which another host reached nobody.
+	// A host can use an address that is routed to it, even one that another host could not use.
 	third := startPeer(t, k, addrOf("10.231.1.23"))
-	apply(t, k, PlanRange(addrOf("10.231.1.23"), netip.MustParsePrefix("10.244.7.0/24")))
+	routed, holder := netip.MustParsePrefix("10.244.7.0/24"), addrOf("10.231.1.23")
+	apply(t, k, []Op{path{LinkName(holder), routed, holder, Gateway}})
 	third.do("take", pod)
 	v.do("say", victim, pod, "to-the-pod")
 	arrives(func() []string { return strings.Split(third.try("heard"), ";") }, "to-the-pod from "+victim)

@@ -18,8 +18,9 @@ import (
 const imagesGrace = 10 * time.Second
 
 // keepImages keeps the image store running until ctx ends. The store is a child of the outer process because it needs
-// the machine's network to reach registries. It has either all ids of the machine or only the user's own id, never
-// subordinate ones: it also runs without a dock, and then must be able to remove what it unpacked.
+// the machine's network to reach registries. It has either all ids of the machine or only the user's own id. It never
+// uses subordinate ids: it also runs without a dock, where it has none, and then it could not remove files that it had
+// unpacked with them.
 func keepImages(ctx context.Context, c Config) {
 	if len(c.Images) == 0 {
 		return

@@ -19,8 +19,8 @@ import (
 // ErrLocked reports that a dock already runs in this home directory.
 var ErrLocked = errors.New("a dock is already running in this home directory")
 
-// lock takes the lock of a running dock. PID 1 inside inherits the file, so the lock is free only when both processes
-// are gone.
+// lock takes the lock that a dock holds while it runs. PID 1 in the dock inherits the file, so the lock is free only
+// when the outer process and PID 1 are both gone.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -68,8 +68,8 @@ func (p process) write(path string) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// awaitPrevious waits until the first process of a killed dock is gone. By then all processes in its namespaces are
-// gone too; the kernel may release the lock a little earlier.
+// awaitPrevious waits until the first process of a killed dock is gone. Then all processes in that dock's namespaces
+// are gone, too. The lock alone does not prove this, because the kernel may release it a little earlier.
 func awaitPrevious(path string, limit time.Duration) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

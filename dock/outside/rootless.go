@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rootless reports whether this process needs a user namespace to create other namespaces. Root in a container without
-// capabilities does, too.
+// Rootless reports whether this process needs a user namespace to create other namespaces. Root in a container needs
+// one, too, if it lacks capabilities.
 func Rootless() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package outside is the outer process of a dock. It creates the namespaces with PID 1 in them, opens listeners on the
-// machine for PID 1, and exits with it.
+// machine for PID 1, and exits when PID 1 exits.
 package outside
 
 import (
@@ -29,7 +29,7 @@ const (
 	ExitLocked = 75 // another dock runs already (EX_TEMPFAIL)
 )
 
-// File descriptors that PID 1 inside inherits.
+// File descriptors that PID 1 in the dock inherits.
 const (
 	HandoffFD = 3
 	LockFD    = 4
@@ -38,7 +38,7 @@ const (
 // previousLimit is how long the processes of a killed dock may take to disappear.
 const previousLimit = 20 * time.Second
 
-// stopLimit is how long everything inside may take to stop cleanly.
+// stopLimit is how long everything in the dock may take to stop cleanly.
 const stopLimit = 60 * time.Second
 
 // Config configures Run.
@@ -46,7 +46,7 @@ type Config struct {
 	Dir string // HOME/dock
 	// Images is the command of the image store, which Run keeps running; nil means no store.
 	Images []string
-	Inside []string // arguments that make this same program PID 1 inside
+	Inside []string // arguments with which this program runs as PID 1 in the dock
 	Log    *log.Logger
 }
 
@@ -110,7 +110,7 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // enterScope moves this process into a control group that an ordinary user may divide. Root needs no such group, and
-// with version 1 there is none.
+// with cgroup version 1 there is none.
 func enterScope(ctx context.Context, dir string) error {
 	if os.Geteuid() == 0 || !cgroup.IsUnified() {
 		return nil
@@ -118,8 +118,8 @@ func enterScope(ctx context.Context, dir string) error {
 	return scope.Enter(ctx, cgroup.ID(dir))
 }
 
-// startInside starts PID 1 inside, with an ordinary user's subordinate ids if it can get them. Otherwise the dock has
-// one id.
+// startInside starts PID 1 in the dock. For an ordinary user, it maps the user's subordinate ids. If that is
+// impossible, the dock has only one id.
 func startInside(c Config, files []*os.File) (*exec.Cmd, error) {
 	command := func() *exec.Cmd {
 		cmd := exec.Command("/proc/self/exe", c.Inside...)

@@ -33,7 +33,7 @@ const subordinates = 65535
 // mapLimit bounds the run of each program that maps ids.
 const mapLimit = 10 * time.Second
 
-// subordinateIDs are ids that the machine's administrator lets a user map, besides the user's own.
+// subordinateIDs are the ids that the machine's administrator lets a user map in addition to the user's own id.
 type subordinateIDs struct{ users, groups int }
 
 // findSubordinate returns the ids in /etc/subuid and /etc/subgid that this user may map. The error says what is
@@ -60,7 +60,7 @@ func findSubordinate() (subordinateIDs, error) {
 			f.Close()
 		}
 		if found == 0 {
-			return ids, fmt.Errorf("%s gives user %s fewer than %d ids in one line", path, names[len(names)-1],
+			return ids, fmt.Errorf("no line of %s gives user %s at least %d ids", path, names[len(names)-1],
 				subordinates)
 		}
 		*first = found
@@ -158,8 +158,8 @@ func allCapabilities() []uintptr {
 	return all
 }
 
-// AwaitIDs implements AwaitCommand. args holds the program, followed by the command line to execute. It returns only on
-// failure.
+// AwaitIDs implements AwaitCommand. args holds the program, followed by the command line to execute. AwaitIDs returns
+// only on failure.
 func AwaitIDs(args []string) error {
 	runtime.LockOSThread() // exec keeps the attributes of the calling thread
 	unix.CloseOnExec(awaitFD)

@@ -41,7 +41,7 @@ func keepWayOut(ctx context.Context, c Config) {
 		err = os.Chmod(path, 0o600) // in addition, nobody else can enter the directory
 	}
 	if err != nil {
-		c.Log.Printf("the way out of the dock: %v", err)
+		c.Log.Printf("serving the proxy to computers outside of the dock: %v", err)
 		return
 	}
 	w := &wayOut{
@@ -58,7 +58,7 @@ func keepWayOut(ctx context.Context, c Config) {
 	})
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		c.Log.Printf("the way out of the dock: %v", err)
+		c.Log.Printf("serving the proxy to computers outside of the dock: %v", err)
 	}
 }
 
@@ -83,7 +83,7 @@ func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 	host, port, err := net.SplitHostPort(r.Host)
 	if err != nil {
-		http.Error(out, "the way out of the dock leads to a port of a computer", http.StatusBadRequest)
+		http.Error(out, "the request must name a computer and a port: HOST:PORT", http.StatusBadRequest)
 		return
 	}
 	select {
@@ -117,13 +117,14 @@ func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 }
 
 // dial connects to another computer. If that fails, it returns the status code to answer with. dial resolves a name
-// once and connects only to its allowed addresses, so that nobody can exchange them in between.
+// once and connects only to its allowed addresses, so that the addresses can't change between the check and the
+// connection.
 func (w *wayOut) dial(host, port string) (far net.Conn, code int, err error) {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return nil, http.StatusBadRequest, errors.New("the way out of the dock leads to a port of a computer")
+		return nil, http.StatusBadRequest, errors.New("the port in the request must be a number")
 	}
-	// Don't use the request's context: the client may have finished sending.
+	// Don't use the request's context: it ends when the client has finished sending, but the client may still read.
 	ctx, cancel := context.WithTimeout(context.Background(), wayOutDial)
 	defer cancel()
 	addresses, code, err := w.resolve(ctx, host)
@@ -132,7 +133,7 @@ func (w *wayOut) dial(host, port string) (far net.Conn, code int, err error) {
 	}
 	addresses = slices.DeleteFunc(addresses, func(a netip.Addr) bool { return !w.allowed(a) })
 	if len(addresses) == 0 {
-		return nil, http.StatusForbidden, errors.New("the way out of the dock leads to other computers only")
+		return nil, http.StatusForbidden, errors.New("the way out of the dock leads only to other computers")
 	}
 	dialer := net.Dialer{Timeout: wayOutDial / time.Duration(len(addresses))}
 	var failed error
@@ -153,7 +154,7 @@ func (w *wayOut) resolve(ctx context.Context, host string) ([]netip.Addr, int, e
 		return []netip.Addr{address}, 0, nil
 	}
 	if !dnsname.Valid(host) {
-		return nil, http.StatusBadRequest, errors.New("the way out of the dock leads to addresses and names of computers")
+		return nil, http.StatusBadRequest, errors.New("the host in the request is neither an address nor a valid name")
 	}
 	addresses, err := w.lookup(ctx, "ip", host)
 	if err != nil {
@@ -162,7 +163,8 @@ func (w *wayOut) resolve(ctx context.Context, host string) ([]netip.Addr, int, e
 	return addresses[:min(len(addresses), wayOutAddresses)], 0, nil
 }
 
-// allowed reports whether an address belongs to another computer. Clusters may not reach what listens on this machine.
+// allowed reports whether an address belongs to another computer. Whoever creates a cluster chooses its endpoint, and
+// must not be able to make the plane connect to servers on this machine.
 func (w *wayOut) allowed(to netip.Addr) bool {
 	if w.open != nil {
 		return w.open(to)
@@ -183,7 +185,7 @@ func (w *wayOut) allowed(to netip.Addr) bool {
 	return true
 }
 
-// carry registers connections to be closed with the dock, or returns false if the dock has stopped.
+// carry registers connections, so that they are closed when the dock stops. It returns false if that has happened.
 func (w *wayOut) carry(conns ...net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -135,8 +135,8 @@ func TestTheWayOutCarries(t *testing.T) {
 	}
 }
 
-// TestTheWayOutByName: the proxy connects only to those of a name's addresses that belong to other computers, whatever
-// the name resolves to later.
+// TestTheWayOutByName checks that the proxy connects only to those addresses of a name that belong to other computers,
+// and that it resolves the name only once.
 func TestTheWayOutByName(t *testing.T) {
 	far, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -186,11 +186,11 @@ func TestTheWayOutByName(t *testing.T) {
 		}
 		conn, code, err := w.dial(name, port)
 		if code != c.fails || (err == nil) != (c.fails == 0) || looked > 1 {
-			t.Errorf("%s: %d, %v, after %d questions", name, code, err, looked)
+			t.Errorf("%s: %d, %v, after %d look-ups", name, code, err, looked)
 		}
 		if err == nil {
 			if text, err := io.ReadAll(conn); err != nil || string(text) != "here" {
-				t.Errorf("%s says %q, %v", name, text, err)
+				t.Errorf("%s: the server sent %q, %v", name, text, err)
 			}
 			conn.Close()
 		}

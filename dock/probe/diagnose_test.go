@@ -21,7 +21,7 @@ func TestDiagnose(t *testing.T) {
 			failure{Stage: "clone", Errno: syscall.EPERM}, facts{rootless: true, usernsClone: "0"},
 			"kernel.unprivileged_userns_clone", "sudo sysctl -w kernel.unprivileged_userns_clone=1",
 		},
-		"Ubuntu's AppArmor lets the namespace be made but gives it no rights": {
+		"Ubuntu's AppArmor allows the namespace but gives it no rights": {
 			failure{Stage: "mount", Errno: syscall.EACCES}, facts{rootless: true, apparmor: "1"},
 			"kernel.apparmor_restrict_unprivileged_userns", "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
 		},
@@ -44,7 +44,7 @@ func TestDiagnose(t *testing.T) {
 			failure{Stage: "clone", Errno: syscall.EPERM}, facts{rootless: true, seccomp: true},
 			"seccomp", "--security-opt seccomp=unconfined",
 		},
-		"something else that forbids": {
+		"another reason for a refusal": {
 			failure{Stage: "clone", Errno: syscall.EPERM}, facts{rootless: true, apparmor: "0", usernsClone: "1"},
 			"right to create namespaces", "SELinux",
 		},
@@ -52,7 +52,7 @@ func TestDiagnose(t *testing.T) {
 			"sudo modprobe bridge"},
 		"no veth in the kernel": {failure{Stage: "veth", Errno: syscall.EOPNOTSUPP}, facts{rootless: true},
 			"kernel module veth", "sudo modprobe veth"},
-		"what nobody has seen yet": {failure{Stage: "bridge", Errno: syscall.EIO, Text: "input/output error"}, facts{},
+		"an unknown failure": {failure{Stage: "bridge", Errno: syscall.EIO, Text: "input/output error"}, facts{},
 			"kernel", "uname -a"},
 	} {
 		p := diagnose(c.failure, c.facts)
@@ -85,7 +85,7 @@ func TestTooLow(t *testing.T) {
 		}
 		for _, want := range c.want {
 			if !strings.Contains(problems[0].Error(), want) {
-				t.Errorf("%s: %q does not say %q", name, problems[0], want)
+				t.Errorf("%s: %q does not contain %q", name, problems[0], want)
 			}
 		}
 	}

@@ -2,10 +2,10 @@
 
 // Package reap starts and collects the children of a process that is PID 1 of a PID namespace.
 //
-// Such a process inherits every orphan of its namespace and must wait for them, or they remain as zombies. Waiting for
-// "any child" beside os/exec would steal the exit status from exec.Cmd.Wait. So a program with a Reaper starts all its
-// children through it: Start registers the child before the Reaper can collect it, and the Child receives the exit
-// status. All other processes are orphans, which the Reaper only collects.
+// Such a process inherits all orphans of its namespace and must wait for them, or they remain as zombies. If such a
+// program waited for "any child" and also used os/exec, it would steal the exit status from exec.Cmd.Wait. So a program
+// with a Reaper starts all its children through it: Start registers the child before the Reaper can collect it, and the
+// Child receives the exit status. All other processes are orphans, which the Reaper only collects.
 package reap
 
 import (
@@ -18,7 +18,7 @@ import (
 
 // Reaper collects every child of this process. Create at most one in a process, with New.
 type Reaper struct {
-	mu       sync.Mutex // held over fork and registration, and over wait and lookup
+	mu       sync.Mutex // held from fork to registration, and from wait to lookup
 	children map[int]*Child
 	orphans  int
 

@@ -87,7 +87,7 @@ func TestSignalEndsAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := wait(t, c); s.Signal() != syscall.SIGKILL {
-		t.Errorf("it %s", Describe(s))
+		t.Errorf("the child %s", Describe(s))
 	}
 	if err := c.Signal(syscall.SIGTERM); err != nil {
 		t.Errorf("a signal to a child that has ended: %v", err)

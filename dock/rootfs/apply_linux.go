@@ -21,10 +21,10 @@ func Isolate() error {
 	return nil
 }
 
-// Share makes root a mount point, mounts plan below it, and makes it this thread's working directory. The thread must
-// be in its own mount namespace, after Isolate, and in the dock's user namespace, not the host's. If ids, an open user
-// namespace, is given, owners of files in that directory are mapped to that namespace: what belongs to user 0 on disk
-// belongs to user 0 of the namespace, and so on for its other ids.
+// Share makes the directory root a mount point, makes the mounts of plan below it, and makes it this thread's working
+// directory. The thread must be in its own mount namespace, after Isolate, and in the user namespace of the dock, not
+// in that of the host. If ids, an open user namespace, is given, owners of files in that directory are mapped to that
+// namespace: what belongs to user 0 on disk belongs to user 0 of the namespace, and so on for its other ids.
 func Share(root string, ids *os.File, plan []Mount) error {
 	// Do this before mounting root with other ids: afterwards, nobody outside the host can create files there.
 	for _, m := range plan {
@@ -77,9 +77,9 @@ func mountIDs(source, target string, ids *os.File, attributes uint64) error {
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil &&
 		(ids != nil || !errors.Is(err, unix.ENOSYS)) {
-		return fmt.Errorf("giving %s ids of its own: %w: its file system or kernel does not support it; use a home "+
-			"directory on ext4, "+
-			"xfs or btrfs with Linux 5.15 or later, or run as an ordinary user", source, err)
+		return fmt.Errorf("giving %s ids of its own: %w: its file system or the kernel does not support that; use a "+
+			"home directory on ext4 or xfs (Linux 5.12 or later) or btrfs (Linux 5.15 or later), or run as an ordinary user",
+			source, err)
 	}
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
@@ -91,9 +91,9 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-// Apply mounts plan under the working directory and makes that the root of the mount namespace. PID 1 of the host calls
-// it in a mount namespace after Isolate. Apply uses no path to the directory, because the host may lack the permission
-// to follow it. Mounts that Share created there stay locked.
+// Apply makes the mounts of plan below the working directory, and makes that directory the root of the mount namespace.
+// PID 1 of the host calls it in a mount namespace after Isolate. Apply uses no path to the directory, because the host
+// may lack the permission to follow it. Mounts that Share created there stay locked.
 func Apply(plan []Mount) error {
 	// Mounts that come from outside can't become the root, but a copy with everything below can.
 	tree, err := unix.OpenTree(unix.AT_FDCWD, ".", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
@@ -303,7 +303,7 @@ func remount(target string, flags uintptr) error {
 func pivot() error {
 	// With both at the same path, the old root needs no separate directory.
 	if err := unix.PivotRoot(".", "."); err != nil {
-		return fmt.Errorf("making the host's root the root: %w", err)
+		return fmt.Errorf("making the host's root the root of its mount namespace: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("detaching the machine's root: %w", err)

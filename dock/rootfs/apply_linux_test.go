@@ -213,6 +213,6 @@ func TestReadOnlyOneByOneHoldsBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o644); err != nil {
-		t.Errorf("writable again: %v", err)
+		t.Errorf("writing after the mount was made writable again: %v", err)
 	}
 }

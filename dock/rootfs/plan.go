@@ -87,8 +87,8 @@ func PlanShared(m Machine, binDir string) []Mount {
 	)
 }
 
-// PlanImages lists what a host sees of the image store: the unpacked layers, and the directory with its own socket.
-// Only the dock can write there; see PlanShared.
+// PlanImages lists what a host sees of the image store: the unpacked layers, and the directory with the host's own
+// socket. Only the dock can write there; see PlanShared.
 func PlanImages(layers, socket string) []Mount {
 	return []Mount{
 		{Kind: Bind, Source: layers, Target: "/opt/capstan/layers", HostIDs: true, ReadOnly: true},
@@ -99,8 +99,8 @@ func PlanImages(layers, socket string) []Mount {
 // GroupDir returns the path at which a host sees the control group with this name.
 func GroupDir(name string) string { return "/opt/capstan/cgroup/" + name }
 
-// PlanGroups lists the control groups in which a host creates those of its pods. groups maps names to directories of
-// the machine.
+// PlanGroups lists the control groups in which a host creates the control groups of its pods. groups maps names to
+// directories of the machine.
 func PlanGroups(groups map[string]string) []Mount {
 	var plan []Mount
 	for _, name := range slices.Sorted(maps.Keys(groups)) {

@@ -15,7 +15,7 @@ import (
 type Skeleton struct {
 	Name      string // the initial host name
 	MachineID string // 32 hexadecimal digits; never changes
-	OSName    string // of the machine whose programs it uses: "Debian GNU/Linux 12 (bookworm)"
+	OSName    string // system of the machine whose programs the host uses: "Debian GNU/Linux 12 (bookworm)"
 }
 
 // NewMachineID returns a random machine id.
@@ -111,8 +111,8 @@ func (s Skeleton) nodes() []node {
 // Path is the PATH of a host.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/capstan/bin"
 
-// Write writes the skeleton and files to the directory root, which must not exist. It writes beside root and then
-// renames, so root is never incomplete; on an error nothing is left.
+// Write writes the skeleton and files to the directory root, which must not exist. It writes a directory next to root
+// and then renames that directory, so root is never incomplete; on an error nothing is left.
 func Write(root string, s Skeleton, files []File) (err error) {
 	temp := root + ".new"
 	if err := Remove(temp); err != nil {

@@ -62,15 +62,15 @@ func TestWriteMakesAllOrNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Write(root, Skeleton{Name: "x"}, nil); err == nil {
-		t.Fatal("it was written over a directory")
+		t.Fatal("Write replaced an existing directory")
 	}
 	if _, err := os.Lstat(root + ".new"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("half of it is left: %v", err)
+		t.Errorf("an incomplete directory is left: %v", err)
 	}
 	if err := Remove(root); err != nil {
 		t.Fatal(err)
 	}
-	// Leftovers of a crash must not be an obstacle.
+	// What a crash left must not keep Write from working.
 	if err := os.MkdirAll(filepath.Join(root+".new", "etc"), 0o000); err != nil {
 		t.Fatal(err)
 	}
@@ -120,9 +120,9 @@ func TestPutReplacesAsAWhole(t *testing.T) {
 	root := skeleton(t)
 	path := filepath.Join(root, "etc/x")
 	for name, make := range map[string]func() error{
-		"a pipe, of which reading would wait": func() error { return syscall.Mkfifo(path, 0o600) },
-		"a link":                              func() error { return os.Symlink("hostname", path) },
-		"a file that is longer":               func() error { return os.WriteFile(path, []byte("longer"), 0o644) },
+		"a pipe, which blocks readers": func() error { return syscall.Mkfifo(path, 0o600) },
+		"a link":                       func() error { return os.Symlink("hostname", path) },
+		"a longer file":                func() error { return os.WriteFile(path, []byte("longer"), 0o644) },
 	} {
 		if err := make(); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestPutReplacesAsAWhole(t *testing.T) {
 		}
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode() != 0o600 || info.Size() != 1 {
-			t.Errorf("%s: it is %v, %v", name, info, err)
+			t.Errorf("%s: the file is %v, %v", name, info, err)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -155,6 +155,6 @@ func TestRemoveCopesWithUnreadableDirectories(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(root); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the directory still exists: %v", err)
 	}
 }

@@ -27,17 +27,17 @@ func TestLingering(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if err := lingers(dir); err == nil || !strings.Contains(err.Error(), "loginctl enable-linger") {
-		t.Errorf("a user who does not linger: %v", err)
+		t.Errorf("a user without lingering: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, who.Username), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := lingers(dir); err != nil {
-		t.Errorf("a user who lingers: %v", err)
+		t.Errorf("a user with lingering: %v", err)
 	}
 }
 
-// TestASilentUserManager checks that a peer that accepts connections and says nothing does not hold the dock up.
+// TestASilentUserManager checks that a user manager that accepts connections and never answers does not delay the dock.
 func TestASilentUserManager(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "private")
 	listener, err := net.Listen("unix", path)
@@ -52,9 +52,9 @@ func TestASilentUserManager(t *testing.T) {
 	select {
 	case err := <-failed:
 		if err == nil {
-			t.Error("it has a scope")
+			t.Error("start succeeded without an answer")
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("it waits for ever")
+		t.Error("start does not return")
 	}
 }

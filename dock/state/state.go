@@ -1,4 +1,4 @@
-// Package state stores what a dock holds in one file. Each write replaces the file atomically.
+// Package state stores the contents of a dock in one file. Each write replaces the file atomically.
 package state
 
 import (
@@ -31,8 +31,8 @@ type State struct {
 // Host is a host that exists.
 type Host struct {
 	Address  netip.Addr `json:"address"`
-	Run      bool       `json:"run"`                // it should run
-	Deleting bool       `json:"deleting,omitempty"` // it is being deleted and never runs again
+	Run      bool       `json:"run"`                // the host should run
+	Deleting bool       `json:"deleting,omitempty"` // the host is being deleted and never runs again
 	Env      []string   `json:"env,omitempty"`
 }
 
@@ -100,13 +100,12 @@ func Load(path string) (*State, error) {
 			"`capstan down --delete`", path, err)
 	}
 	if s.Hosts == nil || s.Balancers == nil || s.Relays == nil || s.Units == nil {
-		return nil, fmt.Errorf("reading the dock's state: %s is damaged (something is null): repair it, or remove "+
-			"everything "+
-			"with `capstan down --delete`", path)
+		return nil, fmt.Errorf("reading the dock's state: %s is damaged (one of its maps is missing): repair it, or remove "+
+			"everything with `capstan down --delete`", path)
 	}
 	if s.Version != Version {
-		return nil, fmt.Errorf("reading the dock's state: %s has version %d, this program knows %d: use the program that "+
-			"wrote it", path, s.Version, Version)
+		return nil, fmt.Errorf("reading the dock's state: %s has version %d, but this program knows %d: use the "+
+			"program that wrote it", path, s.Version, Version)
 	}
 	return s, nil
 }

@@ -32,7 +32,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
 	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
-		t.Errorf("its mode is %v", info.Mode())
+		t.Errorf("the file's mode is %v", info.Mode())
 	}
 }
 
@@ -73,7 +73,7 @@ func TestAFailedSaveLeavesTheOldState(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := New().Save(path); err == nil {
-		t.Fatal("it was saved")
+		t.Fatal("Save succeeded although it could not write")
 	}
 	if got, err := Load(path); err != nil || len(got.Hosts) != 1 {
 		t.Errorf("got %+v, %v", got, err)
@@ -101,6 +101,6 @@ func TestACloneIsIndependent(t *testing.T) {
 	c.Units["other"] = Unit{}
 	c.LastHost = netip.Addr{}
 	if !reflect.DeepEqual(s, example()) {
-		t.Errorf("the original is %+v", s)
+		t.Errorf("a change of the clone changed the original to %+v", s)
 	}
 }

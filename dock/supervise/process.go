@@ -71,7 +71,7 @@ func Start(r *reap.Reaper, c Command) (*Process, error) {
 	return &Process{Child: child, Started: time.Now(), mark: mark}, nil
 }
 
-// Mode selects which processes Stop stops besides the main one. The values are systemd's KillMode.
+// Mode selects which processes Stop stops in addition to the main process. The values are systemd's KillMode.
 type Mode string
 
 // The modes that Stop knows. It treats any other as WholeGroup.

@@ -97,11 +97,11 @@ func TestStop(t *testing.T) {
 		signal   syscall.Signal // how the main process ends
 		restLive bool
 	}{
-		"the whole group ends on SIGTERM":       {"", WholeGroup, syscall.SIGTERM, false},
-		"who ignores SIGTERM gets SIGKILL":      {stubborn, WholeGroup, syscall.SIGKILL, false},
-		"in mixed mode the others get SIGKILL":  {"", MixedGroup, syscall.SIGTERM, false},
-		"in process mode the others live on":    {"", MainProcess, syscall.SIGTERM, true},
-		"an unknown mode is as the whole group": {"", "", syscall.SIGTERM, false},
+		"the whole group ends on SIGTERM":             {"", WholeGroup, syscall.SIGTERM, false},
+		"a process that ignores SIGTERM gets SIGKILL": {stubborn, WholeGroup, syscall.SIGKILL, false},
+		"in mixed mode the others get SIGKILL":        {"", MixedGroup, syscall.SIGTERM, false},
+		"in process mode the others live on":          {"", MainProcess, syscall.SIGTERM, true},
+		"an unknown mode means the whole group":       {"", "", syscall.SIGTERM, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, dir := family(t, c.trap)
@@ -141,7 +141,7 @@ func TestStopOfNoProcessWaits(t *testing.T) {
 	}
 	for _, who := range []string{"child", "grandchild"} {
 		if !alive(t, filepath.Join(dir, who)) {
-			t.Errorf("%s was ended", who)
+			t.Errorf("Stop ended the %s", who)
 		}
 	}
 	if err := p.Signal(syscall.SIGTERM); err != nil {
@@ -153,7 +153,7 @@ func TestStopOfNoProcessWaits(t *testing.T) {
 	select {
 	case <-p.Done():
 	default:
-		t.Error("Stop did not wait for the end")
+		t.Error("Stop did not wait for the main process to end")
 	}
 }
 
@@ -165,11 +165,11 @@ func TestOnlyItsOwnProcessesAreKilled(t *testing.T) {
 	}
 	select {
 	case <-two.Done():
-		t.Error("the other one ended")
+		t.Error("another command was ended too")
 	default:
 	}
 	if !alive(t, filepath.Join(dir, "grandchild")) {
-		t.Error("a grandchild of the other one ended")
+		t.Error("a grandchild of another command was ended too")
 	}
 }
 
@@ -177,7 +177,7 @@ func TestTheLastOfEqualVariablesWins(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, "echo $A > "+dir+"/a; test -n \"$INVOCATION_ID\"")
 	if s := p.Status(); s != 0 {
-		t.Errorf("it %s", reap.Describe(s))
+		t.Errorf("the process %s", reap.Describe(s))
 	}
 	if got, _ := os.ReadFile(dir + "/a"); string(got) != "2\n" {
 		t.Errorf("A is %q", got)

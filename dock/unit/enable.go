@@ -80,7 +80,7 @@ func linksTo(name, dir string) ([]string, error) {
 	return out, nil
 }
 
-// WantedAtBoot returns the sorted names of all units linked in BootTarget's wants of dir.
+// WantedAtBoot returns the sorted names of all units that have a link in dir's directory for BootTarget's wants.
 func WantedAtBoot(dir string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, BootTarget+".wants"))
 	if errors.Is(err, fs.ErrNotExist) {

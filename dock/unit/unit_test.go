@@ -124,20 +124,20 @@ func TestExpand(t *testing.T) {
 		in   Command
 		want []string
 	}{
-		"a variable alone becomes words": {Command{Argv: []string{"x", "$TWO", "$ONE"}},
+		"a variable as a whole word is split": {Command{Argv: []string{"x", "$TWO", "$ONE"}},
 			[]string{"x", "a", "b", "one"}},
-		"quotes in the value group": {Command{Argv: []string{"x", "$QUOTED"}}, []string{"x", "c d", "e"}},
-		"braces replace in place": {Command{Argv: []string{"x", "-${TWO}-${ONE}"}},
+		"quotes in a value group words": {Command{Argv: []string{"x", "$QUOTED"}}, []string{"x", "c d", "e"}},
+		"a variable in braces is not split": {Command{Argv: []string{"x", "-${TWO}-${ONE}"}},
 			[]string{"x", "-a b-one"}},
-		"an unset or empty one vanishes": {Command{Argv: []string{"x", "$NOPE", "$EMPTY", "y"}},
+		"an unset or empty variable vanishes": {Command{Argv: []string{"x", "$NOPE", "$EMPTY", "y"}},
 			[]string{"x", "y"}},
-		"an unset one in braces is empty": {Command{Argv: []string{"x", "${NOPE}"}}, []string{"x", ""}},
-		"two dollar signs are one": {Command{Argv: []string{"x", "$$ONE", "a$$"}},
+		"an unset variable in braces is empty": {Command{Argv: []string{"x", "${NOPE}"}}, []string{"x", ""}},
+		"two dollar signs become one": {Command{Argv: []string{"x", "$$ONE", "a$$"}},
 			[]string{"x", "$ONE", "a$"}},
-		"a dollar sign inside of a word is left":   {Command{Argv: []string{"x", "a$ONE"}}, []string{"x", "a$ONE"}},
-		"the program is not a variable":            {Command{Argv: []string{"$ONE", "y"}}, []string{"$ONE", "y"}},
-		"a percent sign in a value is a plain one": {Command{Argv: []string{"x", "$PERCENT"}}, []string{"x", "50%"}},
-		"the prefix : leaves all as it is": {Command{Argv: []string{"x", "$ONE"}, NoExpand: true},
+		"a dollar sign inside of a word is left": {Command{Argv: []string{"x", "a$ONE"}}, []string{"x", "a$ONE"}},
+		"the program is not a variable":          {Command{Argv: []string{"$ONE", "y"}}, []string{"$ONE", "y"}},
+		"a percent sign in a value means itself": {Command{Argv: []string{"x", "$PERCENT"}}, []string{"x", "50%"}},
+		"the prefix : prevents expansion": {Command{Argv: []string{"x", "$ONE"}, NoExpand: true},
 			[]string{"x", "$ONE"}},
 	} {
 		if got := c.in.Expand(env); !reflect.DeepEqual(got, c.want) {

@@ -1,5 +1,5 @@
-// Local-plane starts a management plane with hosts on this machine, shows the hosts, and stops it again. It uses
-// nothing of Capstan but package local, and Capstan's binaries:
+// Local-plane starts a management plane with hosts on this machine, shows the hosts, and stops the plane again. It uses
+// only Capstan's package local and Capstan's binaries:
 //
 //	GOWORK=off go run . -binaries ../../bin
 package main
@@ -57,7 +57,7 @@ func show(ctx context.Context, binaries string, hosts int, out, errOut io.Writer
 	}
 
 	defer func() {
-		// Stop the plane even after an error or Ctrl-C. It would keep running after this program has exited.
+		// Stop the plane even after an error or Ctrl-C. Otherwise it would keep running after this program has exited.
 		down := local.Down(context.WithoutCancel(ctx), local.DownOptions{Home: place.Home, Delete: true, Progress: progress})
 		var none *local.NoPlaneError
 		if errors.As(down, &none) {

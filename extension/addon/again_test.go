@@ -25,10 +25,12 @@ func TestTheSameUnderAnotherName(t *testing.T) {
 	}{
 		"a namespace is written out": {without, in, &corev1.ConfigMap{}},
 		"a namespace is left out":    {in, without, &corev1.ConfigMap{}},
-		"a namespace of a kind that has none": {role, strings.Replace(role, "again}", "again, namespace: default}", 1),
-			&rbacv1.ClusterRole{}},
-		"and without it again": {strings.Replace(role, "again}", "again, namespace: default}", 1), role,
-			&rbacv1.ClusterRole{}},
+		"a namespace is written out for a cluster-scoped kind": {
+			role, strings.Replace(role, "again}", "again, namespace: default}", 1), &rbacv1.ClusterRole{},
+		},
+		"a namespace is left out for a cluster-scoped kind": {
+			strings.Replace(role, "again}", "again, namespace: default}", 1), role, &rbacv1.ClusterRole{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := cluster(t)
@@ -52,18 +54,18 @@ func TestTheSameUnderAnotherName(t *testing.T) {
 			}
 			if missing, superfluous, err := Outstanding(t.Context(), w, objects); err != nil ||
 				len(missing)+len(superfluous) > 0 {
-				t.Errorf("outstanding are %v, %v, %v", missing, superfluous, err)
+				t.Errorf("missing %v, superfluous %v, %v", missing, superfluous, err)
 			}
 			if _, err := Apply(t.Context(), w, choose(t, source("a", "", "", "", c.first),
 				source("b", "", "", "", c.second))); err == nil || !strings.Contains(err.Error(), "twice") {
-				t.Errorf("both at the same time: %v", err)
+				t.Errorf("the error for both forms at the same time is %v", err)
 			}
 			if result := mustApply(t, w, nil); len(result.Removed) != 1 {
-				t.Errorf("when nobody wants it: %+v", result)
+				t.Errorf("once the object is no longer wanted: %+v", result)
 			}
 			if _, err := Apply(t.Context(), w, choose(t, source("a", "", "", "", c.first),
 				source("b", "", "", "", c.second))); err == nil || !strings.Contains(err.Error(), "twice") {
-				t.Errorf("both from the start: %v", err)
+				t.Errorf("the error for both forms from the start is %v", err)
 			}
 		})
 	}
@@ -106,18 +108,18 @@ func TestLittleTime(t *testing.T) {
 		}
 	}
 	if calls == 0 {
-		t.Error("it had time for all of it: the test shows nothing")
+		t.Error("the first call had time for all objects, so the test shows nothing")
 	}
 	if missing, _, err := Outstanding(t.Context(), w, objects); err != nil || len(missing) > 0 {
-		t.Errorf("outstanding are %v, %v", missing, err)
+		t.Errorf("missing %v, %v", missing, err)
 	}
 	if result, err := apply(objects); err != nil || result.Unseen == 0 || result.Unseen+result.Applied != len(objects) {
-		t.Errorf("when all is applied: %+v, %v", result, err)
+		t.Errorf("once all objects are applied: %+v, %v", result, err)
 	}
 	// New objects come before those that are only compared.
 	more := choose(t, source("shop", "", "", "", append(documents, config("zz-new"))...))
 	if _, err := apply(more); err != nil || get(t, w, "zz-new") == nil {
-		t.Errorf("something new: %v", err)
+		t.Errorf("a new object was not applied: %v", err)
 	}
 }
 
@@ -152,7 +154,7 @@ func TestWhatIsNewNeedsWhatHasDrifted(t *testing.T) {
 	objects := choose(t, source("shop", "", "", "", namespace, config("gate"), config("admitted")))
 	r := refusing{w, "admitted", "gate"}
 	if _, err := Apply(t.Context(), r, objects); err == nil {
-		t.Fatal("the first call is not refused: the test shows nothing")
+		t.Fatal("the first call is not refused, so the test shows nothing")
 	}
 	if _, err := Apply(t.Context(), r, objects); err != nil || get(t, w, "admitted") == nil {
 		t.Errorf("the second call: %v", err)

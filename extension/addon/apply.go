@@ -36,10 +36,10 @@ const (
 type Result struct {
 	// Applied is the number of objects known to be in the cluster.
 	Applied int
-	// Removed were applied earlier and are gone now.
+	// Removed lists the objects that were applied earlier and are gone now.
 	Removed []Ref
-	// Left were applied earlier and are no longer wanted, but stay: they contain data of others, existed before, or
-	// were recreated by somebody else.
+	// Left lists the objects that were applied earlier and are no longer wanted, but stay: they contain data of others,
+	// existed before, or were recreated by somebody else.
 	Left []Ref
 	// Drift lists the objects that had changed since they were applied.
 	Drift []Drift
@@ -47,16 +47,16 @@ type Result struct {
 	Unseen int
 }
 
-// Drift describes an object that was no longer as applied.
+// Drift describes an object that differs from what was applied.
 type Drift struct {
 	Ref Ref
 	// What is "changed", "missing" or "made again".
 	What string
 }
 
-// Apply applies objects to the cluster. It removes objects that were applied earlier and are no longer among them. It
-// can be repeated; after an error, what is done stays done. New and changed objects come first, so that each call makes
-// progress however short its deadline. Apply then checks unchanged objects for drift.
+// Apply applies objects to the cluster. It removes objects that were applied earlier and are no longer among them.
+// Apply can be repeated; after an error, what it has done so far stays done. New and changed objects come first, so
+// that each call makes progress however short its deadline. Apply then checks unchanged objects for drift.
 func Apply(ctx context.Context, c client.Client, objects []Object) (result Result, err error) {
 	outer := ctx
 	if deadline, bounded := ctx.Deadline(); bounded {
@@ -78,7 +78,8 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 			return result, err
 		}
 		if at := inv.known(there); at >= 0 {
-			// The same object under another reference: its namespace was omitted before or is omitted now.
+			// The inventory has this object under another reference: its namespace was omitted before, or is omitted
+			// now.
 			if wantedAlso(objects, inv.entries[at].Ref) {
 				return result, twice(&objects[i], inv.entries[at].Ref)
 			}
@@ -158,8 +159,8 @@ func wantedAlso(objects []Object, ref Ref) bool {
 }
 
 func twice(o *Object, other Ref) error {
-	return fmt.Errorf("%s of %s is in the add-ons twice, also as %s: give it its namespace, or none if its kind has none",
-		o.Ref, o.Source, other)
+	return fmt.Errorf("%s of %s is in the add-ons twice, also as %s: "+
+		"keep one of them, with a namespace if its kind has namespaces", o.Ref, o.Source, other)
 }
 
 // apply writes one object. It returns how the object differed from what was applied last, and whether it is foreign,
@@ -328,7 +329,7 @@ func isApplied(o *unstructured.Unstructured) bool {
 	})
 }
 
-// Inspect returns the objects that are no longer as applied. It changes nothing.
+// Inspect returns the objects that differ from what was applied. It changes nothing.
 func Inspect(ctx context.Context, c client.Client, objects []Object) ([]Drift, error) {
 	inv, err := readInventory(ctx, c)
 	if err != nil {

@@ -123,10 +123,10 @@ func TestApplyInOrder(t *testing.T) {
 		t.Errorf("the second time: %+v", result)
 	}
 	if again := get(t, c, "x"); again.ResourceVersion != first.ResourceVersion {
-		t.Error("what was as it should be was written again")
+		t.Error("an unchanged object was written again")
 	}
 	if missing, superfluous, err := Outstanding(t.Context(), c, objects); err != nil || len(missing)+len(superfluous) > 0 {
-		t.Errorf("outstanding are %v, %v, %v", missing, superfluous, err)
+		t.Errorf("missing %v, superfluous %v, %v", missing, superfluous, err)
 	}
 	left := mustApply(t, c, nil)
 	if got := fmt.Sprint(left.Removed, left.Left); got != "[ConfigMap shop/x Thing shop/one] [CustomResourceDefinition "+
@@ -142,16 +142,16 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 		gone    bool
 		want    string // removed and left
 	}{
-		"what was applied is removed": {false, nil, true, "[ConfigMap shop/p] []"},
-		"also if somebody has changed it": {false, func(t *testing.T, c client.Client) {
+		"an applied object is removed": {false, nil, true, "[ConfigMap shop/p] []"},
+		"an applied object that was changed is removed": {false, func(t *testing.T, c client.Client) {
 			cm := get(t, c, "p")
 			cm.Data["more"] = "1"
 			if err := c.Update(t.Context(), cm); err != nil {
 				t.Error(err)
 			}
 		}, true, "[ConfigMap shop/p] []"},
-		"what was there before stays": {true, nil, false, "[] [ConfigMap shop/p]"},
-		"what somebody else has made again stays": {false, func(t *testing.T, c client.Client) {
+		"an object that existed before stays": {true, nil, false, "[] [ConfigMap shop/p]"},
+		"an object that somebody else recreated stays": {false, func(t *testing.T, c client.Client) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
 				t.Error(err)
 			}
@@ -161,7 +161,7 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 				t.Error(err)
 			}
 		}, false, "[] [ConfigMap shop/p]"},
-		"also if it was put right since": {false, func(t *testing.T, c client.Client) {
+		"a recreated object stays although it was applied again": {false, func(t *testing.T, c client.Client) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
 				t.Error(err)
 			}
@@ -173,7 +173,7 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 			mustApply(t, c, choose(t, source("shop", "", "", "", namespace, config("stays")),
 				source("extra", "", "", "", config("p"))))
 		}, false, "[] [ConfigMap shop/p]"},
-		"also if the add-on has another content since": {false, func(t *testing.T, c client.Client) {
+		"a recreated object stays although the add-on has changed": {false, func(t *testing.T, c client.Client) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
 				t.Error(err)
 			}
@@ -185,7 +185,7 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 			mustApply(t, c, choose(t, source("shop", "", "", "", namespace, config("stays")),
 				source("extra", "", "", "", strings.ReplaceAll(config("p"), "red", "blue"))))
 		}, false, "[] [ConfigMap shop/p]"},
-		"what is gone is gone": {false, func(t *testing.T, c client.Client) {
+		"an object that was deleted counts as removed": {false, func(t *testing.T, c client.Client) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
 				t.Error(err)
 			}
@@ -208,7 +208,7 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 			mustApply(t, w, choose(t, shop, source("extra", "", "", "", config("p"))))
 			if missing, superfluous, err := Outstanding(t.Context(), w, choose(t, shop)); err != nil || len(missing) > 0 ||
 				len(superfluous) != 1 {
-				t.Errorf("outstanding are %v, %v, %v", missing, superfluous, err)
+				t.Errorf("missing %v, superfluous %v, %v", missing, superfluous, err)
 			}
 			if c.between != nil {
 				c.between(t, w)
@@ -218,10 +218,10 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 				t.Errorf("removed and left are %s, want %s", got, c.want)
 			}
 			if (get(t, w, "p") == nil) != c.gone {
-				t.Errorf("gone should be %t", c.gone)
+				t.Errorf("the object should be gone: %t", c.gone)
 			}
 			if get(t, w, "stays") == nil {
-				t.Error("what is still wanted was removed")
+				t.Error("an object that is still wanted was removed")
 			}
 		})
 	}
@@ -233,12 +233,12 @@ func TestDrift(t *testing.T) {
 		again  bool                    // recreate it after that
 		want   string
 	}{
-		"a field of ours": {func(cm *corev1.ConfigMap) { cm.Data["colour"] = "blue" }, false,
+		"a changed field": {func(cm *corev1.ConfigMap) { cm.Data["colour"] = "blue" }, false,
 			"[{ConfigMap shop/d changed}]"},
-		"a field of ours, gone": {func(cm *corev1.ConfigMap) { cm.Data = nil }, false, "[{ConfigMap shop/d changed}]"},
-		"a field of others":     {func(cm *corev1.ConfigMap) { cm.Data["more"] = "1" }, false, "[]"},
-		"it is gone":            {nil, false, "[{ConfigMap shop/d missing}]"},
-		"it was made again":     {nil, true, "[{ConfigMap shop/d made again}]"},
+		"a removed field":    {func(cm *corev1.ConfigMap) { cm.Data = nil }, false, "[{ConfigMap shop/d changed}]"},
+		"a field of others":  {func(cm *corev1.ConfigMap) { cm.Data["more"] = "1" }, false, "[]"},
+		"a deleted object":   {nil, false, "[{ConfigMap shop/d missing}]"},
+		"a recreated object": {nil, true, "[{ConfigMap shop/d made again}]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := cluster(t)
@@ -266,17 +266,17 @@ func TestDrift(t *testing.T) {
 			before := get(t, w, "d")
 			seen, err := Inspect(t.Context(), w, objects)
 			if got := fmt.Sprint(seen); err != nil || got != c.want {
-				t.Errorf("looking at it: %s, %v, want %s", got, err, c.want)
+				t.Errorf("Inspect returns %s, %v, want %s", got, err, c.want)
 			}
 			if after := get(t, w, "d"); (after == nil) != (before == nil) ||
 				after != nil && after.ResourceVersion != before.ResourceVersion {
-				t.Error("looking at it changed it")
+				t.Error("Inspect has changed the object")
 			}
 			if got := fmt.Sprint(mustApply(t, w, objects).Drift); got != c.want {
-				t.Errorf("applying it: %s, want %s", got, c.want)
+				t.Errorf("Apply returns %s, want %s", got, c.want)
 			}
 			if cm := get(t, w, "d"); cm == nil || cm.Data["colour"] != "red" {
-				t.Errorf("it was not put right: %v", cm)
+				t.Errorf("the object was not corrected: %v", cm)
 			}
 		})
 	}
@@ -288,7 +288,7 @@ func TestAChangeOfTheAddOnIsNoDrift(t *testing.T) {
 	mustApply(t, w, choose(t, source("shop", "", "", "", namespace, config("c"))))
 	objects := choose(t, source("shop", "", "", "", namespace, strings.ReplaceAll(config("c"), "red", "blue")))
 	if missing, _, err := Outstanding(t.Context(), w, objects); err != nil || len(missing) != 1 {
-		t.Errorf("outstanding are %v, %v", missing, err)
+		t.Errorf("missing %v, %v", missing, err)
 	}
 	if result := mustApply(t, w, objects); len(result.Drift) > 0 || get(t, w, "c").Data["colour"] != "blue" {
 		t.Errorf("got %+v", result)
@@ -350,7 +350,7 @@ func TestDyingAtAnyMoment(t *testing.T) {
 		_, secondErr := Apply(t.Context(), f, choose(t, shop))
 		result := mustApply(t, w, choose(t, shop))
 		if get(t, w, "f1") != nil || get(t, w, "f2") != nil {
-			t.Errorf("after %d writes (%v, %v): %+v, and something stayed", writes, firstErr, secondErr, result)
+			t.Errorf("after %d writes (%v, %v): %+v, and an object stayed", writes, firstErr, secondErr, result)
 		}
 		if firstErr == nil && secondErr == nil {
 			if writes < 3 {
@@ -359,7 +359,7 @@ func TestDyingAtAnyMoment(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it fails after twelve writes")
+	t.Error("a call that may write twelve times fails")
 }
 
 // Apply waits for a definition that is never established only as long as its caller waits.

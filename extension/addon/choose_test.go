@@ -44,26 +44,26 @@ func TestChoose(t *testing.T) {
 		version string
 		want    string // the objects in order, or the error
 	}{
-		"none": {nil, "v1.36.3", ""},
+		"no ConfigMaps": {nil, "v1.36.3", ""},
 		"namespaces and definitions come first": {[]corev1.ConfigMap{
 			source("a", "", "", "", config("x"), definition, namespace),
 		}, "v1.36.3",
 			"Namespace shop, CustomResourceDefinition things.example.org, ConfigMap shop/x"},
-		"then the order that ConfigMaps name, then their names": {[]corev1.ConfigMap{
+		"the order annotation counts before the name": {[]corev1.ConfigMap{
 			source("a", "10", "", "", config("late")), source("c", "-1", "", "", config("early")),
 			source("d", "", "", "", config("w")), source("b", "", "", "", config("x")),
 		}, "v1.36.3", "ConfigMap shop/early, ConfigMap shop/x, ConfigMap shop/w, ConfigMap shop/late"},
 		"documents keep their order": {[]corev1.ConfigMap{source("a", "", "", "", config("z"), "", config("b"))},
 			"v1.36.3", "ConfigMap shop/z, ConfigMap shop/b"},
-		"a list stands for what is in it": {[]corev1.ConfigMap{source("a", "", "", "", list)}, "v1.36.3",
+		"a List is expanded": {[]corev1.ConfigMap{source("a", "", "", "", list)}, "v1.36.3",
 			"ConfigMap one, ConfigMap two"},
 		"a range of versions that fits": {[]corev1.ConfigMap{source("a", "", ">=1.35 <1.37", "", config("x"))},
 			"v1.36.3", "ConfigMap shop/x"},
-		"one that begins later": {[]corev1.ConfigMap{source("a", "", ">=1.36.4", "", config("x"))},
+		"a range that begins later": {[]corev1.ConfigMap{source("a", "", ">=1.36.4", "", config("x"))},
 			"v1.36.3", ""},
-		"one that has ended": {[]corev1.ConfigMap{source("a", "", "<1.36", "", config("x"))},
+		"a range that has ended": {[]corev1.ConfigMap{source("a", "", "<1.36", "", config("x"))},
 			"v1.36.3", ""},
-		"one of two by the version": {
+		"one of two ConfigMaps, by the version": {
 			[]corev1.ConfigMap{source("a", "", "~1.35", "", config("x")), source("b", "", "~1.36", "", config("x"))}, "v1.35.0",
 			"ConfigMap shop/x",
 		},
@@ -73,23 +73,23 @@ func TestChoose(t *testing.T) {
 			[]corev1.ConfigMap{source("a", "", "", "env=test", config("x")), source("b", "", "", "env!=test", config("w"))},
 			"v1.36.3", "ConfigMap shop/x",
 		},
-		"a selector that is none": {[]corev1.ConfigMap{source("a", "", "", "env in", config("x"))}, "v1.36.3",
+		"an invalid selector": {[]corev1.ConfigMap{source("a", "", "", "env in", config("x"))}, "v1.36.3",
 			"ConfigMap a: annotation addons.capstan.dev/cluster-selector must be a label selector"},
-		"a range that is none": {[]corev1.ConfigMap{source("a", "", "new", "", config("x"))}, "v1.36.3",
+		"an invalid range": {[]corev1.ConfigMap{source("a", "", "new", "", config("x"))}, "v1.36.3",
 			"annotation addons.capstan.dev/kubernetes-versions must be a constraint on versions"},
-		"an order that is none": {[]corev1.ConfigMap{source("a", "first", "", "", config("x"))}, "v1.36.3",
+		"an invalid order": {[]corev1.ConfigMap{source("a", "first", "", "", config("x"))}, "v1.36.3",
 			"annotation addons.capstan.dev/order must be a whole number"},
-		"a version that is none": {[]corev1.ConfigMap{source("a", "", "", "", config("x"))}, "latest",
+		"an invalid version": {[]corev1.ConfigMap{source("a", "", "", "", config("x"))}, "latest",
 			`version "latest" of the Cluster is not a version of Kubernetes`},
-		"no YAML": {[]corev1.ConfigMap{source("a", "", "", "", config("x"), "a: b: c")},
+		"invalid YAML": {[]corev1.ConfigMap{source("a", "", "", "", config("x"), "a: b: c")},
 			"v1.36.3", "ConfigMap a, key a.yaml: document 2 is not the YAML of an object"},
-		"no object": {[]corev1.ConfigMap{source("a", "", "", "", "kind: ConfigMap")}, "v1.36.3",
+		"neither apiVersion nor name": {[]corev1.ConfigMap{source("a", "", "", "", "kind: ConfigMap")}, "v1.36.3",
 			"ConfigMap a, key a.yaml: object 1: it needs apiVersion, kind and metadata.name"},
-		"an object without a name of its own": {
+		"an object with a generated name": {
 			[]corev1.ConfigMap{source("a", "", "", "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: x}")},
 			"v1.36.3", "it needs apiVersion, kind and metadata.name",
 		},
-		"an object twice": {
+		"the same object in two ConfigMaps": {
 			[]corev1.ConfigMap{source("a", "", "", "", config("x")), source("b", "", "", "", config("x"))}, "v1.36.3",
 			"ConfigMap shop/x is in a/a.yaml and in b/a.yaml: an object can be in one add-on only",
 		},
@@ -97,7 +97,7 @@ func TestChoose(t *testing.T) {
 			[]corev1.ConfigMap{source("a", "", "", "", strings.Repeat("---\n"+config("x"), 1001))}, "v1.36.3",
 			"more than 1000 objects",
 		},
-		"what is not chosen is not read closely": {[]corev1.ConfigMap{source("a", "", "<1", "", "a: b: c")}, "v1.36.3", ""},
+		"what is not chosen is not parsed": {[]corev1.ConfigMap{source("a", "", "<1", "", "a: b: c")}, "v1.36.3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := Choose(c.sources, map[string]string{"env": "test"}, c.version)

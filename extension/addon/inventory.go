@@ -26,10 +26,10 @@ type entry struct {
 	Ref `json:",inline"`
 	// UID is the UID of the applied object. It is empty before the first apply.
 	UID types.UID `json:"uid,omitempty"`
-	// Hash of what was applied.
+	// Hash identifies what was applied.
 	Hash string `json:"hash,omitempty"`
-	// Adopted marks an object that somebody else created, before the first apply or later. It is changed but never
-	// removed.
+	// Adopted marks an object that somebody else created, before the first apply or later. Apply changes it but never
+	// removes it.
 	Adopted bool `json:"adopted,omitempty"`
 }
 

@@ -33,7 +33,7 @@ const (
 	ReasonNotApplied = "AddOnsNotApplied"
 	// ReasonStay means that the namespace has no add-ons any more, but what was applied stays.
 	ReasonStay = "AddOnsStay"
-	// ReasonDrift means that objects are no longer as applied.
+	// ReasonDrift means that objects differ from what was applied.
 	ReasonDrift = "AddOnDrift"
 	// ReasonNotCompared means that objects could not be compared with what was applied.
 	ReasonNotCompared = "AddOnsNotCompared"
@@ -223,7 +223,7 @@ func (a *addOns) apply(
 		parts = append(parts, "no longer wanted but left: "+names(result.Left))
 	}
 	if len(result.Drift) > 0 {
-		const how = "changed since they were applied, and put right"
+		const how = "changed since they were applied, and corrected"
 		parts = append(parts, a.tell(ctx, cluster, result.Drift, how, a.announce.again))
 	}
 	if result.Unseen > 0 {
@@ -248,7 +248,7 @@ func (a *addOns) tell(
 		refs = append(refs, d.Ref)
 	}
 	text := fmt.Sprintf("%d %s: %s", len(drift), how, names(refs))
-	if announce(ctx, cluster, finding.Finding{Reason: ReasonDrift, Message: "Objects of add-ons were " + text}) {
+	if announce(ctx, cluster, finding.Finding{Reason: ReasonDrift, Message: "Objects of add-ons: " + text}) {
 		for _, d := range drift {
 			a.drift.WithLabelValues(d.What).Inc()
 		}

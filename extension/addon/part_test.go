@@ -87,13 +87,13 @@ func TestPart(t *testing.T) {
 		colour() != "pink" {
 		t.Errorf("got %+v, %v", before, err)
 	}
-	after("add-ons: 1 applied, 1 changed since they were applied, and put right: ConfigMap default/part", 0)
+	after("add-ons: 1 applied, 1 changed since they were applied, and corrected: ConfigMap default/part", 0)
 	if colour() != "red" {
-		t.Error("drift was not put right")
+		t.Error("drift was not corrected")
 	}
 	if len(events.events) != 2 || events.events[0].Reason != ReasonDrift ||
 		events.events[0].InvolvedObject.Name != mine.Name ||
-		events.events[0].Message != "Objects of add-ons were 1 changed since they were applied: ConfigMap default/part" {
+		events.events[0].Message != "Objects of add-ons: 1 changed since they were applied: ConfigMap default/part" {
 		t.Errorf("the Events are %+v", events.events)
 	}
 	if n, err := testutil.GatherAndCount(metrics, "capstan_extension_add_on_drift_total"); n != 1 || err != nil {
@@ -113,5 +113,6 @@ func TestPart(t *testing.T) {
 	w.Change(func() {
 		w.Kubeconfigs = map[string][]byte{mine.Namespace + "/" + mine.Name + "-kubeconfig": []byte("x")}
 	})
-	after("add-ons: reading the kubeconfig in Secret "+mine.Namespace+"/"+mine.Name+"-kubeconfig: it is no kubeconfig", 5)
+	after("add-ons: reading the kubeconfig in Secret "+mine.Namespace+"/"+mine.Name+
+		"-kubeconfig: it is not a kubeconfig", 5)
 }

@@ -73,7 +73,7 @@ func TestSnapshotIsVerifiedAndKept(t *testing.T) {
 		t.Fatalf("restored %+v, %v, want %+v", got, err, want)
 	}
 	if left, _ := os.ReadDir(scratch); len(left) != 0 {
-		t.Errorf("verifying left %v", left)
+		t.Errorf("Verify has left the files %v", left)
 	}
 
 	store := Disk{Directory: filepath.Join(t.TempDir(), "backups")}
@@ -81,7 +81,7 @@ func TestSnapshotIsVerifiedAndKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := store.Add(t.Context(), m, file); err == nil {
-		t.Error("a backup was replaced by another of its name")
+		t.Error("a backup was replaced by another one of the same name")
 	}
 	for _, names := range [][2]string{{"default", "blue"}, {"", ""}} {
 		if all, err := store.List(t.Context(), names[0], names[1]); err != nil || len(all) != 1 || all[0].Hash != m.Hash {
@@ -114,7 +114,7 @@ func TestSnapshotIsVerifiedAndKept(t *testing.T) {
 		}
 	}
 	if all, err := store.List(t.Context(), "default", "blue"); err != nil || len(all) != 0 {
-		t.Errorf("after it was removed: %+v, %v", all, err)
+		t.Errorf("backups after the removal: %+v, %v", all, err)
 	}
 }
 
@@ -142,7 +142,8 @@ func TestRestoredRevisionIsHigher(t *testing.T) {
 	err = tool(t).serve(t.Context(), directory, data, peer, func(c *clientv3.Client) error {
 		answer, err := c.Get(t.Context(), "/registry/a")
 		if err == nil && (answer.Count != 1 || answer.Header.Revision < old.Revision+1_000_000) {
-			t.Errorf("%d keys at revision %d, before it was %d", answer.Count, answer.Header.Revision, old.Revision)
+			t.Errorf("%d keys at revision %d; the revision of the snapshot is %d",
+				answer.Count, answer.Header.Revision, old.Revision)
 		}
 		return err
 	})
@@ -161,10 +162,10 @@ func TestTrailing(t *testing.T) {
 		data  []byte
 		right bool
 	}{
-		"a whole snapshot":    {whole, true},
-		"one that was cut":    {whole[:len(whole)-1], false},
-		"one without its sum": {whole[:len(whole)-32], false},
-		"nothing":             {nil, false},
+		"a whole snapshot":                {whole, true},
+		"a snapshot that was cut off":     {whole[:len(whole)-1], false},
+		"a snapshot without its checksum": {whole[:len(whole)-32], false},
+		"an empty file":                   {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sum := newTrailing()

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// bucketTimeout limits each request that carries no snapshot. For the others it limits the wait for the response
-	// header.
+	// bucketTimeout limits each request that sends or receives no snapshot. For the others it limits the wait for the
+	// response header.
 	bucketTimeout = 30 * time.Second
 	// maxObject is the maximum size of an object that an S3-compatible store accepts in one request.
 	maxObject = 5 << 30
@@ -77,7 +77,7 @@ func OpenBucket(place Place, credentials Credentials) (*Bucket, error) {
 		place: place, credentials: aws.Credentials{
 			AccessKeyID: credentials.AccessKeyID, SecretAccessKey: credentials.SecretAccessKey,
 		},
-		// Keys need no escaping: see Place.check.
+		// The names of objects need no escaping: see Place.check.
 		signer: v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
 		http: &http.Client{
 			Transport: &http.Transport{
@@ -104,7 +104,8 @@ func (b *Bucket) Add(ctx context.Context, m Manifest, file string) (err error) {
 		return err
 	}
 	if m.Size > maxObject {
-		return fmt.Errorf("it has %d bytes, a bucket takes %d in one piece: keep it on disk", m.Size, int64(maxObject))
+		return fmt.Errorf("it has %d bytes, but a bucket takes at most %d in one piece: keep it on disk", m.Size,
+			int64(maxObject))
 	}
 	manifest, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -156,7 +157,7 @@ func (b *Bucket) List(ctx context.Context, namespace, cluster string) (all []Man
 	}
 	keys = slices.DeleteFunc(keys, func(key string) bool { return path.Base(key) != manifestFile })
 	var damaged []error
-	for _, key := range keys[max(0, len(keys)-most):] { // sorted by name, so one cluster's are sorted by time
+	for _, key := range keys[max(0, len(keys)-most):] { // sorted by name, so those of one cluster are sorted by time
 		m, err := b.manifest(ctx, key)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // removed in the meantime

@@ -121,7 +121,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// keepsBackups checks everything that a bucket has to do. plant puts an object into the bucket without using b.
+// keepsBackups checks everything that a bucket must do. plant puts an object into the bucket without using b.
 func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "snapshot")
@@ -143,13 +143,13 @@ func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) 
 		}
 	}
 	if err := b.Add(t.Context(), backup("blue", 1), file); err == nil || !strings.Contains(err.Error(), "412") {
-		t.Errorf("a backup was replaced by another of its name: %v", err)
+		t.Errorf("a backup was replaced by another one of the same name: %v", err)
 	}
 	damaged := backup("blue", 5)
 	damaged.SHA256 = strings.Repeat("0", 64)
 	if err := b.Add(t.Context(), damaged, file); err == nil ||
 		!strings.Contains(err.Error(), "XAmzContentSHA256Mismatch") {
-		t.Errorf("the store takes what is damaged on the way: %v", err)
+		t.Errorf("the store accepts a snapshot that was damaged on the way: %v", err)
 	}
 	plant(b.key(backup("blue", 6), snapshotFile), data) // a crash before the manifest
 	for want, names := range map[int][2]string{
@@ -179,7 +179,7 @@ func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) 
 		}
 	}
 	if all, err := b.List(t.Context(), "default", "blue"); err != nil || len(all) != 1 {
-		t.Errorf("after one was removed: %v, %v", all, err)
+		t.Errorf("backups after one was removed: %v, %v", all, err)
 	}
 	if err := b.Tidy(t.Context(), "default", "blue", time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)); err != nil {
 		t.Error(err)
@@ -187,7 +187,7 @@ func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) 
 	left, err := b.keys(t.Context(), b.place.Prefix)
 	if slices.ContainsFunc(left, func(key string) bool { return key == b.key(backup("blue", 6), snapshotFile) }) ||
 		len(left) != 6 || err != nil {
-		t.Errorf("after tidying: %v, %v", left, err)
+		t.Errorf("objects after Tidy: %v, %v", left, err)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestRefused(t *testing.T) {
 	refusesStrangers(t, place, credentials, "403 Forbidden InvalidAccessKeyId")
 	s.status = http.StatusTemporaryRedirect
 	if _, err := b.List(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "307") {
-		t.Errorf("a redirect: %v", err)
+		t.Errorf("the error for a redirect is %v", err)
 	}
 	s.status = 0
 	if err := b.Remove(t.Context(), Manifest{Namespace: "..", Cluster: "a", Name: "b"}); err == nil {
@@ -251,7 +251,7 @@ func TestOpenBucket(t *testing.T) {
 		change func(*Place, *Credentials)
 		want   string
 	}{
-		"as it should be": {func(*Place, *Credentials) {}, ""},
+		"a valid place": {func(*Place, *Credentials) {}, ""},
 		"http": {func(p *Place, _ *Credentials) { p.Endpoint = "http://s3.example.org" },
 			"backup.insecure"},
 		"http that is allowed": {
@@ -268,8 +268,8 @@ func TestOpenBucket(t *testing.T) {
 		"no region":               {func(p *Place, _ *Credentials) { p.Region = "" }, "not a region"},
 		"a prefix that goes up":   {func(p *Place, _ *Credentials) { p.Prefix = "a/../b" }, "a prefix is made of"},
 		"a prefix with an escape": {func(p *Place, _ *Credentials) { p.Prefix = "a%2fb" }, "a prefix is made of"},
-		"no key":                  {func(_ *Place, c *Credentials) { c.SecretAccessKey = "" }, "no access key"},
-		"no authorities":          {func(_ *Place, c *Credentials) { c.CA = []byte("x") }, "not certificates"},
+		"no secret key":           {func(_ *Place, c *Credentials) { c.SecretAccessKey = "" }, "no access key"},
+		"invalid authorities":     {func(_ *Place, c *Credentials) { c.CA = []byte("x") }, "not certificates"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, k := right, keys

@@ -86,7 +86,7 @@ func (d Disk) List(_ context.Context, namespace, cluster string) ([]Manifest, er
 	}
 	var all []Manifest
 	var damaged []error
-	for _, file := range files[max(0, len(files)-most):] { // sorted by name, so one cluster's are sorted by time
+	for _, file := range files[max(0, len(files)-most):] { // sorted by name, so those of one cluster are sorted by time
 		m, err := readManifest(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed in the meantime
@@ -226,7 +226,8 @@ func (e *endsWith) Read(p []byte) (int, error) {
 
 func checkSum(m Manifest, sum string) error {
 	if sum != m.SHA256 {
-		return fmt.Errorf("backup %s is damaged: its SHA-256 is not the one in its manifest; take another one", m.Name)
+		return fmt.Errorf("backup %s is damaged: its SHA-256 is not the one in its manifest; use another backup",
+			m.Name)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ const (
 // store one.
 const placeRetry = 5 * time.Second
 
-// parts holds upgrades and deletions until there is a backup.
+// parts holds back upgrades and deletions until there is a backup.
 type parts struct {
 	runner *runner
 	now    func() time.Time
@@ -90,8 +90,8 @@ func (p parts) beforeClusterDelete(
 	return p.ensure(ctx, BeforeDelete, &request.Cluster, ReasonDelete, settings)
 }
 
-// ensure holds a Cluster until it has a backup. If there is nowhere to store backups, it holds only Clusters whose
-// label requires one.
+// ensure holds back a Cluster until it has a backup. If there is nowhere to store backups, ensure holds back only
+// Clusters whose label requires one.
 func (p parts) ensure(
 	ctx context.Context, name string, cluster *clusterv1.Cluster, reason string, settings setting.Values,
 ) (answer part.Answer, err error) {

@@ -27,17 +27,21 @@ func TestWhatWaitsForABackup(t *testing.T) {
 		upgrade  string // the message or the error; empty: it passes without a message
 		deletion string
 	}{
-		"by default":          {true, nil, "", nothing, ""},
-		"off by the settings": {true, map[string]string{"backup-before-upgrade.enabled": "false"}, "", "", ""},
-		"on by the settings": {true, map[string]string{"backup-before-delete.enabled": "true"}, "",
-			nothing, nothing},
-		"on by the label": {true, nil, "enabled", nothing, nothing},
-		"off by the label": {true, map[string]string{"backup-before-delete.enabled": "true"},
+		"no label and no settings": {true, nil, "", nothing, ""},
+		"the settings switch backups before upgrades off": {
+			true, map[string]string{"backup-before-upgrade.enabled": "false"}, "", "", "",
+		},
+		"the settings switch backups before deletions on": {
+			true, map[string]string{"backup-before-delete.enabled": "true"}, "",
+			nothing, nothing,
+		},
+		"the label switches both on": {true, nil, "enabled", nothing, nothing},
+		"the label switches both off": {true, map[string]string{"backup-before-delete.enabled": "true"},
 			"disabled", "", ""},
-		"no place, and nobody asks": {false, nil, "", "no backup is taken: " + noPlace, ""},
-		"no place, asked for by a label": {false, nil, "enabled",
+		"no place, and no label": {false, nil, "", "no backup is taken: " + noPlace, ""},
+		"no place, and a label that requires a backup": {false, nil, "enabled",
 			"backup-before-upgrade asks for a backup, and " + noPlace, "backup-before-delete asks for a backup, and " + noPlace},
-		"a setting that is wrong": {true, map[string]string{"backup.keep": "0"}, "",
+		"an invalid setting": {true, map[string]string{"backup.keep": "0"}, "",
 			`setting "backup.keep" must be a number between 1 and 500`, `setting "backup.keep"`},
 		"outside of the window": {true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, "",
 			"the backup before the upgrade to v1.36.3 waits: outside the maintenance windows", ""},
@@ -47,9 +51,11 @@ func TestWhatWaitsForABackup(t *testing.T) {
 			true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC", "maintenance-window.enabled": "false"}, "",
 			nothing, "",
 		},
-		"neither holding on nor going on": {true, map[string]string{"backup-before-upgrade.on-failure": "x"}, "",
+		"an invalid value of on-failure": {true, map[string]string{"backup-before-upgrade.on-failure": "x"}, "",
 			"must be hold or go-on", "must be hold or go-on"},
-		"switched off, whatever is written": {true, map[string]string{"backup.keep": "0"}, "disabled", "", ""},
+		"the label switches both off, a setting is invalid": {
+			true, map[string]string{"backup.keep": "0"}, "disabled", "", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := Options{Reader: parttest.NewWorld(2), Tool: Tool{Path: "/bin/true"}, Now: parttest.Noon}
@@ -91,6 +97,6 @@ func said(t *testing.T, what string, response runtimehooksv1.RetryResponseObject
 	}
 	if !strings.Contains(text, want) || want == "" && text != "" ||
 		waits != (strings.Contains(want, "asks for a backup") || strings.Contains(want, " waits: ")) {
-		t.Errorf("%s: %q, it waits: %v; want %q", what, text, waits, want)
+		t.Errorf("%s: %q, waits: %v; want %q", what, text, waits, want)
 	}
 }

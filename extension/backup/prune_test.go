@@ -105,19 +105,19 @@ func TestRetentionInEachStore(t *testing.T) {
 			}
 			all, err := store.List(t.Context(), "", "")
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), broken.Name) {
-				t.Errorf("the damaged one is told as %v", err)
+				t.Errorf("the error for the damaged backup is %v", err)
 			}
 			var got []string
 			for _, m := range all {
 				got = append(got, fmt.Sprintf("%s %d", m.Cluster, int(now.Sub(m.Time).Hours())/24))
 			}
-			// Of the backups before the same upgrade only the newest stays. The one before a deletion that was called off stays,
-			// too.
+			// Of the backups before the same upgrade, only the newest stays. The backup before a deletion that was
+			// called off stays, too.
 			if want := []string{"blue 8", "blue 7", "green 6", "blue 0"}; !slices.Equal(got, want) {
-				t.Errorf("there are %v, want %v", got, want)
+				t.Errorf("the remaining backups are %v, want %v", got, want)
 			}
 			if n := store.objects(); n != 5 { // three backups, the damaged one, and the recent remains
-				t.Errorf("%d backups and pieces of some are left of blue, want 5", n)
+				t.Errorf("cluster blue has %d backups and remains of attempts, want 5", n)
 			}
 			// A cluster with a damaged backup can still go on.
 			cluster := blue()

@@ -36,8 +36,8 @@ func TestReplicasTakeOneBackup(t *testing.T) {
 		takes   int32
 		message string
 	}{
-		"both work":            {nil, 1, "was verified"},
-		"the first one breaks": {errors.New("no route to host"), 2, "was verified"},
+		"both replicas work":      {nil, 1, "was verified"},
+		"the first replica fails": {errors.New("no route to host"), 2, "was verified"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			directory := filepath.Join(t.TempDir(), "backups")
@@ -68,7 +68,7 @@ func TestReplicasTakeOneBackup(t *testing.T) {
 			for _, w := range replicas {
 				if _, err := w.upgrade(ended, "v1.36.3"); err == nil || !strings.Contains(err.Error(), "backup of etcd, running "+
 					"since") {
-					t.Errorf("while it runs: %v", err)
+					t.Errorf("while the backup runs: %v", err)
 				}
 			}
 			<-taking
@@ -85,7 +85,7 @@ func TestReplicasTakeOneBackup(t *testing.T) {
 				t.Errorf("%d backups were begun, want %d", n, c.takes)
 			}
 			if all, err := (Disk{directory}).List(ctx, "default", "blue"); err != nil || len(all) != 1 {
-				t.Errorf("there are %v, %v", all, err)
+				t.Errorf("the backups are %v, %v", all, err)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func until(ctx context.Context, t *testing.T, is func() bool) {
 	for !is() {
 		select {
 		case <-ctx.Done():
-			t.Fatal("it did not come true in time")
+			t.Fatal("the condition did not become true in time")
 		case <-tick.C:
 		}
 	}

@@ -21,14 +21,14 @@ func TestExpired(t *testing.T) {
 		have []Manifest
 		want []Manifest
 	}{
-		"none, nothing to do": {Retention{Keep: 3}, nil, nil},
-		"as many as are kept": {Retention{Keep: 3}, aged(0, 1, 2), nil},
-		"the oldest go":       {Retention{Keep: 2}, aged(0, 3, 1, 2), aged(3, 2)},
-		"the old ones go": {Retention{Keep: 9, MaxAge: 36 * time.Hour}, aged(0, 1, 2, 3),
+		"no backups":                  {Retention{Keep: 3}, nil, nil},
+		"as many backups as are kept": {Retention{Keep: 3}, aged(0, 1, 2), nil},
+		"the oldest expire":           {Retention{Keep: 2}, aged(0, 3, 1, 2), aged(3, 2)},
+		"backups that are too old expire": {Retention{Keep: 9, MaxAge: 36 * time.Hour}, aged(0, 1, 2, 3),
 			aged(3, 2)},
-		"the newest stays, whatever its age":          {Retention{Keep: 9, MaxAge: time.Hour}, aged(30, 40), aged(40)},
-		"a count of none still keeps one":             {Retention{}, aged(1, 2), aged(2)},
-		"without an age they are kept by their count": {Retention{Keep: 2}, aged(400, 500), nil},
+		"the newest stays, whatever its age":       {Retention{Keep: 9, MaxAge: time.Hour}, aged(30, 40), aged(40)},
+		"a count of zero still keeps one":          {Retention{}, aged(1, 2), aged(2)},
+		"without a maximum age, the count decides": {Retention{Keep: 2}, aged(400, 500), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := c.keep.Expired(c.have, now)
@@ -54,14 +54,14 @@ func TestAStepThatIsHeld(t *testing.T) {
 		gone = append(gone, m.Name)
 	}
 	if want := []string{"1to-373", "1to-372", "1to-371"}; !slices.Equal(gone, want) {
-		t.Errorf("%v go, want %v", gone, want)
+		t.Errorf("%v expire, want %v", gone, want)
 	}
 	gone = nil
 	for _, m := range (Retention{Keep: 2, MaxAge: 600 * time.Hour}).Expired(all, now) {
 		gone = append(gone, m.Name)
 	}
 	if want := []string{"1to-35900", "1to-36500", "1to-373", "1to-372", "1to-371"}; !slices.Equal(gone, want) {
-		t.Errorf("%v go, want %v", gone, want)
+		t.Errorf("%v expire, want %v", gone, want)
 	}
 }
 

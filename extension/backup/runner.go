@@ -34,8 +34,8 @@ const (
 	longestPause = 2 * time.Minute
 	// tries is the number of attempts before [Policy.GoOn] lets the cluster go on without a backup.
 	tries = 3
-	// queueFor limits how long an attempt waits for backups of other clusters. This wait does not count towards
-	// [Policy.Timeout].
+	// queueFor plus [Policy.Timeout] is the limit for an attempt, which can wait that long for backups of other
+	// clusters. [Policy.Timeout] alone limits the backup itself, without that wait.
 	queueFor = time.Hour
 	// parallel is the number of backups, of different clusters, that one process takes at the same time.
 	parallel = 2
@@ -62,7 +62,7 @@ const (
 )
 
 // ErrNoPlace reports that no place to store backups is configured, so none are taken.
-var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory, or " +
+var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups DIRECTORY, or " +
 	"set a bucket")
 
 // Options configure the part.

@@ -139,13 +139,13 @@ func TestItBlocksWhileABackupRuns(t *testing.T) {
 	for range 2 {
 		if _, err := w.upgrade(short, "v1.36.3"); err == nil ||
 			!strings.Contains(err.Error(), "wait 2s: backup of etcd, running since") {
-			t.Errorf("while it runs: %v", err)
+			t.Errorf("while the backup runs: %v", err)
 		}
 	}
 	close(release)
 	if message, err := w.upgrade(t.Context(), "v1.36.3"); err != nil || !strings.Contains(message, "was verified") ||
 		w.takes.Load() != 1 {
-		t.Errorf("after it: %q, %v, %d backups", message, err, w.takes.Load())
+		t.Errorf("after the backup: %q, %v, %d backups", message, err, w.takes.Load())
 	}
 }
 
@@ -162,7 +162,7 @@ func TestFailures(t *testing.T) {
 		}
 		if _, again := w.upgrade(t.Context(), "v1.36.3"); again == nil || again.Error() != err.Error() ||
 			int(w.takes.Load()) != try+1 {
-			t.Errorf("before its pause is over: %v, %d tries", again, w.takes.Load())
+			t.Errorf("before the pause is over: %v, %d tries", again, w.takes.Load())
 		}
 		at = at.Add(longestPause)
 	}
@@ -170,7 +170,7 @@ func TestFailures(t *testing.T) {
 	for try := range tries {
 		message, err := w.upgrade(t.Context(), "v1.36.4")
 		if last := try == tries-1; (err == nil) != last || last && !strings.Contains(message, "3 tries failed") {
-			t.Errorf("if it goes on, try %d: %q, %v", try, message, err)
+			t.Errorf("if the upgrade may go on, try %d: %q, %v", try, message, err)
 		}
 		at = at.Add(longestPause)
 	}
@@ -185,7 +185,7 @@ func TestATryIsBounded(t *testing.T) {
 	}
 }
 
-// A backup waits for its turn while those of other clusters are taken. The wait does not count towards its own timeout.
+// A backup waits for its turn while backups of other clusters are taken. This wait does not count towards its timeout.
 func TestWaitingForOthersIsNoTimeOfATry(t *testing.T) {
 	release := make(chan struct{})
 	var begun atomic.Int32
@@ -209,7 +209,7 @@ func TestWaitingForOthersIsNoTimeOfATry(t *testing.T) {
 	end()
 	for n := range parallel {
 		if _, err := ensure(ended, n, time.Minute); err == nil {
-			t.Fatal("it did not wait")
+			t.Fatal("the backup did not wait")
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -237,8 +237,8 @@ func TestAnAuthorityIsMissing(t *testing.T) {
 		kind  string
 		waits bool
 	}{
-		"of kubeadm's control plane":      {"KubeadmControlPlane", true},
-		"of another sort, which has none": {"HostedControlPlane", false},
+		"a control plane of kubeadm":      {"KubeadmControlPlane", true},
+		"a control plane of another kind": {"HostedControlPlane", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Options{Reader: controlPlane{initialized: true}},
@@ -276,10 +276,10 @@ func TestAControlPlaneThatNeverCameUp(t *testing.T) {
 		takes  int32
 		want   string
 	}{
-		"never":      {controlPlane{}, 0, "no backup is taken: the cluster has no control plane yet"},
-		"it did":     {controlPlane{initialized: true}, 1, "was verified"},
-		"it is gone": {controlPlane{err: apierrors.NewNotFound(schema.GroupResource{}, "blue")}, 1, "was verified"},
-		"it can't be read": {controlPlane{err: errors.New("no answer")}, 0,
+		"never initialized": {controlPlane{}, 0, "no backup is taken: the cluster has no control plane yet"},
+		"initialized":       {controlPlane{initialized: true}, 1, "was verified"},
+		"gone":              {controlPlane{err: apierrors.NewNotFound(schema.GroupResource{}, "blue")}, 1, "was verified"},
+		"unreadable": {controlPlane{err: errors.New("no answer")}, 0,
 			"will be retried: reading KubeadmControlPlane blue: no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestAControlPlaneThatNeverCameUp(t *testing.T) {
 			cluster.Spec.ControlPlaneRef.Kind, cluster.Spec.ControlPlaneRef.Name = workload.KubeadmControlPlane.Kind, "blue"
 			message, err := w.Ensure(t.Context(), cluster, ReasonDelete, w.policy)
 			if text := fmt.Sprint(message, err); !strings.Contains(text, c.want) || w.takes.Load() != c.takes {
-				t.Errorf("%d takes, %s; want %d, %s", w.takes.Load(), text, c.takes, c.want)
+				t.Errorf("%d attempts, %s; want %d, %s", w.takes.Load(), text, c.takes, c.want)
 			}
 		})
 	}
@@ -333,15 +333,15 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ setting, value, want string }{
-		"nothing kept":        {settingKeep, "0", "between 1 and 500"},
-		"no number":           {settingKeep, "many", "between 1 and 500"},
+		"no backups are kept": {settingKeep, "0", "between 1 and 500"},
+		"not a number":        {settingKeep, "many", "between 1 and 500"},
 		"an age below zero":   {settingMaxAge, "-1h", "out of range"},
-		"an age for ever":     {settingMaxAge, "0s", ""},
+		"an unlimited age":    {settingMaxAge, "0s", ""},
 		"stale at once":       {settingFreshFor, "1s", "1m or more"},
-		"no time for a try":   {settingTimeout, "1s", "between 10s and 2h"},
-		"no end of a try":     {settingTimeout, "24h", "between 10s and 2h"},
-		"no duration":         {settingTimeout, "soon", "it is not a duration"},
-		"all as it should be": {settingKeep, "3", ""},
+		"a timeout too short": {settingTimeout, "1s", "between 10s and 2h"},
+		"a timeout too long":  {settingTimeout, "24h", "between 10s and 2h"},
+		"not a duration":      {settingTimeout, "soon", "it is not a duration"},
+		"a valid setting":     {settingKeep, "3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			values, err := table.Read(map[string]string{c.setting: c.value})

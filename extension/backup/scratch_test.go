@@ -32,13 +32,13 @@ func TestScratchOfKilledProcesses(t *testing.T) {
 	}
 	for directory, want := range map[string]bool{living: true, dead: false, young: true, next: true} {
 		if _, err := os.Stat(directory); (err == nil) != want {
-			t.Errorf("%s is there: %v, want %v", filepath.Base(directory), err == nil, want)
+			t.Errorf("%s exists: %v, want %v", filepath.Base(directory), err == nil, want)
 		}
 	}
 	remove()
 	removeNext()
 	if left, _ := os.ReadDir(parent); len(left) != 1 {
-		t.Errorf("left are %v", left)
+		t.Errorf("directories left: %v", left)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestScratchOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	stay := []string{elsewhere, link}
-	if os.Geteuid() == 0 { // nobody else can make a directory of another user
+	if os.Geteuid() == 0 { // only root can give a directory to another user
 		if err := os.Chown(theirs, 5678, 5678); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestScratchOfOthers(t *testing.T) {
 	defer remove()
 	for _, path := range stay {
 		if _, err := os.Lstat(path); err != nil {
-			t.Errorf("it is gone: %v", err)
+			t.Errorf("Scratch has removed a file of others: %v", err)
 		}
 	}
 }

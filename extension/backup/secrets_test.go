@@ -59,9 +59,9 @@ func TestMembersAreVerified(t *testing.T) {
 		host    string
 		ok      bool
 	}{
-		"a member":                     {ca, key, "localhost", true},
-		"one of another authority":     {otherCA, otherKey, "localhost", false},
-		"one that is for another name": {ca, key, "other", false},
+		"a member":                           {ca, key, "localhost", true},
+		"a certificate of another authority": {otherCA, otherKey, "localhost", false},
+		"a certificate for another name":     {ca, key, "other", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pair, err := tls.X509KeyPair(c.ca, c.key)
@@ -141,12 +141,12 @@ func TestReadAccess(t *testing.T) {
 		change func(secretsByName)
 		want   error
 	}{
-		"all are there":           {func(secretsByName) {}, nil},
-		"no Secret at all":        {func(s secretsByName) { clear(s) }, ErrNotInitialized},
-		"no kubeconfig yet":       {func(s secretsByName) { delete(s, "blue-kubeconfig") }, ErrNotInitialized},
-		"an authority is missing": {func(s secretsByName) { delete(s, "blue-proxy") }, ErrNoAuthority},
-		"etcd's is missing":       {func(s secretsByName) { delete(s, "blue-etcd") }, ErrNoAuthority},
-		"etcd's has no key":       {func(s secretsByName) { delete(s["blue-etcd"].Data, "tls.key") }, ErrElsewhere},
+		"all Secrets are there":       {func(secretsByName) {}, nil},
+		"no Secret at all":            {func(s secretsByName) { clear(s) }, ErrNotInitialized},
+		"no kubeconfig yet":           {func(s secretsByName) { delete(s, "blue-kubeconfig") }, ErrNotInitialized},
+		"an authority is missing":     {func(s secretsByName) { delete(s, "blue-proxy") }, ErrNoAuthority},
+		"etcd's authority is missing": {func(s secretsByName) { delete(s, "blue-etcd") }, ErrNoAuthority},
+		"etcd's authority has no key": {func(s secretsByName) { delete(s["blue-etcd"].Data, "tls.key") }, ErrElsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := secretsByName{"blue-kubeconfig": {Data: map[string][]byte{"value": []byte(kubeconfig)}}}

@@ -68,25 +68,25 @@ func checkSignature(r *http.Request, accessKey, secret, region string, now time.
 	return ""
 }
 
-// The check itself is right: it accepts the example in the description of the signature and rejects every variation of
-// it.
+// checkSignature itself is right: it accepts the example in the description of the signature, and rejects every
+// variation of the example.
 func TestCheckSignature(t *testing.T) {
 	now := time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		change func(*http.Request)
 		want   string
 	}{
-		"the example":      {func(*http.Request) {}, ""},
-		"another method":   {func(r *http.Request) { r.Method = http.MethodDelete }, "SignatureDoesNotMatch"},
-		"another object":   {func(r *http.Request) { r.URL.Path = "/other.txt" }, "SignatureDoesNotMatch"},
-		"another question": {func(r *http.Request) { r.URL.RawQuery = "acl=" }, "SignatureDoesNotMatch"},
-		"another host":     {func(r *http.Request) { r.Host = "example.org" }, "SignatureDoesNotMatch"},
-		"another header":   {func(r *http.Request) { r.Header.Set("Range", "bytes=0-10") }, "SignatureDoesNotMatch"},
+		"the example":    {func(*http.Request) {}, ""},
+		"another method": {func(r *http.Request) { r.Method = http.MethodDelete }, "SignatureDoesNotMatch"},
+		"another object": {func(r *http.Request) { r.URL.Path = "/other.txt" }, "SignatureDoesNotMatch"},
+		"another query":  {func(r *http.Request) { r.URL.RawQuery = "acl=" }, "SignatureDoesNotMatch"},
+		"another host":   {func(r *http.Request) { r.Host = "example.org" }, "SignatureDoesNotMatch"},
+		"another header": {func(r *http.Request) { r.Header.Set("Range", "bytes=0-10") }, "SignatureDoesNotMatch"},
 		"another body": {func(r *http.Request) { r.Header.Set("X-Amz-Content-Sha256", strings.Repeat("0", 64)) },
 			"SignatureDoesNotMatch"},
-		"of long ago": {func(r *http.Request) { r.Header.Set("X-Amz-Date", "20130523T000000Z") },
+		"a time long ago": {func(r *http.Request) { r.Header.Set("X-Amz-Date", "20130523T000000Z") },
 			"RequestTimeTooSkewed"},
-		"without authorization": {func(r *http.Request) { r.Header.Del("Authorization") }, "AccessDenied"},
+		"no authorization header": {func(r *http.Request) { r.Header.Del("Authorization") }, "AccessDenied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,

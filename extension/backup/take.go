@@ -99,7 +99,7 @@ func compare(ctx context.Context, live *member, restored Contents) (bool, error)
 	}
 	if there.Hash != restored.Hash || there.Keys != restored.Keys {
 		return false, fmt.Errorf("the restored snapshot differs from %s at revision %d: %d keys with hash %d, there are %d "+
-			"with hash %d; take another one, and look at the member",
+			"with hash %d; take another backup, and look at the etcd member",
 			live.name, restored.Revision, restored.Keys, restored.Hash, there.Keys, there.Hash)
 	}
 	return true, nil

@@ -60,7 +60,7 @@ func (t Tool) Check() error {
 
 // Identity identifies an etcd member.
 type Identity struct {
-	// Name of the member.
+	// Name is the name of the member.
 	Name string
 	// PeerURL is the URL for other members.
 	PeerURL string

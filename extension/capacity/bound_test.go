@@ -18,29 +18,29 @@ func TestAControlPlaneIsPromisedAHostOfItsZone(t *testing.T) {
 		change func(*parttest.World)
 		want   string
 	}{
-		"it waits in zone-a": {nil, waits},
-		"it waits in zone-b": {func(w *parttest.World) {
+		"the control plane waits in zone-a": {nil, waits},
+		"the control plane waits in zone-b": {func(w *parttest.World) {
 			w.Machines[0].Spec.FailureDomain = "zone-b"
 		}, "passes: cluster needs 1 host, 2 of 3 are free (1 promised to other clusters)"},
-		"it has no zone yet": {func(w *parttest.World) {
+		"the control plane has no zone yet": {func(w *parttest.World) {
 			w.Machines[0].Spec.FailureDomain = ""
 		}, "passes: cluster needs 1 host, 2 of 3 are free (1 promised to other clusters)"},
-		"it has a host in zone-b": {func(w *parttest.World) {
+		"the control plane has a host in zone-b": {func(w *parttest.World) {
 			w.Machines[0].Spec.FailureDomain = "zone-b"
 			w.Hosts[1].Spec.Claim = &infrav1.HostClaim{Cluster: "first", Machine: "first-cp"}
 		}, "passes: cluster needs 1 host, 2 of 3 are free (1 claimed)"},
-		"its worker has a host elsewhere": {func(w *parttest.World) {
+		"the cluster's worker has a host in zone-b": {func(w *parttest.World) {
 			w.Clusters[0] = begun("first", 1, 1)
 			w.Hosts[1].Spec.Claim = &infrav1.HostClaim{Cluster: "first", Machine: "first-worker"}
 		}, waits},
 		"a worker is not bound": {func(w *parttest.World) {
 			w.Machines[0].Labels = nil
 		}, "passes: cluster needs 1 host, 2 of 3 are free (1 promised to other clusters)"},
-		"it goes away": {func(w *parttest.World) {
+		"the control plane is being deleted": {func(w *parttest.World) {
 			now := metav1.Now()
 			w.Machines[0].DeletionTimestamp = &now
 		}, "passes: cluster needs 1 host, 2 of 3 are free (1 promised to other clusters)"},
-		"its version is another one": {func(w *parttest.World) {
+		"the control plane has another version": {func(w *parttest.World) {
 			w.Machines[0].Spec.Version = "v1.35.4"
 		}, "passes: cluster needs 1 host, 2 of 3 are free (1 promised to other clusters)"},
 	} {
@@ -86,10 +86,10 @@ func TestASurgeLeavesTheZoneOfABoundControlPlane(t *testing.T) {
 	}
 	all := join(freeIn("zone-a", 1), freeIn("zone-b", 1))
 	if got := Decide(all, nil, own); !got.Fits {
-		t.Errorf("a machine for any zone: %s", got.Message)
+		t.Errorf("with a machine for any zone: %s", got.Message)
 	}
 	own.Bound = []Need{{Zone: "zone-a", Version: "v1.36.3", Hosts: 1}}
 	if got := Decide(all, nil, own); got.Fits {
-		t.Errorf("a machine for zone-a: %s", got.Message)
+		t.Errorf("with a machine for zone-a: %s", got.Message)
 	}
 }

@@ -77,10 +77,12 @@ type Cluster struct {
 	Admitted bool
 	// Needs are all hosts that the cluster is meant to have, including those it has.
 	Needs []Need
-	// Bound are machines without a host that can use only hosts in their zone. Needs contains them without a zone.
+	// Bound lists the machines without a host that can use only hosts in their zone. Needs contains them without a
+	// zone.
 	Bound []Need
-	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Those that it
-	// has not claimed yet are promised to it. They cannot serve its Needs, which are for additional hosts.
+	// Besides lists the hosts that the cluster in question is meant to have in any case, including those it has. Those
+	// that it has not claimed yet are promised to it. None of these hosts can serve its Needs, which are for additional
+	// hosts.
 	Besides []Need
 	// Words are used in the message about the cluster.
 	Words Words
@@ -192,7 +194,7 @@ func outstanding(hosts []Host, cluster Cluster) []Need {
 	return compact(bind(needs, cluster.Bound))
 }
 
-// bind assigns as many needs without a zone as possible to the zones of bound machines.
+// bind assigns needs without a zone, as many as possible, to the zones of bound machines.
 func bind(needs, bound []Need) []Need {
 	zoned := slices.Clone(needs)
 	for _, b := range bound {

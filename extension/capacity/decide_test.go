@@ -88,11 +88,11 @@ func TestDecide(t *testing.T) {
 			join(free(3), claimed(1, "old")), nil, anywhere(3), true,
 			"cluster needs 3 hosts, 3 of 4 are free (1 claimed)",
 		},
-		"too few, with everything that is in the way": {
+		"too few, because others are claimed or offline": {
 			join(free(4), claimed(3, "old"), in(Offline, 1)), nil, anywhere(6), false,
 			"cluster needs 6 hosts, 4 of 8 are free (3 claimed, 1 offline): add hosts, or make the cluster smaller",
 		},
-		"every state has its word": {
+		"the message has a word for every state": {
 			join(free(1), claimed(1, "old"), in(Cleaning, 1), in(Enrolling, 1), in(Unschedulable, 1), in(Offline, 1),
 				in(Quarantined, 1)), nil, anywhere(2), false,
 			"cluster needs 2 hosts, 1 of 7 is free (1 claimed, 1 being cleaned, 1 enrolling, 1 unschedulable, 1 offline, 1 " +
@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 			anywhere(2), true,
 			"cluster needs 2 hosts, 2 of 2 are free",
 		},
-		"a version that nobody names": {
+		"a need without a version": {
 			hosts(2, Host{State: Free, Versions: []string{"v1.35.0"}}), nil, []Need{{Hosts: 2}}, true,
 			"cluster needs 2 hosts, 2 of 2 are free",
 		},
@@ -132,7 +132,7 @@ func TestDecide(t *testing.T) {
 			freeIn("zone-a", 6), nil, []Need{zoneB}, false,
 			"cluster needs 2 hosts in zone-b, there are none: add hosts there, or change the failure domains",
 		},
-		"hosts without a zone wish go where there is room": {
+		"needs without a zone go where there is room": {
 			join(freeIn("zone-a", 2), freeIn("zone-b", 2)), nil, []Need{{Version: "v1.36.3", Hosts: 2}, zoneB}, true,
 			"cluster needs 4 hosts, 4 of 4 are free",
 		},
@@ -142,7 +142,7 @@ func TestDecide(t *testing.T) {
 			free(4), []Cluster{admitted("first", anywhere(3)...)}, anywhere(2), false,
 			"cluster needs 2 hosts, 1 of 4 is free (3 promised to other clusters): add hosts, or make the cluster smaller",
 		},
-		"what the other has claimed is not promised again": {
+		"hosts that the other cluster has claimed are not promised again": {
 			join(free(3), claimed(2, "first")), []Cluster{admitted("first", anywhere(3)...)}, anywhere(2), true,
 			"cluster needs 2 hosts, 2 of 5 are free (2 claimed, 1 promised to other clusters)",
 		},
@@ -175,20 +175,20 @@ func TestDecide(t *testing.T) {
 			free(3), []Cluster{cluster("aa", 1, anywhere(3)...)}, anywhere(3), false,
 			"cluster needs 3 hosts, 0 of 3 are free (3 promised to other clusters): add hosts, or make the cluster smaller",
 		},
-		"a younger one that was let through already keeps its promise": {
+		"a younger cluster that was let through already keeps its promise": {
 			free(3), []Cluster{{Name: "younger", Created: morning.Add(time.Hour), Admitted: true, Needs: anywhere(3)}},
 			anywhere(3), false,
 			"cluster needs 3 hosts, 0 of 3 are free (3 promised to other clusters): add hosts, or make the cluster smaller",
 		},
-		"an older one that is too large does not keep a small one waiting": {
+		"an older cluster that is too large does not keep a small one waiting": {
 			free(3), []Cluster{cluster("huge", 0, anywhere(100)...)}, anywhere(3), true,
 			"cluster needs 3 hosts, 3 of 3 are free",
 		},
-		"of older ones those that fit come first": {
+		"of older clusters, those that fit come first": {
 			free(5), []Cluster{cluster("huge", -2, anywhere(100)...), cluster("small", -1, anywhere(2)...)}, anywhere(4), false,
 			"cluster needs 4 hosts, 3 of 5 are free (2 promised to other clusters): add hosts, or make the cluster smaller",
 		},
-		"a promise that can't be kept holds up nobody elsewhere": {
+		"a promise that can't be kept blocks no other zone": {
 			freeIn("zone-a", 2), []Cluster{admitted("stuck", Need{Zone: "zone-x", Version: "v1.36.3", Hosts: 5})},
 			anywhere(2), true,
 			"cluster needs 2 hosts, 2 of 2 are free",
@@ -207,7 +207,7 @@ func TestDecide(t *testing.T) {
 			[]Cluster{admitted("first", Need{Version: "v1.35.0", Hosts: 2})}, anywhere(2), true,
 			"cluster needs 2 hosts, 2 of 4 are free (2 without Kubernetes v1.36.3)",
 		},
-		"what a cluster has in a zone serves its need there": {
+		"a cluster's host in a zone serves its need there": {
 			join(freeIn("zone-b", 1), hosts(1, Host{State: Claimed, Zone: "zone-b", Cluster: "first"})),
 			[]Cluster{admitted("first", zoneB)}, anywhere(1), false,
 			"cluster needs 1 host, 0 of 2 are free (1 claimed, 1 promised to other clusters): add hosts, or make the cluster " +
@@ -231,16 +231,16 @@ func TestDecide(t *testing.T) {
 			"cluster needs 2 hosts with labels disk=ssd, 1 of 4 is free (3 without them): add hosts, or make the cluster " +
 				"smaller",
 		},
-		"machines without limits leave those that others can use": {
+		"machines without limits leave the hosts with labels to machines that need them": {
 			join(free(1), meeting(1, ssd)), nil, append(limited(1, ssd), anywhere(1)...), true,
 			"cluster needs 2 hosts, 2 of 2 are free",
 		},
-		"two kinds, and hosts for neither": {
+		"two kinds of machines, and a host that neither can use": {
 			join(free(1), meeting(1, ssd), meeting(1, "labels gpu=a")), nil,
 			append(limited(1, ssd), limited(1, "labels gpu=a")...), true,
 			"cluster needs 2 hosts, 2 of 3 are free (1 without what machines select)",
 		},
-		"promised to machines that can use no other": {
+		"hosts promised to machines that can use no others": {
 			join(free(1), meeting(1, ssd)), []Cluster{admitted("first", limited(1, ssd)...)}, limited(1, ssd), false,
 			"cluster needs 1 host with labels disk=ssd, 0 of 2 are free (1 promised to other clusters, 1 without them): add " +
 				"hosts, or make the cluster smaller",
@@ -251,7 +251,7 @@ func TestDecide(t *testing.T) {
 			"cluster needs 1 host with labels disk=ssd, 0 of 2 are free (1 claimed, 1 promised to other clusters): add " +
 				"hosts, or make the cluster smaller",
 		},
-		"its other machine finds another host": {
+		"a cluster's machine without limits can use another host": {
 			join(free(1), meeting(1, ssd),
 				hosts(1, Host{State: Claimed, Zone: "zone-a", Cluster: "first", Meets: []string{ssd}})),
 			[]Cluster{admitted("first", append(limited(1, ssd), anywhere(1)...)...)}, limited(1, ssd), true,
@@ -284,7 +284,7 @@ func TestWhatWasLetThroughKeepsItsPlace(t *testing.T) {
 		t.Errorf("an older cluster that waits took its place: %s", got.Message)
 	}
 	if got := Decide(free(3), []Cluster{admitted("other", anywhere(1)...)}, mine); got.Fits {
-		t.Errorf("there is no room beside another that was let through: %s", got.Message)
+		t.Errorf("the cluster passes although another cluster was let through, which leaves no room: %s", got.Message)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestLaws(t *testing.T) {
 			}
 			first := Decide(inventory, clusters, clusters[i])
 			if again := Decide(inventory, clusters, clusters[i]); again != first {
-				t.Fatalf("round %d: %+v and then %+v", round, first, again)
+				t.Fatalf("round %d: the same question has the answers %+v and then %+v", round, first, again)
 			}
 			clusters[i].Admitted = first.Fits
 		}
@@ -328,7 +328,7 @@ func TestLaws(t *testing.T) {
 		if !newInventory(inventory).holds(nil, through) {
 			t.Fatalf("round %d: clusters %+v were let through to hosts %+v", round, clusters, inventory)
 		}
-		// The oldest of those that wait and fit beside the promises must be let through.
+		// The oldest of the clusters that wait and fit in addition to the promised hosts must be let through.
 		for _, c := range clusters {
 			if !c.Admitted && newInventory(inventory).holds(through, compact(c.Needs)) {
 				oldest := true

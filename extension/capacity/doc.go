@@ -1,5 +1,5 @@
-// Package capacity is the part of the extension that holds clusters and rollouts for which the inventory has too few
-// hosts.
+// Package capacity is the part of the extension that holds back clusters and rollouts for which the inventory has too
+// few hosts.
 //
 // [New] returns the part. At each call, its gate reads a snapshot of a namespace. [Decide] is a pure function of that
 // snapshot and explains its decision in numbers.

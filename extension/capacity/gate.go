@@ -19,9 +19,9 @@ const (
 	retrySoon = time.Second
 	// isNew is how long a Cluster counts as new.
 	isNew = 15 * time.Second
-	// admittedFor is how long the gate remembers a Cluster that it let through. Cluster API shows that on the Cluster
-	// within a second. If it does not, because another extension blocks, it calls the gate again, which restarts the
-	// time.
+	// admittedFor is how long the gate remembers a Cluster that it let through. Within a second, the Cluster shows that
+	// it was let through. If it does not, because another extension blocks, Cluster API calls the gate again, which
+	// restarts the time.
 	admittedFor = time.Minute
 )
 
@@ -31,16 +31,16 @@ const (
 // claimed and which Clusters were let through a moment ago, and a cache may not show exactly these changes yet. Calls
 // are rare: one per new Cluster, and one every five seconds while a Cluster waits. Lists are bounded.
 //
-// The gate decides one call at a time. It remembers a Cluster that it lets through until the Cluster shows it, so that
-// two Clusters created at once do not both get the same hosts.
+// The gate decides one call at a time. It remembers a Cluster that it lets through until the Cluster itself shows this,
+// so that two Clusters created at once do not both get the same hosts.
 type gate struct {
 	reader   client.Reader
 	now      func() time.Time
-	turn     chan struct{}            // held while deciding
+	turn     chan struct{}            // has a value while a call is being decided
 	admitted map[clusterKey]time.Time // guarded by turn
 }
 
-// clusterKey identifies a Cluster, also among Clusters of the same name.
+// clusterKey identifies a Cluster. A recreated Cluster of the same name has another key.
 type clusterKey struct {
 	name client.ObjectKey
 	uid  string
@@ -54,8 +54,8 @@ func newGate(reader client.Reader) *gate {
 	return &gate{reader: reader, now: time.Now, turn: make(chan struct{}, 1), admitted: map[clusterKey]time.Time{}}
 }
 
-// create lets a Cluster through if the hosts of its namespace can hold it, and holds it otherwise. Clusters whose
-// machines are not Capstan's pass.
+// create lets a Cluster through if the hosts of its namespace suffice for it, and holds it back otherwise. Clusters
+// whose machines are not Capstan's pass.
 func (g *gate) create(ctx context.Context, cluster *clusterv1.Cluster) (answer part.Answer, err error) {
 	if err := g.begin(ctx); err != nil {
 		return answer, err

@@ -60,7 +60,7 @@ func TestGate(t *testing.T) {
 				w.Hosts[i].Namespace = "other"
 			}
 		}, nil, "wait 5s: cluster needs 3 hosts, there are none: add hosts, or make the cluster smaller"},
-		"a class of another provider is not ours": {0, nil,
+		"a class of another provider": {0, nil,
 			func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: "},
 		"a class that does not exist": {8, nil, func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "gone" },
 			"reading ClusterClass default/gone: it does not exist"},
@@ -72,7 +72,7 @@ func TestGate(t *testing.T) {
 			md := &c.Spec.Topology.Workers.MachineDeployments[0]
 			md.Class, md.FailureDomain = "zoned", "zone-a"
 		}, "passes: cluster needs 3 hosts, 8 of 8 are free"},
-		"replicas that nobody wrote": {8, nil, func(c *clusterv1.Cluster) {
+		"replicas that are not set": {8, nil, func(c *clusterv1.Cluster) {
 			c.Spec.Topology.ControlPlane.Replicas = nil
 			c.Spec.Topology.Workers.MachineDeployments[0].Replicas = nil
 		}, "passes: cluster needs 2 hosts, 8 of 8 are free"},
@@ -85,26 +85,26 @@ func TestGate(t *testing.T) {
 			five := int32(5)
 			c.Spec.Topology.Workers.MachinePools = []clusterv1.MachinePoolTopology{{Class: "pool", Name: "p", Replicas: &five}}
 		}, "passes: cluster needs 8 hosts, 8 of 8 are free"},
-		"a cluster that is being parttest.Created has a promise": {4, func(w *parttest.World) {
+		"a cluster that is being created has a promise": {4, func(w *parttest.World) {
 			other := parttest.NewCluster("other", 1, 1)
 			other.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: "K", Name: "n", APIGroup: "g"}
 			w.Clusters = append(w.Clusters, other)
 		}, nil,
 			"wait 5s: cluster needs 3 hosts, 2 of 4 are free (2 promised to other clusters): add hosts, or make the cluster " +
 				"smaller"},
-		"a cluster that goes away has none": {4, func(w *parttest.World) {
+		"a cluster that is being deleted has no promise": {4, func(w *parttest.World) {
 			other := parttest.NewCluster("other", 1, 1)
 			other.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: "K", Name: "n", APIGroup: "g"}
 			now := metav1.Now()
 			other.DeletionTimestamp = &now
 			w.Clusters = append(w.Clusters, other)
 		}, nil, "passes: cluster needs 3 hosts, 4 of 4 are free"},
-		"a paused cluster that waits has none": {4, func(w *parttest.World) {
+		"a paused cluster that waits has no promise": {4, func(w *parttest.World) {
 			other, paused := parttest.NewCluster("a", 1, 1), true
 			other.Spec.Paused = &paused
 			w.Clusters = append(w.Clusters, other)
 		}, nil, "passes: cluster needs 3 hosts, 4 of 4 are free"},
-		"a cluster whose class is gone has none": {4, func(w *parttest.World) {
+		"a cluster whose class is gone has no promise": {4, func(w *parttest.World) {
 			other := parttest.NewCluster("a", 1, 1)
 			other.Spec.Topology.ClassRef.Name = "gone"
 			w.Clusters = append(w.Clusters, other)
@@ -154,7 +154,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// The gate is asked about the younger Cluster first and lets it pass, but the Cluster does not show it yet.
+// The gate is asked about the younger Cluster first and lets it pass, but the Cluster does not show this yet.
 func TestTwoAtOnceDoNotBothPass(t *testing.T) {
 	w := parttest.NewWorld(3)
 	older, younger := parttest.NewCluster("older", 1, 2), parttest.NewCluster("younger", 1, 2)
@@ -174,13 +174,13 @@ func TestTwoAtOnceDoNotBothPass(t *testing.T) {
 		}
 	}
 	if got := ask(t, gate, younger); !strings.HasPrefix(got, "passes") {
-		t.Errorf("asked again, the younger one: %s", got)
+		t.Errorf("the younger one, asked again: %s", got)
 	}
 	// The younger Cluster never went on: another extension held it, and then its user deleted and recreated it.
 	younger.UID = "another uid"
 	w.Clusters[0] = younger
 	if got := ask(t, gate, older); !strings.HasPrefix(got, "passes") {
-		t.Errorf("the younger one is another now, but the older one: %s", got)
+		t.Errorf("after the younger one was recreated, the older one: %s", got)
 	}
 }
 
@@ -229,13 +229,13 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	if len(passed) != 3 {
-		t.Errorf("%v passed, there is room for 3", passed)
+		t.Errorf("%v passed, but there is room for 3", passed)
 	}
 }
 
 func TestGateWaitsNoLongerThanItsCaller(t *testing.T) {
 	gate := newGate(parttest.NewWorld(1))
-	gate.turn <- struct{}{} // somebody decides
+	gate.turn <- struct{}{} // another call is being decided
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := gate.create(ctx, &clusterv1.Cluster{})
@@ -250,14 +250,14 @@ func TestHostOf(t *testing.T) {
 		change func(*infrav1.CapstanHost)
 		want   State
 	}{
-		"off":             {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostOff }, Free},
-		"available":       {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostAvailable }, Free},
-		"without a phase": {func(*infrav1.CapstanHost) {}, Enrolling},
-		"enrolling":       {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostEnrolling }, Enrolling},
-		"claimed, and its phase is late": {func(h *infrav1.CapstanHost) {
+		"a host that is off":     {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostOff }, Free},
+		"available":              {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostAvailable }, Free},
+		"a host without a phase": {func(*infrav1.CapstanHost) {}, Enrolling},
+		"enrolling":              {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostEnrolling }, Enrolling},
+		"a claimed host whose phase lags": {func(h *infrav1.CapstanHost) {
 			h.Status.Phase, h.Spec.Claim = infrav1.HostAvailable, &infrav1.HostClaim{Cluster: "c"}
 		}, Claimed},
-		"claimed and offline": {func(h *infrav1.CapstanHost) {
+		"a claimed host that is offline": {func(h *infrav1.CapstanHost) {
 			h.Status.Phase, h.Spec.Claim = infrav1.HostOffline, &infrav1.HostClaim{Cluster: "c"}
 		}, Claimed},
 		"released": {
@@ -265,17 +265,19 @@ func TestHostOf(t *testing.T) {
 		},
 		"cleaning": {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostCleaning }, Cleaning},
 		"offline":  {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostOffline }, Offline},
-		"quarantined, with the claim it has": {func(h *infrav1.CapstanHost) {
+		"a quarantined host with a claim": {func(h *infrav1.CapstanHost) {
 			h.Status.Phase, h.Spec.Claim = infrav1.HostQuarantined, &infrav1.HostClaim{Released: true}
 		}, Quarantined},
 		"unschedulable": {
 			func(h *infrav1.CapstanHost) { h.Status.Phase, h.Spec.Unschedulable = infrav1.HostOff, true }, Unschedulable,
 		},
-		"being deleted": {
+		"a host that is being deleted": {
 			func(h *infrav1.CapstanHost) { h.Status.Phase, h.DeletionTimestamp = infrav1.HostOff, &now }, Unschedulable,
 		},
-		"claimed phase, but the claim has gone": {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostClaimed },
-			Enrolling},
+		"a host in phase Claimed without a claim": {
+			func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostClaimed },
+			Enrolling,
+		},
 	} {
 		host := &infrav1.CapstanHost{}
 		c.change(host)

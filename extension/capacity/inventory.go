@@ -46,7 +46,7 @@ func (inv inventory) holds(promised, needs []Need) bool {
 	return true
 }
 
-// available returns how many hosts of these kinds are available besides those promised.
+// available returns how many hosts of these kinds are available, without the promised ones.
 func (inv inventory) available(promised, kinds []Need) int {
 	m := inv.keep(promised)
 	free := 0

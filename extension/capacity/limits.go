@@ -16,8 +16,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// The variables of a ClusterClass that select hosts by their labels, as in class capstan-owned. Patches that use other
-// variables are not evaluated, so what they select does not count.
+// The variables of a ClusterClass that select hosts by their labels, like those of class capstan-owned. Patches that
+// use other variables are not evaluated, so what they select does not count.
 const (
 	controlPlaneHosts = "controlPlaneHosts"
 	workerHosts       = "workerHosts"
@@ -108,8 +108,8 @@ func (s *snapshot) controlPlaneLimits(
 }
 
 // classLimits returns the name of the limits of machines whose template is in a ClusterClass. These are the limits of
-// the template; but if the variable has labels, they replace the template's selector. The variable is looked up in the
-// lists in turn, and the first list that contains it counts.
+// the template; but if the variable has labels, they replace the template's selector. classLimits looks up the variable
+// in the lists in turn, and uses the first list that contains it.
 func (s *snapshot) classLimits(
 	ctx context.Context, class *clusterv1.ClusterClass, ref clusterv1.ClusterClassTemplateReference, variable string,
 	lists ...[]clusterv1.ClusterVariable,

@@ -49,7 +49,7 @@ func TestWhatMachinesSelect(t *testing.T) {
 		change   func(*parttest.World, *clusterv1.Cluster)
 		want     string
 	}{
-		"nothing": {
+		"no selection": {
 			func(*infrav1.CapstanMachineSpec) {}, nil, "passes: cluster needs 3 hosts, 3 of 3 are free",
 		},
 		"labels in the template": {
@@ -93,7 +93,7 @@ func TestWhatMachinesSelect(t *testing.T) {
 				w.Hosts[1].Labels = map[string]string{infrav1.EnrolledLabel: "true"}
 			}, "wait 5s: cluster needs 3 hosts, 2 of 3 are free (1 not local): add hosts, or make the cluster smaller",
 		},
-		"labels besides": {
+		"labels, and a balancer that reaches only local hosts": {
 			onSSD, func(w *parttest.World, _ *clusterv1.Cluster) {
 				local(w)
 				w.Hosts[0].Labels[infrav1.EnrolledLabel] = "true"

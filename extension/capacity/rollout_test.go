@@ -68,14 +68,14 @@ func TestSurgeOfTheControlPlane(t *testing.T) {
 		"a surge of one, as text": {3, func(w *parttest.World, _ *clusterv1.Cluster) { w.ControlPlane = controlPlane("1") },
 			"wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of " +
 				"the control plane to 0"},
-		"another sort": {
+		"a control plane of another kind": {
 			4, func(_ *parttest.World, c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "HostedControlPlane" },
 			"passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)",
 		},
-		"machines of somebody else": {
+		"machines of another provider": {
 			3, func(_ *parttest.World, c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: ",
 		},
-		"it can't be read": {
+		"the control plane can't be read": {
 			4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Fail["ControlPlane"] = errors.New("forbidden") },
 			"reading KubeadmControlPlane mine: forbidden",
 		},
@@ -83,20 +83,21 @@ func TestSurgeOfTheControlPlane(t *testing.T) {
 			4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Fail["CapstanHost"] = errors.New("forbidden") },
 			"listing CapstanHosts: forbidden",
 		},
-		"the last one is promised": {4, func(w *parttest.World, _ *clusterv1.Cluster) {
+		"the last free host is promised": {4, func(w *parttest.World, _ *clusterv1.Cluster) {
 			other := parttest.NewCluster("other", 1, 0)
 			other.Spec.ControlPlaneRef.Name, other.Spec.ControlPlaneRef.APIGroup, other.Spec.ControlPlaneRef.Kind = "o", "g", "K"
 			w.Clusters = append(w.Clusters, other)
 		}, "wait 5s: upgrade of the control plane needs 1 host, 0 of 4 are free (3 claimed, 1 promised to machines that " +
 			"wait for theirs): add hosts, or set maxSurge of the control plane to 0"},
-		"the free one is for a machine of its own": {3,
+		"the free host is for a machine of the Cluster itself": {3,
 			func(w *parttest.World, _ *clusterv1.Cluster) { w.Hosts[2].Spec.Claim = nil },
 			"wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (2 claimed, 1 promised to machines that wait " +
 				"for theirs): add hosts, or set maxSurge of the control plane to 0"},
-		"one of two that are free is": {4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Hosts[2].Spec.Claim = nil },
+		"one of two free hosts is for a machine of the Cluster itself": {
+			4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Hosts[2].Spec.Claim = nil },
 			"passes: upgrade of the control plane needs 1 host, 1 of 4 is free (2 claimed, 1 promised to machines that wait " +
 				"for theirs)"},
-		"it goes before one to come": {4, func(w *parttest.World, _ *clusterv1.Cluster) {
+		"the upgrade comes before a new Cluster": {4, func(w *parttest.World, _ *clusterv1.Cluster) {
 			w.Clusters = append(w.Clusters, parttest.NewCluster("a", 1, 0))
 		}, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
 	} {
@@ -141,7 +142,7 @@ func TestSurgeOfWorkers(t *testing.T) {
 				"MachineDeployments to 0"},
 		"no machines":                    {3, []clusterv1.MachineDeployment{deployment("md", "", 0, "")}, "", "passes: "},
 		"machines that users replace":    {3, []clusterv1.MachineDeployment{onDelete}, "", "passes: "},
-		"machines of somebody else":      {3, []clusterv1.MachineDeployment{foreign}, "", "passes: "},
+		"machines of another provider":   {3, []clusterv1.MachineDeployment{foreign}, "", "passes: "},
 		"machines that have the version": {3, []clusterv1.MachineDeployment{upgraded}, "", "passes: "},
 		"machines of another Cluster":    {3, []clusterv1.MachineDeployment{elsewhere}, "", "passes: "},
 		"one deployment after the other": {

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Surge returns what must fit at the same time during a rollout of groups of machines, each with its surge. atOnce is
-// how many groups are rolled out at a time. Each set of the result must fit by itself. The order of the groups is
-// unknown, so the largest ones count.
+// Surge returns the needs for the additional machines that may exist at the same time during a rollout. Each of the
+// given groups of machines has a surge, and atOnce groups are rolled out at a time. The result consists of sets of
+// needs, each of which must fit by itself. The order of the groups is unknown, so Surge assumes that the largest groups
+// are rolled out together.
 func Surge(groups []Need, atOnce int) [][]Need {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(n Need) bool { return n.Hosts <= 0 })
 	slices.SortStableFunc(groups, func(a, b Need) int { return cmp.Compare(b.Hosts, a.Hosts) })

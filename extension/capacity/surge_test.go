@@ -12,15 +12,17 @@ func TestSurge(t *testing.T) {
 		atOnce int
 		want   string
 	}{
-		"no groups":                      {nil, 1, "[]"},
-		"groups without a surge":         {[]Need{group("", 0)}, 1, "[]"},
-		"one at a time: the largest":     {[]Need{group("", 1), group("", 3), group("", 2)}, 1, "[[{   3}]]"},
-		"two at a time: the two largest": {[]Need{group("", 1), group("", 3), group("", 2)}, 2, "[[{   3} {   2}]]"},
-		"more at a time than there are":  {[]Need{group("", 1)}, 9, "[[{   1}]]"},
-		"none at a time is one":          {[]Need{group("", 1), group("", 1)}, 0, "[[{   1}]]"},
+		"no groups":                  {nil, 1, "[]"},
+		"groups without a surge":     {[]Need{group("", 0)}, 1, "[]"},
+		"one at a time: the largest": {[]Need{group("", 1), group("", 3), group("", 2)}, 1, "[[{   3}]]"},
+		"two at a time: the two largest": {
+			[]Need{group("", 1), group("", 3), group("", 2)}, 2, "[[{   3} {   2}]]",
+		},
+		"more groups at a time than there are": {[]Need{group("", 1)}, 9, "[[{   1}]]"},
+		"zero groups at a time means one":      {[]Need{group("", 1), group("", 1)}, 0, "[[{   1}]]"},
 		"the largest of each zone, too": {[]Need{group("a", 3), group("b", 1), group("b", 2)}, 1,
 			"[[{a   3}] [{a   3}] [{b   2}]]"},
-		"the two largest of each zone, one after": {[]Need{group("b", 1), group("a", 1), group("b", 1)}, 2,
+		"the two largest of each zone, too": {[]Need{group("b", 1), group("a", 1), group("b", 1)}, 2,
 			"[[{b   1} {a   1}] [{a   1}] [{b   1} {b   1}]]"},
 	} {
 		if got := fmt.Sprint(Surge(c.groups, c.atOnce)); got != c.want {

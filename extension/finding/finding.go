@@ -1,8 +1,8 @@
-// Package finding defines what parts of the extension report about a Cluster: a reason for programs and a message for
-// people, like the conditions and Events that contain them.
+// Package finding defines the result that each part of the extension reports about a Cluster: a reason for programs and
+// a message for people. Conditions and Events contain both.
 package finding
 
-// Finding says why something may go on, waits or failed. The zero value reports nothing.
+// Finding says why something may continue, must wait, or has failed. The zero value reports nothing.
 type Finding struct {
 	// Reason is one CamelCase word. It does not depend on the Cluster.
 	Reason string

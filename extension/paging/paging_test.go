@@ -61,7 +61,7 @@ func TestList(t *testing.T) {
 				t.Errorf("error is %v, want %q", err, c.want)
 			}
 			if calls := strings.Join(c.from.asked, " "); calls != c.calls {
-				t.Errorf("it was asked %s, want %s", calls, c.calls)
+				t.Errorf("the requests are %s, want %s", calls, c.calls)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
 // Package part defines the parts of the extension. A part has a name, settings and handlers, and can be switched on and
-// off by itself.
+// off separately from the others.
 //
 // A part answers hooks with an [Answer]: what it found, and whether the Cluster must wait. It never sees Clusters for
 // which it is switched off. [Handlers] and [Settings] compose parts.

@@ -32,19 +32,23 @@ func TestSwitches(t *testing.T) {
 		label    string // empty: none
 		want     string // waits, passes, or the error
 	}{
-		"on by default":       {nil, "", "waits"},
-		"off by the settings": {map[string]string{"maintenance-window.enabled": "false"}, "", "passes"},
-		"on by the label, off by the settings": {map[string]string{"maintenance-window.enabled": "false"},
-			"enabled", "waits"},
-		"off by the label":                      {nil, "disabled", "passes"},
-		"off by the label, the settings broken": {map[string]string{"maintenance-window.window": "x"}, "disabled", "passes"},
-		"a label that says neither": {nil, "yes",
+		"a part is on by default":        {nil, "", "waits"},
+		"the settings switch a part off": {map[string]string{"maintenance-window.enabled": "false"}, "", "passes"},
+		"the label switches a part on, the settings switch it off": {
+			map[string]string{"maintenance-window.enabled": "false"},
+			"enabled", "waits",
+		},
+		"the label switches a part off": {nil, "disabled", "passes"},
+		"the label switches a part off, the settings are invalid": {
+			map[string]string{"maintenance-window.window": "x"}, "disabled", "passes",
+		},
+		"an invalid label": {nil, "yes",
 			"label extensions.capstan.dev/maintenance-window of the Cluster must be enabled or disabled"},
-		"a setting that nobody knows": {map[string]string{"maintenance-window.window": "x"}, "",
+		"an unknown setting": {map[string]string{"maintenance-window.window": "x"}, "",
 			`setting "maintenance-window.window" is unknown: the settings are `},
-		"a setting that is wrong": {map[string]string{"maintenance-window.enabled": "yes"}, "",
+		"an invalid setting": {map[string]string{"maintenance-window.enabled": "yes"}, "",
 			`setting "maintenance-window.enabled" must be true or false`},
-		"a wrong setting of another part": {map[string]string{"capacity.enabled": ""}, "enabled",
+		"an invalid setting of another part": {map[string]string{"capacity.enabled": ""}, "enabled",
 			`setting "capacity.enabled" must be true or false`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,12 +87,12 @@ func TestAnswers(t *testing.T) {
 		want   string
 		log    string
 	}{
-		"nothing": {part.Answer{}, nil, 0, "", ""},
-		"it goes on": {part.Pass(finding.Finding{Reason: "Empty", Message: "there is room"}), nil, 0,
+		"an empty answer": {part.Answer{}, nil, 0, "", ""},
+		"the Cluster goes on": {part.Pass(finding.Finding{Reason: "Empty", Message: "there is room"}), nil, 0,
 			"there is room", ""},
-		"it waits":             {part.Hold(7*time.Second, full), nil, 7, "there is no room", "reason=Full"},
-		"it waits for no time": {part.Hold(0, full), nil, 1, "there is no room", "reason=Full"},
-		"it fails":             {part.Hold(7*time.Second, full), errors.New("no answer"), 0, "no answer", ""},
+		"the Cluster waits": {part.Hold(7*time.Second, full), nil, 7, "there is no room", "reason=Full"},
+		"a wait of no time": {part.Hold(0, full), nil, 1, "there is no room", "reason=Full"},
+		"a failure":         {part.Hold(7*time.Second, full), errors.New("no answer"), 0, "no answer", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -101,7 +105,7 @@ func TestAnswers(t *testing.T) {
 							t.Errorf("the settings are %v", settings)
 						}
 						if deadline, bounded := ctx.Deadline(); !bounded || time.Until(deadline) > 9*time.Second {
-							t.Errorf("the part has until %s, bounded is %t: it has to be done before its caller gives up", deadline, bounded)
+							t.Errorf("the part has until %s, bounded is %t: it must end before its caller gives up", deadline, bounded)
 						}
 						return c.answer, c.err
 					})}}

@@ -44,37 +44,37 @@ func TestPlans(t *testing.T) {
 		fails                         string
 	}{
 		"one minor": {from: "v1.35.4", to: "v1.36.3", wantControlPlane: "v1.36.3", wantWorkers: "v1.36.3"},
-		"three minors, by the highest of each": {
+		"three minors, with the highest version of each": {
 			from: "v1.33.1", to: "v1.36.3", wantControlPlane: "v1.34.8 v1.35.4 v1.36.3", wantWorkers: "v1.36.3",
 		},
-		"four minors, so workers go twice": {
+		"four minors, so workers are upgraded twice": {
 			from: "v1.32.0", to: "v1.36.3", wantControlPlane: "v1.33.1 v1.34.8 v1.35.4 v1.36.3", wantWorkers: "v1.35.4 v1.36.3",
 		},
-		"a claim of the Cluster itself counts": {
+		"a host that the Cluster itself claims counts": {
 			change: func(w *parttest.World) {
 				offers(w, 1, "v1.34.8 v1.34.9", func(h *infrav1.CapstanHost) { h.Spec.Claim = &infrav1.HostClaim{Cluster: "blue"} })
 			},
 			from: "v1.33.1", to: "v1.35.4", wantControlPlane: "v1.34.9 v1.35.4", wantWorkers: "v1.35.4",
 		},
-		"a claim of another Cluster does not": {
+		"a host that another Cluster claims does not count": {
 			change: func(w *parttest.World) {
 				offers(w, 1, "v1.34.9", func(h *infrav1.CapstanHost) { h.Spec.Claim = &infrav1.HostClaim{Cluster: "red"} })
 			},
 			from: "v1.33.1", to: "v1.35.4", fails: "no version v1.34 is available",
 		},
-		"a host in quarantine does not": {
+		"a host in quarantine does not count": {
 			change: func(w *parttest.World) {
 				offers(w, 1, "v1.34.9", func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostQuarantined })
 			},
 			from: "v1.33.1", to: "v1.35.4", fails: "no version v1.34 is available",
 		},
-		"a host that is not to be used does not": {
+		"an unschedulable host does not count": {
 			change: func(w *parttest.World) {
 				offers(w, 1, "v1.34.9", func(h *infrav1.CapstanHost) { h.Spec.Unschedulable = true })
 			},
 			from: "v1.33.1", to: "v1.35.4", fails: "no version v1.34 is available",
 		},
-		"what is no version holds nothing": {
+		"an invalid version is ignored": {
 			change: func(w *parttest.World) { offers(w, 1, "nonsense v1.34.8", nil) },
 			from:   "v1.33.1", to: "v1.35.4", wantControlPlane: "v1.34.8 v1.35.4", wantWorkers: "v1.35.4",
 		},
@@ -82,7 +82,7 @@ func TestPlans(t *testing.T) {
 			settings: map[string]string{"upgrade-plan.versions": "v1.34.0, v1.35.0,v1.36.3"},
 			from:     "v1.33.1", to: "v1.36.3", wantControlPlane: "v1.34.0 v1.35.0 v1.36.3", wantWorkers: "v1.36.3",
 		},
-		"the settings list what is none": {
+		"the settings list an invalid version": {
 			settings: map[string]string{"upgrade-plan.versions": "1.34"}, from: "v1.33.1", to: "v1.36.3",
 			fails: "upgrade-plan.versions",
 		},
@@ -98,12 +98,14 @@ func TestPlans(t *testing.T) {
 			change: func(w *parttest.World) { w.Fail["CapstanHost"] = errors.New("no rights") }, from: "v1.35.4", to: "v1.36.3",
 			fails: "listing CapstanHosts",
 		},
-		"it is switched off": {label: "disabled", from: "v1.35.4", to: "v1.36.3", fails: "switched off for this Cluster"},
-		"it is off by the settings": {
+		"the label switches the part off": {
+			label: "disabled", from: "v1.35.4", to: "v1.36.3", fails: "switched off for this Cluster",
+		},
+		"the settings switch the part off": {
 			settings: map[string]string{"upgrade-plan.enabled": "false"}, from: "v1.35.4", to: "v1.36.3",
 			fails: "switched off for this Cluster",
 		},
-		"and on by the label": {
+		"the settings switch the part off, the label switches it on": {
 			settings: map[string]string{"upgrade-plan.enabled": "false"}, label: "enabled", from: "v1.35.4", to: "v1.36.3",
 			wantControlPlane: "v1.36.3", wantWorkers: "v1.36.3",
 		},

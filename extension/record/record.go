@@ -43,12 +43,13 @@ func (r recorder) afterControlPlaneInitialized(ctx context.Context,
 
 func (r recorder) afterControlPlaneUpgrade(ctx context.Context, request *runtimehooksv1.AfterControlPlaneUpgradeRequest,
 	_ *runtimehooksv1.AfterControlPlaneUpgradeResponse) error {
-	return r.record(ctx, &request.Cluster, "The control plane has a version", "version", request.KubernetesVersion)
+	return r.record(ctx, &request.Cluster, "The control plane has reached a version",
+		"version", request.KubernetesVersion)
 }
 
 func (r recorder) afterWorkersUpgrade(ctx context.Context, request *runtimehooksv1.AfterWorkersUpgradeRequest,
 	_ *runtimehooksv1.AfterWorkersUpgradeResponse) error {
-	return r.record(ctx, &request.Cluster, "The workers have a version", "version", request.KubernetesVersion)
+	return r.record(ctx, &request.Cluster, "The workers have reached a version", "version", request.KubernetesVersion)
 }
 
 func (r recorder) afterClusterUpgrade(ctx context.Context, request *runtimehooksv1.AfterClusterUpgradeRequest,

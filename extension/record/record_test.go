@@ -26,11 +26,11 @@ func TestHandlers(t *testing.T) {
 			return hooktest.CallOne(t, e, hook.AfterControlPlaneInitialized, "record-initialized",
 				&runtimehooksv1.AfterControlPlaneInitializedRequest{Cluster: cluster})
 		}},
-		{"The control plane has a version", func() (runtimehooksv1.ResponseObject, error) {
+		{"The control plane has reached a version", func() (runtimehooksv1.ResponseObject, error) {
 			return hooktest.CallOne(t, e, hook.AfterControlPlaneUpgrade, "record-control-plane",
 				&runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: cluster, KubernetesVersion: sample.To})
 		}},
-		{"The workers have a version", func() (runtimehooksv1.ResponseObject, error) {
+		{"The workers have reached a version", func() (runtimehooksv1.ResponseObject, error) {
 			return hooktest.CallOne(t, e, hook.AfterWorkersUpgrade, "record-workers",
 				&runtimehooksv1.AfterWorkersUpgradeRequest{Cluster: cluster, KubernetesVersion: sample.To})
 		}},

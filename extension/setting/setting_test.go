@@ -25,16 +25,16 @@ func TestRead(t *testing.T) {
 		want  map[string]string
 		err   string
 	}{
-		"nothing is given: the defaults": {nil, map[string]string{"colour": "red", "name": ""}, ""},
-		"what is given replaces the default": {map[string]string{"colour": "blue"},
+		"no settings: the defaults": {nil, map[string]string{"colour": "red", "name": ""}, ""},
+		"a value replaces the default": {map[string]string{"colour": "blue"},
 			map[string]string{"colour": "blue", "name": ""}, ""},
-		"a setting without a check takes all": {map[string]string{"name": "ü"},
+		"a setting without a check takes any value": {map[string]string{"name": "ü"},
 			map[string]string{"colour": "red", "name": "ü"}, ""},
-		"an unknown name, and those there are": {map[string]string{"color": "red"}, nil,
+		"an unknown name, and the known names": {map[string]string{"color": "red"}, nil,
 			`setting "color" is unknown: the settings are colour, name`},
 		"a wrong value, and what is allowed": {map[string]string{"colour": "green"}, nil,
 			`setting "colour" must be red or blue: it is not one of them`},
-		"everything that is wrong, in order": {map[string]string{"x": "", "colour": ""}, nil,
+		"all errors, in order": {map[string]string{"x": "", "colour": ""}, nil,
 			`spec.settings of the ExtensionConfig: setting "colour" must be red or blue: it is not one of them; setting "x" is unknown: the settings are colour, name`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestATableThatCanNotWork(t *testing.T) {
 	for name, settings := range map[string][]Setting{
 		"a name that is there twice":       {{Name: "a"}, {Name: "a"}},
 		"a default that is not allowed":    {{Name: "a", Check: fails}},
-		"the second of two can't have its": {{Name: "a"}, {Name: "b", Default: "x", Check: OneOf("y")}},
+		"the second of two is not allowed": {{Name: "a"}, {Name: "b", Default: "x", Check: OneOf("y")}},
 	} {
 		if _, err := NewTable(settings...); err == nil {
 			t.Errorf("%s: no error", name)

@@ -64,7 +64,7 @@ func (s steady) settle(ctx context.Context, err error) error {
 }
 
 // isAnswer reports whether the API server refused in words that never change. Its other answers may quote errors of
-// what is behind it, such as etcd or a webhook.
+// etcd or of a webhook.
 func isAnswer(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
 		apierrors.IsResourceExpired(err)

@@ -47,7 +47,7 @@ func TestReader(t *testing.T) {
 		"an object that is gone": {apierrors.NewNotFound(resource, "a"), `secrets "a" not found`, false},
 		"a right that is missing": {apierrors.NewForbidden(resource, "a", errors.New("no")),
 			`secrets "a" is forbidden: no`, false},
-		"what is behind the API server": {
+		"an error of etcd behind the API server": {
 			apierrors.NewInternalError(errors.New("etcd at 10.0.0.1: timeout")),
 			"the management cluster's API server could not be asked; the extension's log says why", true,
 		},

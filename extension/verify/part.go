@@ -53,8 +53,8 @@ type verification struct {
 	patience time.Duration
 }
 
-// New returns the part that holds workers until the control plane is verified after its upgrade, and the next upgrade
-// until the whole cluster is.
+// New returns the part that holds back workers until the control plane is verified after its upgrade, and the next
+// upgrade until the whole cluster is verified.
 func New(options Options) part.Part {
 	v := &verification{
 		reader: options.Reader, scheme: options.Scheme, patience: cmp.Or(options.Patience, defaultPatience),
@@ -88,7 +88,7 @@ type wish struct {
 	compare bool
 }
 
-// verify holds a Cluster while anything is wrong, and lists it in the message.
+// verify holds back a Cluster while anything is wrong, and lists in the message what is wrong.
 func (v *verification) verify(
 	ctx context.Context, settings setting.Values, cluster *clusterv1.Cluster, wanted wish,
 ) (answer part.Answer, err error) {

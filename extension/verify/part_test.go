@@ -126,13 +126,13 @@ func TestPart(t *testing.T) {
 		"a check of /readyz fails": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) {
 			a["/readyz"] = "[+]ping ok\n[-]etcd failed: reason withheld\n"
 		}, "verification: the API server is not ready: etcd", "verification: the API server is not ready: etcd"},
-		"/readyz says nothing": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) { a["/readyz"] = "" },
+		"/readyz names no check": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) { a["/readyz"] = "" },
 			"verification: the API server is not ready: /readyz answers 500",
 			"verification: the API server is not ready: /readyz answers 500"},
-		"no version": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) { a["/version"] = nil },
+		"/version is not found": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) { a["/version"] = nil },
 			"verification: reading the version of the API server: it answers 404",
 			"verification: reading the version of the API server: it answers 404"},
-		"a worker is old": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) {
+		"a worker has the old version": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) {
 			a["/api/v1/nodes"].(corev1.NodeList).Items[1].Status.NodeInfo.KubeletVersion = sample.From
 		}, one, "verification: Node w has version " + sample.From + ", not " + sample.To},
 		"a worker has no condition": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) {
@@ -143,7 +143,7 @@ func TestPart(t *testing.T) {
 			pods.Items = pods.Items[1:]
 			a["/api/v1/namespaces/kube-system/pods"] = pods
 		}, "verification: kube-apiserver on Node cp has no Pod", "verification: kube-apiserver on Node cp has no Pod"},
-		"more than can be named": {func(a answers, w *parttest.World, _ *clusterv1.Cluster) {
+		"more findings than a message names": {func(a answers, w *parttest.World, _ *clusterv1.Cluster) {
 			nodes := a["/api/v1/nodes"].(corev1.NodeList)
 			nodes.Items = nil
 			a["/api/v1/nodes"] = nodes
@@ -153,7 +153,7 @@ func TestPart(t *testing.T) {
 		}, "verification: Node cp of Machine cp does not exist",
 			"verification: Node cp of Machine cp does not exist" + strings.Repeat("; Node w of Machine w does not exist", 4) +
 				"; and 2 more"},
-		"a Machine that goes away does not count": {func(a answers, w *parttest.World, _ *clusterv1.Cluster) {
+		"a Machine that is being deleted does not count": {func(a answers, w *parttest.World, _ *clusterv1.Cluster) {
 			nodes := a["/api/v1/nodes"].(corev1.NodeList)
 			nodes.Items = nodes.Items[:1]
 			a["/api/v1/nodes"] = nodes

@@ -1,8 +1,8 @@
-// Package verify is the part of the extension that holds the next step of an upgrade until everything that has the new
-// version works.
+// Package verify is the part of the extension that holds back the next step of an upgrade until everything that has the
+// new version works.
 //
 // [New] returns the part, which reads the state of the workload cluster. [Findings] is a pure chain of checks on that
-// state. It names each node, component and check that is not right.
+// state. It names each node and component that has a problem, and each check that fails.
 package verify
 
 import (
@@ -65,7 +65,7 @@ type Pod struct {
 // components are the control plane components that have the cluster's version.
 var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
-// etcd is a component, too, unless it is external. It has a version of its own.
+// etcd is a component, too, unless it is external. It has its own version.
 const etcd = "etcd"
 
 // Reasons of the part's findings.

@@ -1,4 +1,4 @@
-// Package window is the part of the extension that holds upgrades outside of maintenance windows.
+// Package window is the part of the extension that holds back upgrades outside of maintenance windows.
 //
 // [New] returns the part. [Parse] and [Decide] are pure: [Parse] reads windows in text form, and [Decide] reports
 // whether one is open at a moment and, if not, when the next one opens.

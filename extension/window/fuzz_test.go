@@ -6,7 +6,7 @@ import (
 )
 
 // FuzzParse checks that Parse accepts at most maxWindows windows, each with a time zone and a duration within the
-// limits, and that Decide finds out for them when the next one opens.
+// limits, and that Decide finds out when the next of these windows opens.
 func FuzzParse(f *testing.F) {
 	f.Add("Mon-Fri 22:00 6h Europe/Berlin; Sat,Sun 00:00 24h UTC")
 	f.Add("daily 22:00 90m UTC\nFri-Mon 23:59 1m America/New_York")

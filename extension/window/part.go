@@ -26,9 +26,10 @@ const (
 	retryAfter = 10 * time.Minute
 )
 
-// New returns the part that holds upgrades outside of maintenance windows. Cluster API calls it before each step:
-// before the upgrade, before each version of the control plane, and before workers take one. It does not call it again
-// for a step in progress, so that step continues when the window closes.
+// New returns the part that holds back upgrades outside of maintenance windows. Cluster API calls the part before each
+// step: before the whole upgrade, before the control plane is upgraded to each version, and before workers are upgraded
+// to one. Cluster API does not call the part again for a step in progress, so that step continues when the window
+// closes.
 func New(now func() time.Time) part.Part {
 	k := keeper{now: now}
 	return part.Part{
@@ -50,7 +51,7 @@ func New(now func() time.Time) part.Part {
 	}
 }
 
-// keeper holds upgrades.
+// keeper holds back upgrades.
 type keeper struct {
 	now func() time.Time
 }
@@ -83,7 +84,7 @@ func Hold(cluster *clusterv1.Cluster, settings setting.Values, step string, now 
 	return hold(cluster, settings, step, now)
 }
 
-// hold holds a step outside of a Cluster's windows.
+// hold holds back a step outside of a Cluster's windows.
 func hold(
 	cluster *clusterv1.Cluster, settings setting.Values, step string, now time.Time,
 ) (answer part.Answer, err error) {
@@ -111,7 +112,7 @@ func windowsOf(cluster *clusterv1.Cluster, settings setting.Values) ([]Window, e
 	}
 	windows, err := Parse(own)
 	if err == nil && len(windows) == 0 {
-		err = fmt.Errorf("it has no window: remove it, or switch this off with label %s", part.Label(Name))
+		err = fmt.Errorf("it has no window: remove the annotation, or disable windows with label %s", part.Label(Name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s of the Cluster must be %s: %w", Annotation, Allowed, err)

@@ -27,23 +27,23 @@ func TestMaintenanceWindow(t *testing.T) {
 		"no windows": {"", "", noon, 0, "", false},
 		"open": {"Sat 11:00 2h UTC", "", noon, 0,
 			"the maintenance window is open until Sat 2026-11-21 13:00 +00:00 (UTC)", false},
-		"soon: asked again when it opens": {"Sat 12:01 2h UTC", "", noon, 60,
+		"a window opens soon, and the next call is at that time": {"Sat 12:01 2h UTC", "", noon, 60,
 			"the upgrade to v1.36.3 waits: outside the maintenance windows, the next one opens Sat 2026-11-21 12:01 +00:00 " +
 				"(UTC)", false},
-		"a second before": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Second), 1,
+		"a second before a window opens": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Second), 1,
 			"opens Sat 2026-11-21 12:01", false},
-		"less than that": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Millisecond), 1,
+		"a millisecond before a window opens": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Millisecond), 1,
 			"opens Sat 2026-11-21 12:01", false},
-		"far away: asked again, it may be changed": {"Fri 12:00 2h UTC", "", noon, 600, "opens Fri 2026-11-27 12:00", false},
-		"the Cluster's own come first": {"Sat 11:00 2h UTC", "Sun 02:00 1h Europe/Berlin", noon, 600,
+		"a window opens days later": {"Fri 12:00 2h UTC", "", noon, 600, "opens Fri 2026-11-27 12:00", false},
+		"the Cluster's own windows come first": {"Sat 11:00 2h UTC", "Sun 02:00 1h Europe/Berlin", noon, 600,
 			"opens Sun 2026-11-22 02:00 +01:00 (Europe/Berlin)", false},
-		"the Cluster's own, and it is open": {"Fri 11:00 2h UTC", "Sat 11:00 2h UTC", noon, 0, "open until", false},
-		"a setting that is none": {"Sam 11:00 2h UTC", "", noon, 0,
+		"the Cluster's own window is open": {"Fri 11:00 2h UTC", "Sat 11:00 2h UTC", noon, 0, "open until", false},
+		"an invalid setting": {"Sam 11:00 2h UTC", "", noon, 0,
 			`setting "maintenance-window.windows" must be windows, separated by ";"`, true},
-		"an annotation that is none": {"", "Sat 11:00", noon, 0,
+		"an invalid annotation": {"", "Sat 11:00", noon, 0,
 			"annotation extensions.capstan.dev/maintenance-windows of the Cluster must be windows", true},
 		"an annotation without a window": {"", " ; ", noon, 0,
-			"switch this off with label extensions.capstan.dev/maintenance-window", true},
+			"disable windows with label extensions.capstan.dev/maintenance-window", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := map[string]string{}
@@ -73,7 +73,7 @@ func TestMaintenanceWindow(t *testing.T) {
 	}
 }
 
-// All three hooks before an upgrade step make the Cluster wait, and each says for what.
+// All three hooks before upgrade steps make the Cluster wait, and each message says which step waits.
 func TestMaintenanceWindowHoldsEachStep(t *testing.T) {
 	e := parttest.Serve(t, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, New(parttest.Noon))
 	cluster := *sample.Cluster()
@@ -105,13 +105,13 @@ func TestHold(t *testing.T) {
 	}{
 		"closed": {closed, "true", "", ReasonClosed,
 			"the backup waits: outside the maintenance windows", false},
-		"open":             {open, "true", "", ReasonOpen, "the maintenance window is open until", false},
-		"none":             {"", "true", "", ReasonNoWindows, "", false},
-		"off":              {closed, "false", "", "", "", false},
-		"off by the label": {closed, "true", "disabled", "", "", false},
-		"on by the label": {closed, "false", "enabled", ReasonClosed,
+		"open":                           {open, "true", "", ReasonOpen, "the maintenance window is open until", false},
+		"no windows":                     {"", "true", "", ReasonNoWindows, "", false},
+		"a setting switches windows off": {closed, "false", "", "", "", false},
+		"the label switches windows off": {closed, "true", "disabled", "", "", false},
+		"the label switches windows on": {closed, "false", "enabled", ReasonClosed,
 			"the backup waits: outside the maintenance windows", false},
-		"a label that is none": {closed, "true", "no", "", "must be enabled or disabled", true},
+		"an invalid label": {closed, "true", "no", "", "must be enabled or disabled", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := sample.Cluster()

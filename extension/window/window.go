@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // same decisions whatever time zones the image contains
+	_ "time/tzdata" // so that decisions don't depend on the time zones in the image
 )
 
 const (
@@ -53,7 +53,7 @@ func Parse(text string) ([]Window, error) {
 func parse(text string) (w Window, err error) {
 	fields := strings.Fields(text)
 	if len(fields) != 4 {
-		return w, fmt.Errorf("%q has %d parts, days, start, duration and time zone are needed", strings.TrimSpace(text),
+		return w, fmt.Errorf("%q has %d parts instead of four: days, start, duration and time zone", strings.TrimSpace(text),
 			len(fields))
 	}
 	if w.Days, err = parseDays(fields[0]); err != nil {

@@ -13,7 +13,7 @@ func TestParse(t *testing.T) {
 		n    int
 		err  string
 	}{
-		"nothing":                  {"", "", 0, ""},
+		"an empty text":            {"", "", 0, ""},
 		"days by name":             {"Sat,Sun 22:00 6h Europe/Berlin", "Sun Sat", 1, ""},
 		"a range":                  {"Mon-Fri 22:00 6h UTC", "Mon Tue Wed Thu Fri", 1, ""},
 		"a range over the weekend": {"Fri-Mon 22:00 6h UTC", "Sun Mon Fri Sat", 1, ""},
@@ -22,17 +22,17 @@ func TestParse(t *testing.T) {
 		"several, with an empty one and lines": {"daily 22:00 6h UTC;; Sat 9:00 1h UTC\nSun 09:00 1h UTC",
 			"Sun Mon Tue Wed Thu Fri Sat", 3, ""},
 		"a part is missing": {"daily 22:00 6h", "", 0,
-			`"daily 22:00 6h" has 3 parts, days, start, duration and time zone are needed`},
-		"a day that is none":      {"Sam 22:00 6h UTC", "", 0, `"Sam" is not a list of days`},
-		"a range without an end":  {"Sat- 22:00 6h UTC", "", 0, `"Sat-" is not a list of days`},
-		"an hour too much":        {"daily 24:00 6h UTC", "", 0, `start "24:00" is not a time of day`},
-		"no duration":             {"daily 22:00 six UTC", "", 0, `duration "six" is not between`},
-		"too short":               {"daily 22:00 59s UTC", "", 0, `duration "59s" is not between 1m and 168h`},
-		"longer than a week":      {"daily 22:00 169h UTC", "", 0, `duration "169h" is not between`},
-		"backwards":               {"daily 22:00 -1h UTC", "", 0, `duration "-1h" is not between`},
-		"a zone that is none":     {"daily 22:00 6h Berlin", "", 0, `time zone "Berlin" is not known`},
-		"the zone of the machine": {"daily 22:00 6h Local", "", 0, `time zone "Local" differs from machine`},
-		"too many":                {strings.Repeat("daily 22:00 6h UTC;", 51), "", 0, "more than 50 windows"},
+			`"daily 22:00 6h" has 3 parts instead of four: days, start, duration and time zone`},
+		"a day that does not exist":       {"Sam 22:00 6h UTC", "", 0, `"Sam" is not a list of days`},
+		"a range without an end":          {"Sat- 22:00 6h UTC", "", 0, `"Sat-" is not a list of days`},
+		"a start at 24:00":                {"daily 24:00 6h UTC", "", 0, `start "24:00" is not a time of day`},
+		"an invalid duration":             {"daily 22:00 six UTC", "", 0, `duration "six" is not between`},
+		"a duration too short":            {"daily 22:00 59s UTC", "", 0, `duration "59s" is not between 1m and 168h`},
+		"a duration above a week":         {"daily 22:00 169h UTC", "", 0, `duration "169h" is not between`},
+		"a negative duration":             {"daily 22:00 -1h UTC", "", 0, `duration "-1h" is not between`},
+		"a time zone that does not exist": {"daily 22:00 6h Berlin", "", 0, `time zone "Berlin" is not known`},
+		"the zone of the machine":         {"daily 22:00 6h Local", "", 0, `time zone "Local" differs from machine`},
+		"too many windows":                {strings.Repeat("daily 22:00 6h UTC;", 51), "", 0, "more than 50 windows"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse(c.text)
@@ -60,23 +60,23 @@ func TestDecide(t *testing.T) {
 		windows, now, want string
 	}{
 		"no windows": {"", "2026-11-21T12:00:00Z", "there are no maintenance windows"},
-		"before": {"daily 22:00 2h UTC", "2026-11-21T21:59:59Z",
+		"before a window": {"daily 22:00 2h UTC", "2026-11-21T21:59:59Z",
 			"outside the maintenance windows, the next one opens Sat 2026-11-21 22:00 +00:00 (UTC)"},
-		"its first moment is in it": {"daily 22:00 2h UTC", "2026-11-21T22:00:00Z",
+		"the first moment of a window belongs to it": {"daily 22:00 2h UTC", "2026-11-21T22:00:00Z",
 			"the maintenance window is open until Sun 2026-11-22 00:00 +00:00 (UTC)"},
-		"its last moment is not": {"daily 22:00 2h UTC", "2026-11-22T00:00:00Z",
+		"the moment at which a window closes is outside": {"daily 22:00 2h UTC", "2026-11-22T00:00:00Z",
 			"outside the maintenance windows, the next one opens Sun 2026-11-22 22:00 +00:00 (UTC)"},
 		"over midnight": {"Sat 22:00 6h UTC", "2026-11-22T03:59:59Z",
 			"the maintenance window is open until Sun 2026-11-22 04:00 +00:00 (UTC)"},
-		"over midnight, it has closed": {"Sat 22:00 6h UTC", "2026-11-22T04:00:00Z",
+		"over midnight, and closed again": {"Sat 22:00 6h UTC", "2026-11-22T04:00:00Z",
 			"outside the maintenance windows, the next one opens Sat 2026-11-28 22:00 +00:00 (UTC)"},
-		"the day is that of its zone": {"Sun 01:00 1h Asia/Tokyo", "2026-11-21T16:30:00Z",
+		"the day is that of the window's zone": {"Sun 01:00 1h Asia/Tokyo", "2026-11-21T16:30:00Z",
 			"the maintenance window is open until Sun 2026-11-22 02:00 +09:00 (Asia/Tokyo)"},
 		"days later": {"Fri 22:00 2h UTC", "2026-11-21T12:00:00Z",
 			"outside the maintenance windows, the next one opens Fri 2026-11-27 22:00 +00:00 (UTC)"},
 		"the earliest of several": {"Fri 22:00 2h UTC; Sat 13:00 1h Europe/Berlin", "2026-11-21T11:00:00Z",
 			"outside the maintenance windows, the next one opens Sat 2026-11-21 13:00 +01:00 (Europe/Berlin)"},
-		"two are open: until the last": {"Sat 10:00 4h UTC; Sat 11:00 1h UTC", "2026-11-21T11:30:00Z",
+		"two are open, until the last one closes": {"Sat 10:00 4h UTC; Sat 11:00 1h UTC", "2026-11-21T11:30:00Z",
 			"the maintenance window is open until Sat 2026-11-21 14:00 +00:00 (UTC)"},
 		"a whole week never closes": {"Sat 10:00 168h UTC", "2026-11-21T09:59:59Z",
 			"the maintenance window is open until Sat 2026-11-21 10:00 +00:00 (UTC)"},
@@ -84,17 +84,17 @@ func TestDecide(t *testing.T) {
 			"the maintenance window is open until Fri 2027-01-01 01:00 +00:00 (UTC)"},
 		"29 February": {"Tue 12:00 1h UTC", "2028-02-28T13:00:00Z",
 			"outside the maintenance windows, the next one opens Tue 2028-02-29 12:00 +00:00 (UTC)"},
-		"spring: an hour is left out": {"Sun 01:00 3h Europe/Berlin", "2026-03-29T02:30:00Z",
+		"spring: clocks skip an hour of the window": {"Sun 01:00 3h Europe/Berlin", "2026-03-29T02:30:00Z",
 			"the maintenance window is open until Sun 2026-03-29 05:00 +02:00 (Europe/Berlin)"},
-		"spring: its start is left out": {"Sun 02:30 1h Europe/Berlin", "2026-03-29T01:00:00Z",
+		"spring: clocks skip the start": {"Sun 02:30 1h Europe/Berlin", "2026-03-29T01:00:00Z",
 			"outside the maintenance windows, the next one opens Sun 2026-03-29 03:30 +02:00 (Europe/Berlin)"},
 		"spring: the day after is usual": {"daily 02:30 1h Europe/Berlin", "2026-03-29T12:00:00Z",
 			"outside the maintenance windows, the next one opens Mon 2026-03-30 02:30 +02:00 (Europe/Berlin)"},
-		"autumn: an hour comes twice": {"Sun 01:00 3h Europe/Berlin", "2026-10-25T01:59:00Z",
+		"autumn: clocks show an hour twice": {"Sun 01:00 3h Europe/Berlin", "2026-10-25T01:59:00Z",
 			"the maintenance window is open until Sun 2026-10-25 03:00 +01:00 (Europe/Berlin)"},
 		"autumn: the first 02:30 counts": {"Sun 02:30 30m Europe/Berlin", "2026-10-25T00:40:00Z",
 			"the maintenance window is open until Sun 2026-10-25 02:00 +01:00 (Europe/Berlin)"},
-		"autumn: the second 02:30 is not": {"Sun 02:30 30m Europe/Berlin", "2026-10-25T01:40:00Z",
+		"autumn: the second 02:30 does not count": {"Sun 02:30 30m Europe/Berlin", "2026-10-25T01:40:00Z",
 			"outside the maintenance windows, the next one opens Sun 2026-11-01 02:30 +01:00 (Europe/Berlin)"},
 		"half an hour of summer time": {"Sun 02:10 1h Australia/Lord_Howe", "2026-10-03T15:00:00Z",
 			"outside the maintenance windows, the next one opens Sun 2026-10-04 02:40 +11:00 (Australia/Lord_Howe)"},
@@ -124,7 +124,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// At any moment, Decide says when a closed window opens next. At that time one is open, and a second earlier none is.
+// If all windows are closed, Decide says when the next one opens. At that time a window is open, and a second earlier
+// none is.
 func TestTheNextWindowIsOne(t *testing.T) {
 	windows, err := Parse("Sun 02:30 40m Europe/Berlin; Wed 23:50 25m America/New_York; Sat 00:00 10m Australia/Lord_Howe")
 	if err != nil {
@@ -134,15 +135,15 @@ func TestTheNextWindowIsOne(t *testing.T) {
 		d := Decide(windows, now)
 		if d.Open {
 			if after := Decide(windows, d.Until); after.Open && after.Until.Equal(d.Until) {
-				t.Fatalf("at %s it is open until %s, and then still", now, d.Until)
+				t.Fatalf("at %s, Decide says that the window is open until %s, but it is still open then", now, d.Until)
 			}
 			continue
 		}
 		if !d.Next.After(now) || d.Next.Sub(now) > 8*24*time.Hour {
-			t.Fatalf("at %s the next one opens %s", now, d.Next)
+			t.Fatalf("at %s, Decide says that the next window opens at %s", now, d.Next)
 		}
 		if !Decide(windows, d.Next).Open || Decide(windows, d.Next.Add(-time.Second)).Open {
-			t.Fatalf("at %s the next one opens %s, which is not so", now, d.Next)
+			t.Fatalf("at %s, Decide says that the next window opens at %s, which is wrong", now, d.Next)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestTheEnvironmentsProxyIsUsed(t *testing.T) {
 		}
 		defer cluster.Close()
 		if err := cluster.List(t.Context(), &corev1.ConfigMapList{}); err == nil {
-			t.Error("a proxy that refuses led to a cluster")
+			t.Error("the cluster was reached although the proxy refuses")
 		}
 		return
 	}

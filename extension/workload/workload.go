@@ -27,7 +27,8 @@ import (
 const (
 	// HookTimeout is how long callers wait for a hook that accesses a workload cluster.
 	HookTimeout = 30 * time.Second
-	// HookRetry is the time until the next call for a Cluster that did not answer or is not right.
+	// HookRetry is the time until the next call for a Cluster whose API server did not answer, or in which something is
+	// wrong.
 	HookRetry = 5 * time.Second
 
 	// requestTimeout limits one request to a workload cluster.
@@ -55,8 +56,8 @@ type Cluster struct {
 }
 
 // Connect reads the kubeconfig of a Cluster and returns a client for it, without a request to its API server.
-// Connections close at the deadline of ctx. That bounds everything, even the client's discovery requests, which take no
-// context.
+// Connections close at the deadline of ctx. The deadline therefore limits even the client's discovery requests, which
+// take no context.
 func Connect(ctx context.Context, management client.Reader, cluster client.ObjectKey,
 	scheme *runtime.Scheme) (*Cluster, error) {
 	secret := &corev1.Secret{}

@@ -41,10 +41,10 @@ func TestConfigRefuses(t *testing.T) {
 		"a file with a certificate": {user(`"client-certificate":"/etc/shadow"`), "client-certificate is not accepted"},
 		"a file with a key":         {user(`"client-key":"/etc/shadow"`), "client-key is not accepted"},
 		"a password":                {user(`"username":"u","password":"p"`), "username or password is not accepted"},
-		"somebody else's name":      {user(`"as":"system:admin"`), "impersonation is not accepted"},
+		"another user's name":       {user(`"as":"system:admin"`), "impersonation is not accepted"},
 		"a file with an authority": {cluster(`"certificate-authority":"/etc/shadow"`),
 			"certificate-authority is not accepted"},
-		"any server": {cluster(`"insecure-skip-tls-verify":true`),
+		"any certificate": {cluster(`"insecure-skip-tls-verify":true`),
 			"insecure-skip-tls-verify is not accepted"},
 		"a proxy":                    {cluster(`"proxy-url":"http://127.0.0.1:1"`), "proxy-url is not accepted"},
 		"plain HTTP":                 {server("http://127.0.0.1:6443"), "its server is not accepted"},
@@ -54,7 +54,7 @@ func TestConfigRefuses(t *testing.T) {
 			"its current context does not exist"},
 		"no user": {strings.Replace(good, `"user":"u"`, `"user":"x"`, 1),
 			"names a cluster or user that does not exist"},
-		"something else": {"secret: [", "it is no kubeconfig"},
+		"not a kubeconfig": {"secret: [", "it is not a kubeconfig"},
 	} {
 		if _, err := Config([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) ||
 			strings.Contains(err.Error(), "secret") {
@@ -93,11 +93,11 @@ func TestConnect(t *testing.T) {
 	}{
 		"no Secret":       {secrets{}, true, "there is no kubeconfig: Secret default/blue-kubeconfig does not exist"},
 		"an empty Secret": {secrets{secret: &corev1.Secret{}}, true, "Secret default/blue-kubeconfig has no key value"},
-		"it can't be read": {secrets{err: errors.New("forbidden")}, false,
+		"an unreadable Secret": {secrets{err: errors.New("forbidden")}, false,
 			"reading Secret default/blue-kubeconfig: forbidden"},
-		"a wrong one": {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte("x")}}}, false,
-			"it is no kubeconfig"},
-		"a wrong certificate": {
+		"an invalid kubeconfig": {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte("x")}}}, false,
+			"it is not a kubeconfig"},
+		"an invalid certificate": {
 			secrets{
 				secret: &corev1.Secret{
 					Data: map[string][]byte{
@@ -107,7 +107,7 @@ func TestConnect(t *testing.T) {
 				},
 			}, false, "reading certificates",
 		},
-		"a right one": {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte(good)}}}, false, ""},
+		"a valid Secret": {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte(good)}}}, false, ""},
 	} {
 		cluster, err := Connect(t.Context(), c.world, client.ObjectKey{Namespace: "default", Name: "blue"},
 			runtime.NewScheme())
@@ -154,6 +154,6 @@ func TestTheSameFailureHasTheSameText(t *testing.T) {
 		seen[err.Error()] = true
 	}
 	if len(seen) != 1 {
-		t.Errorf("it was told in different ways: %v", slices.Collect(maps.Keys(seen)))
+		t.Errorf("the same failure has different texts: %v", slices.Collect(maps.Keys(seen)))
 	}
 }

@@ -18,7 +18,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(have) != reference(definitions) {
-		t.Errorf("%s is not what the definitions say: run make generate", file)
+		t.Errorf("%s does not match the definitions: run make generate", file)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestReferenceSaysWhatAReaderNeeds(t *testing.T) {
 		"a column":         "Host (claimed host)",
 	} {
 		if !strings.Contains(string(have), text) {
-			t.Errorf("%s is missing: %s", what, text)
+			t.Errorf("the reference lacks %s: %s", what, text)
 		}
 	}
 }

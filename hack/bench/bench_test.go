@@ -20,7 +20,7 @@ func TestTheCatalogNamesEachFigureOnce(t *testing.T) {
 	for _, g := range catalog {
 		for _, w := range g.figures {
 			if seen[w.id] || w.id == "" || w.name == "" || w.unit == "" {
-				t.Errorf("figure %q (%s): an id of its own, a name and a unit are needed", w.id, w.name)
+				t.Errorf("figure %q (%s) lacks a unique id, a name or a unit", w.id, w.name)
 			}
 			seen[w.id] = true
 			if w.aim != 0 && (w.bound == 0 || (w.aim > w.bound) != w.atLeast) {
@@ -37,7 +37,7 @@ func TestTheCatalogNamesEachFigureOnce(t *testing.T) {
 	}
 }
 
-// TestThePageShowsTheRecord: nobody has edited the page, and the limits in the record match the catalog.
+// TestThePageShowsTheRecord: the page is as generated from the record, and the record's limits match the catalog.
 func TestThePageShowsTheRecord(t *testing.T) {
 	all, err := readRecord(filepath.Join("..", "..", recordFile))
 	if err != nil {
@@ -48,7 +48,7 @@ func TestThePageShowsTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(page(merge(nil, all)), string(data)); diff != "" {
-		t.Errorf("go run ./hack/bench -from hack/bench/figures.json -record makes another page (-made +there):\n%s", diff)
+		t.Errorf("go run ./hack/bench -from hack/bench/figures.json -record changes the page (-new +there):\n%s", diff)
 	}
 	for _, f := range all {
 		if f.Commit == "" || f.Date.IsZero() || f.Level == "" {
@@ -64,12 +64,12 @@ func TestVerdict(t *testing.T) {
 		value float64
 		want  string
 	}{
-		"at the aim":           {most, 18, ""},
-		"at the bound":         {most, 25, "misses its aim"},
-		"above the bound":      {most, 25.1, "MISSES ITS BOUND"},
-		"at least, kept":       {least, 0.8, ""},
-		"at least, not kept":   {least, 0.79, "MISSES ITS BOUND"},
-		"nothing is asked for": {figure{}, 1e9, ""},
+		"at the aim":          {most, 18, ""},
+		"at the bound":        {most, 25, "misses its aim"},
+		"above the bound":     {most, 25.1, "MISSES ITS BOUND"},
+		"above a lower bound": {least, 0.8, ""},
+		"below a lower bound": {least, 0.79, "MISSES ITS BOUND"},
+		"no limits":           {figure{}, 1e9, ""},
 	} {
 		c.of.Value = c.value
 		if got := c.of.verdict(); got != c.want {
@@ -89,7 +89,7 @@ func TestMerge(t *testing.T) {
 	}
 	want := []string{"up root 3.00", "create root 1.00", "create one id 9.00"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("the merged figures (-want +got):\n%s", diff)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(text.Bytes(), &back); err != nil || len(back) != 2 {
-		t.Fatalf("%v: %s", err, &text)
+		t.Fatalf("reading the JSON: error %v: %s", err, &text)
 	}
 	for _, name := range []string{"name", "value", "unit", "bound", "level", "commit", "date", "load"} {
 		if _, has := back[0][name]; !has {
@@ -155,7 +155,7 @@ func TestReadBenchmarks(t *testing.T) {
 		got = append(got, f.ID+" "+f.Level+" "+show(f.Value))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("the figures in the output (-want +got):\n%s", diff)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestPercentile(t *testing.T) {
 	}
 	for percent, want := range map[int]time.Duration{0: 1, 1: 1, 50: 50, 99: 99, 100: 100} {
 		if got := percentile(all, percent); got != want {
-			t.Errorf("percentile %d of 1 to 100 is %d", percent, got)
+			t.Errorf("percentile %d of the values 1 to 100 is %d", percent, got)
 		}
 	}
 	if got := percentile(all[:1], 99); got != 100 {
@@ -190,7 +190,7 @@ func TestUsed(t *testing.T) {
 	}
 	want := []use{{"new", 1, 4 * s, 50}, {"parent", 1, 3 * s, 30}, {name: "child"}}
 	if diff := cmp.Diff(want, byName, cmp.AllowUnexported(use{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("the use by name (-want +got):\n%s", diff)
 	}
 }
 
@@ -206,10 +206,10 @@ func TestProcessorTimeIsCounted(t *testing.T) {
 	state := child.ProcessState
 	want, got := state.UserTime()+state.SystemTime(), after.ended-before.ended
 	if want < 2*tick || got < want-3*tick || got > want+3*tick {
-		t.Errorf("a child used %v, which were counted as %v", want, got)
+		t.Errorf("a child used %v of processor time, but %v were counted", want, got)
 	}
 	if wakeups(pid) == 0 {
-		t.Error("this process has waited for its child, which is not counted")
+		t.Error("the wakeups of this process, which has waited for its child, were not counted")
 	}
 }
 
@@ -219,7 +219,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		if code := command(t.Context(), args, &out, &errs); code != 2 || errs.Len() == 0 {
-			t.Errorf("%q: exit status %d, %q", args, code, &errs)
+			t.Errorf("arguments %q: got exit status %d and the output %q", args, code, &errs)
 		}
 	}
 }

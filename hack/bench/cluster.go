@@ -176,7 +176,7 @@ func (b *bench) replaceWorker(ctx context.Context) error {
 	return fmt.Errorf("the deleted worker %s was not replaced within 3 minutes", victim)
 }
 
-// bench is a plane of its own, with the figures measured on it.
+// bench is a plane that only this benchmark uses, with the figures measured on it.
 type bench struct {
 	capstan string
 	home    string

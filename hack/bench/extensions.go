@@ -101,7 +101,7 @@ func (b *bench) compareOnce(
 		return err
 	}
 	if calls := len(timeline.Calls); (calls > 0) != (side == "on") {
-		return fmt.Errorf("with extensions %s there were %d calls: the comparison compares nothing", side, calls)
+		return fmt.Errorf("with extensions %s there were %d calls, so the comparison is meaningless", side, calls)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (b *bench) switchExtensions(ctx context.Context, on bool) error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return errors.New("the plane did not take over a change of ExtensionConfig capstan within half a minute")
+	return errors.New("the plane did not notice a change of ExtensionConfig capstan within half a minute")
 }
 
 // loadAverage returns the load average of the last minute.

@@ -1,5 +1,5 @@
 // Command bench measures Capstan as a user experiences it: it runs the built binaries in a directory of its own, and Go
-// benchmarks, and prints each figure beside the bound that the project has set itself.
+// benchmarks, and prints each figure next to the bound that the project has set itself.
 //
 //	go run ./hack/bench                       # for root: as root, and as an ordinary user whose hosts have one id
 //	go run ./hack/bench -level one            # as an ordinary user only; "-level root", "-level subordinate"
@@ -65,8 +65,8 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	o := options{out: out, errs: errs}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errs)
-	flags.StringVar(&o.level, "level", "", "for root: measure clusters of root, one (an ordinary user), subordinate (one "+
-		"with subordinate ids), or several of them, with commas; default: root,one")
+	flags.StringVar(&o.level, "level", "", "for root: whose clusters to measure: root, one (an ordinary user with one "+
+		"id), subordinate (an ordinary user with subordinate ids), or several, separated by commas; default: root,one")
 	flags.StringVar(&o.parts, "parts", "clusters,benchmarks", "what is measured")
 	flags.StringVar(&o.packages, "packages", ".", "a `regexp` of packages whose benchmarks run")
 	flags.StringVar(&o.output, "o", "table", "how figures are printed: table or json")
@@ -77,7 +77,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.BoolVar(&o.ha, "ha", true, "also measure a cluster with three control plane machines")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end")
 	flags.IntVar(&o.extensions, "extensions", 0,
-		"instead: so many times, make and upgrade a cluster with the plane's own extensions and without, and compare")
+		"instead: compare the plane with and without its own extensions: create and upgrade this many clusters of each")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -235,14 +235,14 @@ func (o *options) clusters(ctx context.Context) (all []figure, err error) {
 	return all, err
 }
 
-// withPlane calls do with a home directory for a plane, and removes the directory afterwards.
+// withPlane calls the function do with a home directory for a plane, and removes the directory afterwards.
 func (o *options) withPlane(do func(*bench) error) (err error) {
 	b, err := newBench()
 	if err != nil {
 		return err
 	}
 	if o.keep {
-		defer b.say("CAPSTAN_HOME=%s %s goes on", b.home, b.capstan)
+		defer b.say("the plane keeps running; to use it, run: CAPSTAN_HOME=%s %s", b.home, b.capstan)
 	} else {
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.Background(), downTimeout)

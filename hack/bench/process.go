@@ -27,7 +27,7 @@ type proc struct {
 	wakeups int
 }
 
-// processes reads all processes of the machine by their pids.
+// processes returns all processes of the machine. The keys are their process ids.
 func processes() map[string]proc {
 	all := map[string]proc{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -134,8 +134,9 @@ type use struct {
 	wakeups   int
 }
 
-// used returns what was used between two readings, by name, the largest first, and the sum. A process that exited in
-// between counts for the parent that waited for it. Pure.
+// used returns what processes used between two readings: one entry for each process name, the largest first, and the
+// sum of the processor time. The use of a process that exited in between counts for the parent that waited for it.
+// Pure.
 func used(before, after map[string]proc) (byName []use, sum time.Duration) {
 	uses := map[string]*use{}
 	of := func(p proc) *use {
@@ -201,7 +202,7 @@ func idle(home string, during time.Duration) (percent float64, table []string, e
 
 func share(part, whole time.Duration) float64 { return 100 * part.Seconds() / whole.Seconds() }
 
-// memory returns the proportional set size of a dock's processes in GiB, and MiB by name.
+// memory returns the proportional set size of a dock's processes in GiB, and a table with the MiB of each process name.
 func memory(home string) (gib float64, table []string, err error) {
 	byName := map[string]int{}
 	total := 0

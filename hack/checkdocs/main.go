@@ -1,5 +1,5 @@
 // Command checkdocs writes a page for each check of capstan verify, and an index, from the table of checks and the
-// catalogue of rules.
+// catalog of rules.
 //
 //	go run ./hack/checkdocs docs/checks
 package main
@@ -75,8 +75,8 @@ func index() string {
 	}
 	b.WriteString("\n## What files do not show\n\n")
 	b.WriteString(wrap("Files show only in part, or not at all, whether a provider keeps these rules. To check them, you "+
-		"need a running provider, or people who read the provider's documents and code. Rules of level MAY are not in "+
-		"the list, so the numbered steps have gaps.", ""))
+		"need a running provider, or people who read the provider's documents and code. The list omits rules of level "+
+		"MAY, so the numbers in it have gaps.", ""))
 	b.WriteString("\n" + wrap("`contract/doc.go` lists the documents that the rules cite by number, such as 003. "+
 		decided("D-09")+" *Derived* marks our conclusions from the documents; *upstream only* marks what is only in "+
 		"Cluster API's book or code.", ""))
@@ -128,7 +128,7 @@ var (
 	decision = regexp.MustCompile(`\bD-\d\d\b`)
 )
 
-// notes explains what the text of rules refers to and marks.
+// notes returns explanations of the documents, decisions and marks that occur in the text of rules.
 func notes(rules string) string {
 	rules = strings.Join(strings.Fields(rules), " ") // no line breaks
 	var all []string
@@ -147,7 +147,7 @@ func notes(rules string) string {
 	return strings.Join(all, " ")
 }
 
-// decided explains what the ids of decisions are.
+// decided returns an explanation of the ids of decisions. The parameter is such an id.
 func decided(example string) string {
 	return "`contract/data/decisions.yaml` has our decisions, such as " + example +
 		", on points where Cluster API's documents and code contradict each other."

@@ -11,7 +11,7 @@ import (
 
 const directory = "../../docs/checks"
 
-// The pages match the table: each check has a page, and there are no others.
+// TestPagesAreUpToDate: the pages match the table: each check has a page, and there are no others.
 func TestPagesAreUpToDate(t *testing.T) {
 	want := pages()
 	have, err := filepath.Glob(filepath.Join(directory, "*.md"))
@@ -24,7 +24,7 @@ func TestPagesAreUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(text) != want[filepath.Base(name)] {
-			t.Errorf("%s is not what the table says: run make generate", name)
+			t.Errorf("%s does not match the table: run make generate", name)
 		}
 		delete(want, filepath.Base(name))
 	}
@@ -51,7 +51,7 @@ func TestWrap(t *testing.T) {
 	text := wrap("  - "+strings.Repeat("word ", 60), "    ")
 	for line := range strings.Lines(text) {
 		if len(line) > width+1 || !strings.HasPrefix(line, "    word") && !strings.HasPrefix(line, "  - word") {
-			t.Errorf("a line is %q", line)
+			t.Errorf("a line is too long or has the wrong indentation: %q", line)
 		}
 	}
 }

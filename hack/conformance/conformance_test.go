@@ -53,18 +53,20 @@ func TestWhatRunsNext(t *testing.T) {
 	}{
 		{"a c", func() { add(t, p, "a", failed); add(t, p, "c", failed) }},
 		{"b [Serial], alone", func() { add(t, p, "b [Serial]", skipped) }},
-		{"a, alone", func() { add(t, p, "a", passed) }}, // c is expected to fail
+		{"c", func() { add(t, p, "c", failed) }}, // c is expected to fail
+		{"c", func() { add(t, p, "c", failed) }},
+		{"a, alone", func() { add(t, p, "a", passed) }},
 		{"a, alone", func() { add(t, p, "a", failed) }},
 		{"", func() {}},
 	}
 	for i, s := range steps {
 		if got := next(); got != s.want {
-			t.Fatalf("step %d: %q, want %q", i, got, s.want)
+			t.Fatalf("step %d: the next specs are %q, want %q", i, got, s.want)
 		}
 		s.then()
 	}
 	if left := p.left(chosen); len(left) != 0 {
-		t.Errorf("left are %q", left)
+		t.Errorf("specs are left: %q", left)
 	}
 }
 
@@ -77,7 +79,7 @@ func TestASpecWithoutAVerdictRunsAgainButNotForEver(t *testing.T) {
 		}
 	}
 	if batch, _ := p.next([]string{"a"}, nil); len(batch) > 0 || len(p.left([]string{"a"})) != 1 {
-		t.Errorf("%q runs still, or counts as done", batch)
+		t.Errorf("the spec still runs, with %q, or counts as done", batch)
 	}
 }
 
@@ -87,12 +89,12 @@ func TestFinalVerdicts(t *testing.T) {
 		want     verdicts.Outcome
 		unsteady bool
 	}{
-		"passes":             {[]verdicts.Outcome{passed}, passed, false},
-		"was skipped":        {[]verdicts.Outcome{skipped}, skipped, false},
-		"always fails":       {[]verdicts.Outcome{failed, failed, failed}, failed, false},
-		"failed once":        {[]verdicts.Outcome{failed, passed, passed}, passed, true},
-		"passed once":        {[]verdicts.Outcome{failed, passed, failed}, failed, true},
-		"failed and is left": {[]verdicts.Outcome{failed}, failed, false},
+		"a spec that passes":                              {[]verdicts.Outcome{passed}, passed, false},
+		"a spec that was skipped":                         {[]verdicts.Outcome{skipped}, skipped, false},
+		"a spec that always fails":                        {[]verdicts.Outcome{failed, failed, failed}, failed, false},
+		"a spec that failed once":                         {[]verdicts.Outcome{failed, passed, passed}, passed, true},
+		"a spec that passed once":                         {[]verdicts.Outcome{failed, passed, failed}, failed, true},
+		"a spec that failed and is left for another part": {[]verdicts.Outcome{failed}, failed, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +102,7 @@ func TestFinalVerdicts(t *testing.T) {
 			add(t, p, "a", c.outcomes...)
 			final := p.verdicts([]string{"a", "never ran"})
 			if len(final) != 1 || final[0].Outcome != c.want || (len(p.unsteady()) > 0) != c.unsteady {
-				t.Errorf("got %+v, unsteady %q", final, p.unsteady())
+				t.Errorf("the final verdicts are %+v, the unsteady specs %q", final, p.unsteady())
 			}
 		})
 	}
@@ -111,21 +113,21 @@ func TestChoose(t *testing.T) {
 		[]byte("- codename: '[sig-b] two\n    lines [Conformance]'\n- codename: '[sig-a] one [Conformance]'\n"),
 	)
 	if err != nil || !slices.Equal(all, []string{"[sig-a] one [Conformance]", "[sig-b] two lines [Conformance]"}) {
-		t.Fatalf("got %q, %v", all, err)
+		t.Fatalf("readSpecs returned %q, error %v", all, err)
 	}
 	o := options{names: []string{"sig-b", "two"}}
 	if got, err := o.choose(all); err != nil || !slices.Equal(got, all[1:]) {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("choosing by expressions: got %q, error %v", got, err)
 	}
 	o.names = []string{"sig-c"}
 	if got, err := o.choose(all); err == nil {
-		t.Errorf("got %q", got)
+		t.Errorf("an expression that selects nothing: got %q, want an error", got)
 	}
 	if got, err := fromList(all, "# why\n\n"+all[0]+"\n"); err != nil || !slices.Equal(got, all[:1]) {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("choosing from a list: got %q, error %v", got, err)
 	}
 	if got, err := fromList(all, "one"); err == nil {
-		t.Errorf("got %q", got)
+		t.Errorf("a list with an unknown name: got %q, want an error", got)
 	}
 }
 
@@ -140,7 +142,7 @@ func TestTheReportIsReadAsTheSuitesOwn(t *testing.T) {
 	}
 	got, err := verdicts.ReadJUnit(strings.NewReader(string(data)))
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %+v, %v from\n%s", got, err, data)
+		t.Errorf("the verdicts in the report are %+v, error %v, in\n%s", got, err, data)
 	}
 }
 
@@ -171,7 +173,7 @@ func TestTheListForCI(t *testing.T) {
 		if n := len(slices.DeleteFunc(slices.Clone(chosen), func(name string) bool {
 			return !strings.HasPrefix(name, "[sig-"+group+"] ")
 		})); n < 12 {
-			t.Errorf("%d of them are of %s", n, group)
+			t.Errorf("there are only %d tests of the group %s", n, group)
 		}
 	}
 }
@@ -186,7 +188,7 @@ func TestTheLevelIsWhatTheNodesSay(t *testing.T) {
 		{"all all all", 1000, verdicts.SubordinateIDs},
 		{"one one one", 1000, verdicts.OneID},
 		{"all one all", 0, verdicts.OneID},
-		{"", 0, verdicts.OneID}, // hollow Nodes have no label
+		{"", 0, verdicts.OneID}, // hollow Nodes do not have the label
 	} {
 		if got := levelOf(strings.Fields(c.labels), c.uid); got != c.want {
 			t.Errorf("labels %q of user %d mean level %s, want %s", c.labels, c.uid, got, c.want)
@@ -200,13 +202,13 @@ func TestAGivenCluster(t *testing.T) {
 	o := options{kubeconfig: "/k", root: "/r"}
 	level, err := o.level(t.Context(), &cluster{given: true})
 	if err != nil || level != verdicts.Owned || filepath.Base(o.reports()) != "owned" {
-		t.Errorf("level %q, reports in %s: %v", level, o.reports(), err)
+		t.Errorf("the level is %q and the reports are in %s, error %v", level, o.reports(), err)
 	}
 	for _, flag := range []string{"-hollow", "-keep", "-home=/h", "-user=1"} {
 		var said strings.Builder
 		if code := command(t.Context(), []string{"-kubeconfig", "k", flag}, &said, &said); code != 2 ||
 			!strings.Contains(said.String(), "-kubeconfig") {
-			t.Errorf("with %s: %d, %s", flag, code, &said)
+			t.Errorf("a given cluster with %s: got exit status %d and the output %s", flag, code, &said)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,10 +17,20 @@ const (
 	maxList        = 12
 )
 
-// split divides specs into lists and keeps their order. Pure.
-func split(specs []string, workers int) [][]string {
-	size := min(max(len(specs)/(workers*listsPerWorker), 1), maxList)
+// maxSlow limits a spec that is expected to fail: some wait forever for what can't happen.
+const maxSlow = 15 * time.Minute
+
+// split divides specs into lists. The slow specs come first, each in its own list, so that no list is still busy with
+// several of them when the others are done. Apart from that, split keeps the order. Pure.
+func split(specs []string, workers int, slow func(name string) bool) [][]string {
 	var lists [][]string
+	for _, name := range specs {
+		if slow(name) {
+			lists = append(lists, []string{name})
+		}
+	}
+	specs = slices.DeleteFunc(slices.Clone(specs), slow)
+	size := min(max(len(specs)/(workers*listsPerWorker), 1), maxList)
 	for len(specs) > 0 {
 		n := min(size, len(specs))
 		lists, specs = append(lists, specs[:n]), specs[n:]
@@ -60,6 +71,25 @@ func deal(
 	}
 	group.Wait()
 	return err
+}
+
+// limit returns the time at which a list must end: until, or maxSlow from now for the list of a slow spec. Pure.
+func limit(list []string, slow func(name string) bool, now, until time.Time) time.Time {
+	if end := now.Add(maxSlow); len(list) == 1 && slow(list[0]) && end.Before(until) {
+		return end
+	}
+	return until
+}
+
+// overdue returns the verdicts about a list. If the list ended at its own limit, its spec has failed. Pure.
+func overdue(list []string, got []verdicts.Verdict, now, end, until time.Time) []verdicts.Verdict {
+	if !end.Before(until) || now.Before(end) || slices.Contains(namesOf(got), list[0]) {
+		return got
+	}
+	return append(got, verdicts.Verdict{
+		Name: list[0], Outcome: verdicts.Failed, Seconds: maxSlow.Seconds(),
+		Message: "stopped: it did not end within " + maxSlow.String(),
+	})
 }
 
 // namesOf returns the specs that have a verdict. Pure.

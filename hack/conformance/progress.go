@@ -22,7 +22,7 @@ const tries = 3
 // progress is what is known about the specs of one commit. It is stored on disk.
 type progress struct {
 	file string
-	mu   sync.Mutex // held while a verdict is added
+	mu   sync.Mutex // locked while a verdict is added
 	// Commit is the commit of our sources, with "+" if files differ from it.
 	Commit string `json:"commit"`
 	// Level is how many ids the containers of the last part could have.
@@ -56,8 +56,8 @@ func (o *options) progress(ctx context.Context) (*progress, error) {
 		return nil, fmt.Errorf("reading %s: %w", p.file, err)
 	}
 	if p.Commit != "" && p.Commit != commit && !o.again {
-		return nil, fmt.Errorf("%s is of commit %s, the sources are of %s: begin anew with -again", p.file, p.Commit,
-			commit)
+		return nil, fmt.Errorf("%s is about commit %s, but the sources are of %s: start over with -again", p.file,
+			p.Commit, commit)
 	}
 	if p.Commit != commit {
 		p.Attempts, p.Broken = nil, nil
@@ -107,35 +107,34 @@ func (p *progress) left(chosen []string) []string {
 }
 
 // next returns the specs to run next, and whether they must run one at a time. Specs that never ran come first, then
-// those that failed. Within each group, specs that can run beside others come first.
+// those that failed. Of those that failed, the specs that are expected to fail come first, and run at the same time as
+// others, as before. The others run alone, so that a failure because of load is not repeated.
 func (p *progress) next(chosen []string, expected []verdicts.Expected) (phase []string, alone bool) {
 	left := p.left(chosen)
 	for _, retry := range []bool{false, true} {
 		for _, serial := range []bool{false, true} {
 			for _, name := range left {
-				e, known := verdicts.Find(expected, name, p.Level)
-				if (len(p.Attempts[name]) > 0) != retry || mustBeAlone(name) != serial || p.Broken[name] >= tries {
-					continue
+				failed := len(p.Attempts[name]) > 0
+				single := mustBeAlone(name)
+				if failed && !fails(expected, name, p.Level) {
+					single = true
 				}
-				if retry && known && e.Outcome == verdicts.Failed {
-					p.giveUp(name)
-					continue
+				if failed == retry && single == serial && p.Broken[name] < tries {
+					phase = append(phase, name)
 				}
-				phase = append(phase, name)
 			}
 			if len(phase) > 0 {
-				return phase, serial || retry
+				return phase, serial
 			}
 		}
 	}
 	return nil, false
 }
 
-// giveUp stops retrying a spec that was expected to fail and has failed.
-func (p *progress) giveUp(name string) {
-	for len(p.Attempts[name]) < tries {
-		p.Attempts[name] = append(p.Attempts[name], p.Attempts[name][0])
-	}
+// fails reports whether a spec is expected to fail at a level. Pure.
+func fails(expected []verdicts.Expected, name string, level verdicts.Level) bool {
+	e, known := verdicts.Find(expected, name, level)
+	return known && e.Outcome == verdicts.Failed
 }
 
 // add records the verdicts about the specs of one process. A spec without a verdict counts as broken.

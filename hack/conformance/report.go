@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/test/verdicts"
 )
 
-// The JUnit report, as the suite writes it.
+// The types of the JUnit report, in the form in which the suite itself writes it.
 type (
 	testSuites struct {
 		XMLName  xml.Name    `xml:"testsuites"`

@@ -17,10 +17,10 @@ import (
 // conformanceFile is the file of the Kubernetes module that lists its conformance tests.
 const conformanceFile = "test/conformance/testdata/conformance.yaml"
 
-// listed returns the path of the copy for users without Go.
+// listed returns the path of a copy of that file, for users without Go.
 func (o *options) listed() string { return o.bin("conformance.yaml") }
 
-// keepList copies the list of the Kubernetes module.
+// keepList makes this copy of the file.
 func (o *options) keepList(ctx context.Context) error {
 	dir, err := images.Module(ctx, o.root, "k8s.io/kubernetes")
 	if err != nil {
@@ -111,7 +111,7 @@ func fromList(all []string, text string) ([]string, error) {
 	return chosen, nil
 }
 
-// mustBeAlone reports whether a spec must not run beside others. Pure.
+// mustBeAlone reports whether a spec must not run at the same time as others. Pure.
 func mustBeAlone(name string) bool {
 	return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
 }

@@ -40,16 +40,16 @@ func TestRead(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for name, value := range map[string]string{
-		"a list": "RX-05, RX-06", "a range": "RX-05 to RX-08", "a version that is none": "IM-05 v1", "nothing": "",
+		"a list": "RX-05, RX-06", "a range": "RX-05 to RX-08", "an invalid version": "IM-05 v1", "an empty text": "",
 		"words": "the rule",
 	} {
 		line := `{"Action":"attr","Package":"p","Test":"T","Key":"rule","Value":"` + value + `"}`
 		if _, err := read(strings.NewReader(line)); err == nil {
-			t.Errorf("%s is taken for a rule: %q", name, value)
+			t.Errorf("%s was accepted as a rule: %q", name, value)
 		}
 	}
 	if _, err := read(strings.NewReader("ok  \tpkg\t0.1s")); err == nil {
-		t.Error("output without -json is taken")
+		t.Error("output without -json was accepted")
 	}
 }
 
@@ -66,23 +66,23 @@ func TestJudge(t *testing.T) {
 		"a record that passed": {rx, []record{{"RX-05", "", "a.T", pass}}, nil, passed, ""},
 		"one of two records failed": {rx, []record{{"RX-05", "", "a.T", pass}, {"RX-05", "", "a.U", fail}}, nil,
 			failed, ""},
-		"nothing":  {rx, nil, nil, missing, "no executed test asserts RX-05"},
-		"a reason": {rx, nil, map[string]string{"RX-05": "why"}, reason, ""},
+		"neither a record nor a reason": {rx, nil, nil, missing, "no executed test asserts RX-05"},
+		"only a reason":                 {rx, nil, map[string]string{"RX-05": "why"}, reason, ""},
 		"a record and a reason": {rx, []record{{"RX-05", "", "a.T", pass}}, map[string]string{"RX-05": "why"},
 			passed, "remove the reason"},
-		"a record of the other version": {old, []record{{"IM-05", "v1beta2", "a.T", pass}}, nil, missing,
+		"a record of another version": {old, []record{{"IM-05", "v1beta2", "a.T", pass}}, nil, missing,
 			"no executed test asserts IM-05 v1beta1"},
-		"a record of the version":  {new, []record{{"IM-05", "v1beta2", "a.T", pass}}, nil, passed, ""},
-		"a reason for the version": {old, nil, map[string]string{"IM-05 v1beta1": "why"}, reason, ""},
+		"a record of the same version":  {new, []record{{"IM-05", "v1beta2", "a.T", pass}}, nil, passed, ""},
+		"a reason for the same version": {old, nil, map[string]string{"IM-05 v1beta1": "why"}, reason, ""},
 		"a reason for another version": {old, nil, map[string]string{"IM-05 v1beta2": "why"}, missing,
 			"the reason for IM-05 v1beta2 has no use"},
-		"a record of a rule that is not": {rx, []record{{"RX-05", "", "a.T", pass}, {"RX-99", "", "a.T", pass}}, nil,
+		"a record of an unknown rule": {rx, []record{{"RX-05", "", "a.T", pass}, {"RX-99", "", "a.T", pass}}, nil,
 			passed, "RX-99, which the contract does not have"},
-		"a reason for a rule that is not": {rx, []record{{"RX-05", "", "a.T", pass}}, map[string]string{"RX-99": "why"},
+		"a reason for an unknown rule": {rx, []record{{"RX-05", "", "a.T", pass}}, map[string]string{"RX-99": "why"},
 			passed, "the reason for RX-99 has no use"},
 		"a record of a sequence": {rx, []record{{"RX-05", "", "a.T", pass}, {"T-CT-01", "", "a.T", pass}}, nil,
 			passed, ""},
-		"a record of a sequence that is not": {rx, []record{{"RX-05", "", "a.T", pass}, {"T-CT-99", "", "a.T", pass}}, nil,
+		"a record of an unknown sequence": {rx, []record{{"RX-05", "", "a.T", pass}, {"T-CT-99", "", "a.T", pass}}, nil,
 			passed, "T-CT-99"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A family that is recorded by version has a row for each version. A rule of only one version gets one row.
+// TestRows: a rule of a family that is recorded by version has one row for each version to which the rule belongs.
 func TestRows(t *testing.T) {
 	count := map[string]int{}
 	for _, r := range rows() {
@@ -106,7 +106,7 @@ func TestRows(t *testing.T) {
 	}
 	for id, want := range map[string]int{"IM-05": 2, "IM-18": 1, "RX-05": 1, "CT-10": 1, "T-IM-05": 2, "T-CT-01": 0} {
 		if count[id] != want {
-			t.Errorf("%s has %d rows, want %d", id, count[id], want)
+			t.Errorf("the rule %s has %d rows, want %d", id, count[id], want)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestX(t *testing.T) {
 	}
 }
 
-// The tests of this project record rules at the lines that assert them.
+// TestNoLists: the tests of this project record rules at the lines that assert them.
 func TestNoLists(t *testing.T) {
 	_, problems, err := scan("../..")
 	if err != nil {
@@ -191,7 +191,7 @@ func TestReadFaults(t *testing.T) {
 	dir := t.TempDir()
 	committed, path := filepath.Join(dir, "results.tsv"), filepath.Join(dir, "faults.tsv")
 	if got, err := readFaults(committed, path); err != nil || len(got) > 0 {
-		t.Errorf("without a report there are verdicts %v and the error %v", got, err)
+		t.Errorf("without a report, readFaults returned %v, error %v", got, err)
 	}
 	const heading = "rule\tverdict\tcommit\tdate\tseconds\tfile\ttest\tdetail\n"
 	for name, text := range map[string]string{

@@ -48,8 +48,8 @@ func byVersion(family string) bool {
 }
 
 // rows returns the rows of the report. A rule has one row, but if its family is recorded by version (byVersion), the
-// rule has one row for each contract version to which it belongs. In such a family, each sequence also has one row for
-// each contract version. Sequences of other families have no rows.
+// rule has one row for each contract version to which it belongs. In such a family, each sequence (see
+// [contract.Sequence]) also has one row for each contract version. Sequences of other families have no rows.
 func rows() []row {
 	var all []row
 	add := func(r row, family string, in func(contract.Version) bool) {
@@ -137,7 +137,7 @@ func judge(rows []row, records []record, reasons map[string]string) (results []r
 	return results, problems
 }
 
-// sequence reports whether a sequence of this name exists. Sequences need no record, but may have one.
+// sequence reports whether a sequence with this id exists. Sequences need no record, but may have one.
 func sequence(id string) bool {
 	return slices.ContainsFunc(contract.Sequences(), func(s contract.Sequence) bool { return s.ID == id })
 }

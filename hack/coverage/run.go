@@ -64,7 +64,7 @@ func abilities() []string {
 	return list
 }
 
-// firstWord returns the first word of a file, "unknown" if it can't be read.
+// firstWord returns the first word of a file, or "unknown" if the file can't be read.
 func firstWord(path string) string {
 	data, err := os.ReadFile(path)
 	if fields := strings.Fields(string(data)); err == nil && len(fields) > 0 {

@@ -162,7 +162,7 @@ func inside(ctx context.Context, host dock.Host, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve starts a second CRI server in the host, beside the host's own, and waits until it answers.
+// serve starts a second CRI server in the host, in addition to the host's own, and waits until it answers.
 func (o *options) serve(ctx context.Context, host dock.Host) (stop func(), err error) {
 	version, err := os.ReadFile(filepath.Join(o.root, "kube", "DEFAULT_VERSION"))
 	if err != nil {

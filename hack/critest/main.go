@@ -166,7 +166,7 @@ func (o *options) run(ctx context.Context) error {
 		fmt.Fprintln(o.errs, d)
 	}
 	if len(differences) > 0 {
-		return fmt.Errorf("%d tests do not end as test/critest/expected.yaml says; %s has the logs", len(differences),
+		return fmt.Errorf("%d tests have other results than test/critest/expected.yaml; %s has the logs", len(differences),
 			o.reports())
 	}
 	return nil

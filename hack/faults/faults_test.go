@@ -11,8 +11,8 @@ import (
 
 const root = "../.."
 
-// The tables match the sources: each fault can be planted, its test exists, and each rule of level MUST that our own
-// code keeps has a fault or a reason.
+// TestTables: the tables match the sources: each fault can be planted, its test exists, and each rule of level MUST
+// that our own code keeps has a fault or a reason.
 func TestTables(t *testing.T) {
 	table, err := read(filepath.Join(root, "test", "faults"))
 	if err != nil {
@@ -25,7 +25,7 @@ func TestTables(t *testing.T) {
 		}
 		// These identify a fault in the report.
 		if key := f.Rule + " " + f.File + " " + f.Test; seen[key] {
-			t.Errorf("two faults are of %s", key)
+			t.Errorf("two faults have the same rule, file and test: %s", key)
 		} else {
 			seen[key] = true
 		}
@@ -58,28 +58,28 @@ func TestCheckRefuses(t *testing.T) {
 	}
 	good := fault{Rule: "RX-05", File: "a.go", Old: "x = 1", New: "x = 2", Test: "./p.TestA"}
 	if err := good.check(dir); err != nil {
-		t.Fatalf("a good fault is refused: %v", err)
+		t.Fatalf("a valid fault was refused: %v", err)
 	}
 	for name, change := range map[string]func(*fault){
-		"no such rule":               func(f *fault) { f.Rule = "RX-99" },
-		"the text is missing":        func(f *fault) { f.Old = "y = 1" },
-		"the text is empty":          func(f *fault) { f.Old = "" },
-		"the text is there twice":    func(f *fault) { f.Old = "a" },
-		"nothing changes":            func(f *fault) { f.New = f.Old },
-		"no such file":               func(f *fault) { f.File = "b.go" },
-		"no such test":               func(f *fault) { f.Test = "./p.TestB" },
-		"a test without a directory": func(f *fault) { f.Test = "TestA" },
-		"no such program":            func(f *fault) { f.Build = []string{"nothing"} },
-		"a fault and a reason":       func(f *fault) { f.Why = "because" },
+		"an unknown rule":                      func(f *fault) { f.Rule = "RX-99" },
+		"a text that is not in the file":       func(f *fault) { f.Old = "y = 1" },
+		"an empty text":                        func(f *fault) { f.Old = "" },
+		"a text that occurs twice in the file": func(f *fault) { f.Old = "a" },
+		"a new text equal to the old one":      func(f *fault) { f.New = f.Old },
+		"a file that does not exist":           func(f *fault) { f.File = "b.go" },
+		"a test that does not exist":           func(f *fault) { f.Test = "./p.TestB" },
+		"a test without a directory":           func(f *fault) { f.Test = "TestA" },
+		"a program that does not exist":        func(f *fault) { f.Build = []string{"nothing"} },
+		"a reason in addition to the fault":    func(f *fault) { f.Why = "because" },
 	} {
 		bad := good
 		change(&bad)
 		if err := bad.check(dir); err == nil {
-			t.Errorf("a fault is taken although %s", name)
+			t.Errorf("a fault was accepted with %s", name)
 		}
 	}
 	if err := (fault{Rule: "RX-05", Why: "kept by people"}).check(dir); err != nil {
-		t.Errorf("a reason is refused: %v", err)
+		t.Errorf("a rule with a reason was refused: %v", err)
 	}
 }
 
@@ -101,12 +101,12 @@ func TestJudge(t *testing.T) {
 		"there are no events": {"", ""},
 	} {
 		if got, _ := judge([]byte(c.events), "TestA"); got != c.want {
-			t.Errorf("when %s, the outcome is %q, want %q", name, got, c.want)
+			t.Errorf("if %s, the outcome is %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-// The detail is the failure that the test reports, not what it logs about commands.
+// TestDetail: the detail is the failure that the test reports, not what it logs about commands.
 func TestDetail(t *testing.T) {
 	events := `{"Action":"output","Test":"TestA","Output":"=== RUN TestA\n"}
 {"Action":"output","Test":"TestA","Output":"    a_test.go:3: capstan hook list: 500ms\n"}
@@ -114,17 +114,17 @@ func TestDetail(t *testing.T) {
 {"Action":"output","Test":"TestA","Output":"    a_test.go:9: and 5\n"}
 {"Action":"fail","Test":"TestA"}`
 	if result, detail := judge([]byte(events), "TestA"); result != found || detail != "a_test.go:7: the answer is 6" {
-		t.Errorf("%s with %q", result, detail)
+		t.Errorf("the outcome is %s with the detail %q", result, detail)
 	}
 }
 
 func TestNamed(t *testing.T) {
 	for rule, want := range map[string]bool{"RX-05": true, "CL-05": true, "CL-06": false, "IM-01": false} {
 		if got := named(rule, []string{"RX", "CL-05"}); got != want {
-			t.Errorf("%s is named: %t, want %t", rule, got, want)
+			t.Errorf("named(%s) = %t, want %t", rule, got, want)
 		}
 	}
 	if !named("IM-01", nil) {
-		t.Error("without names a rule is left out")
+		t.Error("without names, a rule was left out")
 	}
 }

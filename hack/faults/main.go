@@ -44,8 +44,8 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(errs)
 	trees := flags.Int("parallel", 1, "how many faults are tried at a time, each in a work tree of its own")
-	again := flags.Bool("again", false, "try faults, too, that were found on this commit before")
-	keep := flags.Bool("record", false, "take the report of a run over all faults over into "+results+", try none")
+	again := flags.Bool("again", false, "also try faults that were already found on this commit")
+	keep := flags.Bool("record", false, "copy the report of a run over all faults to "+results+", and try no faults")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -76,7 +76,7 @@ func all(ctx context.Context, root string, names []string, trees int, again bool
 		return err
 	}
 	if !slices.ContainsFunc(table, func(f fault) bool { return named(f.Rule, names) }) {
-		return fmt.Errorf("no fault is of %s", strings.Join(names, ", "))
+		return fmt.Errorf("there are no faults for %s", strings.Join(names, ", "))
 	}
 	head, err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--short=9", "HEAD").Output()
 	if err != nil {

@@ -20,7 +20,7 @@ type reportRow struct {
 
 const heading = "rule\tverdict\tcommit\tdate\tseconds\tfile\ttest\tdetail\n"
 
-// of reports whether the row is about a fault.
+// of reports whether the row is about the fault f.
 func (r reportRow) of(f fault) bool { return r.rule == f.Rule && r.file == f.File && r.test == f.Test }
 
 // readReport reads the report of earlier runs. It is empty if there were none.
@@ -33,7 +33,7 @@ func readReport(path string) ([]reportRow, error) {
 	}
 	text, ok := strings.CutPrefix(string(data), heading)
 	if !ok {
-		return nil, fmt.Errorf("%s is a report of another form: remove it", path)
+		return nil, fmt.Errorf("%s does not have the format of this report: remove it", path)
 	}
 	var rows []reportRow
 	for line := range strings.Lines(text) {

@@ -27,7 +27,7 @@ type fault struct {
 	Old string `json:"old,omitempty"`
 	// New is the text with the fault.
 	New string `json:"new,omitempty"`
-	// Test must fail, as ./DIRECTORY.TestName.
+	// Test is the test that must fail, in the form ./DIRECTORY.TestName.
 	Test string `json:"test,omitempty"`
 	// Build lists the programs below cmd/ that the test runs.
 	Build []string `json:"build,omitempty"`
@@ -73,7 +73,7 @@ func (f fault) check(root string) error {
 	}
 	if f.Why != "" {
 		if f.File+f.Old+f.New+f.Test != "" || len(f.Build) > 0 {
-			return fmt.Errorf("%s has a fault and a reason for which there is none", f.Rule)
+			return fmt.Errorf("%s has both a fault and a reason why no fault can be planted", f.Rule)
 		}
 		return nil
 	}

@@ -64,7 +64,7 @@ func (r *trial) run(ctx context.Context, trees []*tree) error {
 	close(next)
 	workers.Wait()
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: what was tried is kept, the next run on this commit goes on from there", err)
+		return fmt.Errorf("%w: the results so far are kept, and the next run on this commit continues from there", err)
 	}
 	if len(r.bad) > 0 {
 		return fmt.Errorf("%d faults were not found: %s", len(r.bad), strings.Join(r.bad, " "))
@@ -169,7 +169,7 @@ func record(table []fault, from, to string) error {
 		rows[i].detail = place.FindString(rows[i].detail)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("the report is not that of one run over all faults:\n%w", err)
+		return fmt.Errorf("the report is not about one run over all faults:\n%w", err)
 	}
 	return writeReport(to, rows)
 }

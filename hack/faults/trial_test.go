@@ -27,7 +27,7 @@ func row(rule, verdict, commit, file, test string) reportRow {
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reports", "faults.tsv")
 	if rows, err := readReport(path); err != nil || len(rows) > 0 {
-		t.Fatalf("without a report there are %v, %v", rows, err)
+		t.Fatalf("without a report, readReport returned %v, error %v", rows, err)
 	}
 	one := row("RX-05", "found", "abc", "a.go", "./p.TestA")
 	one.detail = "two\nlines"
@@ -45,18 +45,19 @@ func TestReport(t *testing.T) {
 	for name, text := range map[string]string{
 		"without a heading":             "RX-05\tfound\n",
 		"with a line that is too short": heading + "RX-05\tfound\n",
-		"with seconds that are none":    heading + "RX-05\tfound\tabc\td\tlong\ta\tb\tc\n",
+		"with invalid seconds":          heading + "RX-05\tfound\tabc\td\tlong\ta\tb\tc\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := readReport(path); err == nil {
-			t.Errorf("a report %s is read", name)
+			t.Errorf("a report %s was accepted", name)
 		}
 	}
 }
 
-// A run tries the faults that were not found on its commit, the cheap ones first, and keeps the other lines.
+// TestBegin: a run tries the faults that were not found on its commit, the cheap ones first, and keeps the other
+// lines.
 func TestBegin(t *testing.T) {
 	before := []reportRow{
 		row("RX-05", "found", "new", "a.go", "./p.TestA"),
@@ -69,9 +70,9 @@ func TestBegin(t *testing.T) {
 		again bool
 		want  string
 	}{
-		"what is left":               {nil, false, "CL-05:b.go RX-05:b.go LH-24:a.go"},
-		"what is left of a family":   {[]string{"RX"}, false, "RX-05:b.go"},
-		"all of a family once again": {[]string{"RX"}, true, "RX-05:a.go RX-05:b.go"},
+		"the remaining faults":             {nil, false, "CL-05:b.go RX-05:b.go LH-24:a.go"},
+		"the remaining faults of a family": {[]string{"RX"}, false, "RX-05:b.go"},
+		"all faults of a family again":     {[]string{"RX"}, true, "RX-05:a.go RX-05:b.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "faults.tsv")
@@ -92,19 +93,19 @@ func TestBegin(t *testing.T) {
 			want := strings.Fields(c.want)
 			slices.Sort(want)
 			if !slices.Equal(got, want) {
-				t.Errorf("to try: %q, want %q", got, want)
+				t.Errorf("the faults to try are %q, want %q", got, want)
 			}
 			if len(todo) == 3 && todo[2].Rule != "LH-24" {
-				t.Errorf("the last is %s, want the one that takes longest", todo[2].Rule)
+				t.Errorf("the last fault to try is of %s, want the one that takes longest", todo[2].Rule)
 			}
 			if len(r.rows) != 4 {
-				t.Errorf("the lines kept are %+v, want those of the table and the reason", r.rows)
+				t.Errorf("the kept lines are %+v, want those of the table and the reason", r.rows)
 			}
 		})
 	}
 }
 
-// The outcome of a fault replaces only the line of that fault, and is written at once.
+// TestDone: the outcome of a fault replaces only the line of that fault, and is written at once.
 func TestDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults.tsv")
 	var out strings.Builder
@@ -120,7 +121,7 @@ func TestDone(t *testing.T) {
 		t.Errorf("the report is %+v", rows)
 	}
 	if !slices.Equal(r.bad, []string{"RX-05"}) {
-		t.Errorf("not found are %q", r.bad)
+		t.Errorf("the faults that were not found are of %q", r.bad)
 	}
 }
 
@@ -136,11 +137,13 @@ func TestRecord(t *testing.T) {
 		change func([]reportRow)
 		want   string
 	}{
-		"a whole run":              {func([]reportRow) {}, ""},
-		"a fault is missing":       {func(r []reportRow) { r[2].file = "c.go" }, "RX-05 was not tried: b.go"},
-		"a reason is missing":      {func(r []reportRow) { r[4].rule = "RX-25" }, "RX-24 was not tried"},
-		"a fault was not found":    {func(r []reportRow) { r[3].verdict = "NOT FOUND" }, "CL-05: NOT FOUND"},
-		"one is of another commit": {func(r []reportRow) { r[3].commit = "old" }, "CL-05 was tried on old, others on new"},
+		"a complete run":        {func([]reportRow) {}, ""},
+		"a fault is missing":    {func(r []reportRow) { r[2].file = "c.go" }, "RX-05 was not tried: b.go"},
+		"a reason is missing":   {func(r []reportRow) { r[4].rule = "RX-25" }, "RX-24 was not tried"},
+		"a fault was not found": {func(r []reportRow) { r[3].verdict = "NOT FOUND" }, "CL-05: NOT FOUND"},
+		"a fault was tried on another commit": {
+			func(r []reportRow) { r[3].commit = "old" }, "CL-05 was tried on old, others on new",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, to := filepath.Join(t.TempDir(), "faults.tsv"), filepath.Join(t.TempDir(), "results.tsv")
@@ -152,7 +155,7 @@ func TestRecord(t *testing.T) {
 			err := record(few(), from, to)
 			if c.want != "" {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("the error is %v, want one with %q", err, c.want)
+					t.Errorf("got error %v, want one with %q", err, c.want)
 				}
 				return
 			}
@@ -165,14 +168,14 @@ func TestRecord(t *testing.T) {
 			}
 			for _, r := range kept {
 				if want := "x_test.go:3"; r.verdict == string(found) && r.detail != want {
-					t.Errorf("%s keeps %q, want %q", r.rule, r.detail, want)
+					t.Errorf("the recorded detail of %s is %q, want %q", r.rule, r.detail, want)
 				}
 			}
 		})
 	}
 }
 
-// The committed report is of one commit, and says that each fault was found.
+// TestResults: the committed report is of one commit, and says that each fault was found.
 func TestResults(t *testing.T) {
 	rows, err := readReport(filepath.Join(root, results))
 	if err != nil {
@@ -184,7 +187,7 @@ func TestResults(t *testing.T) {
 			continue
 		}
 		if r.verdict != string(found) {
-			t.Errorf("%s: %s", r.rule, r.verdict)
+			t.Errorf("the verdict of a fault of %s is %s, want that it was found", r.rule, r.verdict)
 		}
 		commits[r.commit] = true
 	}

@@ -128,7 +128,7 @@ func (f *field) page() string {
 		n, _ := p.levels()
 		must += n
 	}
-	b.WriteString("# What capstan verify finds where\n\n" +
+	b.WriteString("# Findings of capstan verify in other providers\n\n" +
 		"<!-- Made from test/verify/testdata/field.yaml by hack/field: change that file, and run make generate. -->\n\n")
 	b.WriteString(wrap("", fmt.Sprintf("We ran the checks of `capstan verify` over the sources of %d provider versions "+
 		"on %s. People then compared each finding with the provider's files: %d findings are true, and %d false. %d "+

@@ -14,15 +14,15 @@ import (
 
 const dataFile = "../../test/verify/testdata/field.yaml"
 
-// The file is complete: it has enough providers, each finding has a verdict and a reason, and few findings are false.
-// Findings can be compared only on a machine with the checkouts: CAPSTAN_FIELD names their directory.
+// TestField: the file is complete: it has enough providers, each finding has a verdict and a reason, and few findings
+// are false. Findings can be compared only on a machine with the checkouts: CAPSTAN_FIELD names their directory.
 func TestField(t *testing.T) {
 	f, err := read(dataFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(f.Providers) < 15 {
-		t.Errorf("there are %d providers, want 15", len(f.Providers))
+		t.Errorf("there are %d providers, want at least 15", len(f.Providers))
 	}
 	names := map[string]bool{}
 	for _, p := range f.Providers {
@@ -30,7 +30,7 @@ func TestField(t *testing.T) {
 		isModule := p.Commit == "" && p.Note != ""
 		if p.Name == "" || names[p.Name] || p.Version == "" || !strings.Contains(p.Repository, "/") ||
 			!isModule && !regexp.MustCompile(`^[0-9a-f]{7,40}$`).MatchString(p.Commit) {
-			t.Errorf("the provider %q lacks a name of its own, a repository, a version or a commit", p.Name)
+			t.Errorf("the provider %q lacks a unique name, a repository, a version or a commit", p.Name)
 		}
 		names[p.Name] = true
 		p.form(t)
@@ -41,7 +41,7 @@ func TestField(t *testing.T) {
 	}
 	for _, b := range f.Bugs {
 		if b.Name == "" || b.What == "" || b.Result == "" || b.Check != "" && len(checks.Find(b.Check)) == 0 {
-			t.Errorf("the bug %q lacks what it is or its result, or names a check that there is not", b.Name)
+			t.Errorf("the bug %q lacks its description or result, or names an unknown check", b.Name)
 		}
 	}
 	if dir := os.Getenv("CAPSTAN_FIELD"); dir != "" {
@@ -58,10 +58,10 @@ func (p provider) form(t *testing.T) {
 	for _, one := range p.Findings {
 		isOf := func(c *check.Check) bool { return c.ID == one.Check }
 		if _, ok := contract.Find(one.Rule); !ok || !slices.ContainsFunc(checks.Find(one.Rule), isOf) {
-			t.Errorf("%s: %s is not a rule of %s", p.Name, one.Rule, one.Check)
+			t.Errorf("%s: %s is not a rule of check %s", p.Name, one.Rule, one.Check)
 		}
 		if len(one.Places) == 0 || !strings.HasSuffix(one.Reason, ".") {
-			t.Errorf("%s: %s of %s has no place, or no reason", p.Name, one.Check, one.Rule)
+			t.Errorf("%s: the finding of check %s for rule %s has no place or no reason", p.Name, one.Check, one.Rule)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestThePageIsMadeFromTheData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != f.page() {
-		t.Error("docs/field.md is not what hack/field makes: run make generate")
+		t.Error("docs/field.md does not match the data: run make generate")
 	}
 }
 
@@ -100,16 +100,20 @@ func TestDifferences(t *testing.T) {
 		got      result
 		want     []string
 	}{
-		"the same":             {judged, found("one", "two"), nil},
-		"a finding less":       {judged, found("two"), []string{"not found: a | IM-01 |  | one | Foo x"}},
-		"a finding more":       {judged, found("one", "two", "new"), []string{"not judged: a | IM-01 |  | new | Foo x"}},
-		"it takes too long":    {judged, slow, []string{"it took 10s, more than 5s"}},
-		"it cannot be judged":  {judged, result{err: os.ErrNotExist}, []string{"it cannot be judged: file does not exist"}},
-		"refused, as expected": {provider{Refused: "not exist"}, result{err: os.ErrNotExist}, nil},
-		"refused no more": {
-			provider{Refused: "x"}, result{}, []string{"it can be judged, and the file says that it cannot: x"},
+		"the same findings": {judged, found("one", "two"), nil},
+		"a missing finding": {judged, found("two"), []string{"not found: a | IM-01 |  | one | Foo x"}},
+		"a new finding": {
+			judged, found("one", "two", "new"), []string{"not judged: a | IM-01 |  | new | Foo x"},
 		},
-		"a check failed": {
+		"a run that takes too long": {judged, slow, []string{"it took 10s, more than 5s"}},
+		"a provider that can't be judged": {
+			judged, result{err: os.ErrNotExist}, []string{"it cannot be judged: file does not exist"},
+		},
+		"a provider that is refused as expected": {provider{Refused: "not exist"}, result{err: os.ErrNotExist}, nil},
+		"a provider that is no longer refused": {
+			provider{Refused: "x"}, result{}, []string{"it can be judged, but the file says that it cannot: x"},
+		},
+		"a check that fails": {
 			provider{}, result{failures: []check.Failure{{Check: "a", Message: "b"}}},
 			[]string{"the check a itself failed: b"},
 		},

@@ -2,7 +2,7 @@
 // the verdicts of people.
 //
 //	go run ./hack/field -checkouts DIR     # a directory NAME for each provider of the data file
-//	go run ./hack/field -page              # the page about what is found where
+//	go run ./hack/field -page              # writes the page that lists the findings in each provider
 //
 // The data file test/verify/testdata/field.yaml has each finding with a verdict, true or false, and the reason. The
 // checkouts are not part of this repository. Without them, only the form of the file can be checked, as the tests do.
@@ -24,7 +24,7 @@ func command(args []string, out, errs io.Writer) int {
 	flags.SetOutput(errs)
 	data := flags.String("data", "test/verify/testdata/field.yaml", "file with the verdicts")
 	checkouts := flags.String("checkouts", "", "directory with a checkout of each provider")
-	page := flags.Bool("page", false, "write the page about what is found where")
+	page := flags.Bool("page", false, "write the page that lists the findings in each provider")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}

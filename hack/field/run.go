@@ -66,7 +66,7 @@ func (p provider) differences(got result) []string {
 	case got.err != nil && (p.Refused == "" || !strings.Contains(got.err.Error(), p.Refused)):
 		return append(all, "it cannot be judged: "+got.err.Error())
 	case got.err == nil && p.Refused != "":
-		return append(all, "it can be judged, and the file says that it cannot: "+p.Refused)
+		return append(all, "it can be judged, but the file says that it cannot: "+p.Refused)
 	}
 	for _, f := range got.failures {
 		all = append(all, fmt.Sprintf("the check %s itself failed: %s", f.Check, f.Message))

@@ -6,17 +6,7 @@ godebug default=go1.26
 
 require k8s.io/kubernetes v1.36.3
 
-// The versions of golang.org/x and genproto are those of the bundle (kube/go.mod), so that both share what is compiled.
-require (
-	go.etcd.io/etcd/server/v3 v3.6.8 // indirect
-	golang.org/x/crypto v0.48.0 // indirect
-	golang.org/x/net v0.51.0 // indirect
-	golang.org/x/oauth2 v0.35.0 // indirect
-	golang.org/x/sys v0.41.0 // indirect
-	golang.org/x/term v0.40.0 // indirect
-	golang.org/x/text v0.34.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260217215200-42d3e9bedb6d // indirect
-)
+require go.etcd.io/etcd/server/v3 v3.6.8 // indirect
 
 replace (
 	k8s.io/api => k8s.io/api v0.36.3
@@ -52,4 +42,15 @@ replace (
 	k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.36.3
 	k8s.io/sample-controller => k8s.io/sample-controller v0.36.3
 	k8s.io/streaming => k8s.io/streaming v0.36.3
+)
+
+// The same as in kube/go.mod, so that the suite and the bundle share what is compiled.
+replace (
+	golang.org/x/crypto => golang.org/x/crypto v0.47.0
+	golang.org/x/net => golang.org/x/net v0.49.0
+	golang.org/x/oauth2 => golang.org/x/oauth2 v0.34.0
+	golang.org/x/sys => golang.org/x/sys v0.40.0
+	golang.org/x/term => golang.org/x/term v0.39.0
+	golang.org/x/text => golang.org/x/text v0.33.0
+	google.golang.org/genproto/googleapis/rpc => google.golang.org/genproto/googleapis/rpc v0.0.0-20260128011058-8636f8732409
 )

@@ -78,11 +78,11 @@ func locate() (dir, version string, err error) {
 			return "", "", fmt.Errorf("downloading %s: %w %s", module, err, found.Error)
 		}
 	}
-	return "", "", fmt.Errorf("%s is nowhere", module)
+	return "", "", fmt.Errorf("%s is neither in the workspace nor in the module cache", module)
 }
 
-// convert reads the files that match pattern, and adds their content to the map files: as JSON, under paths in
-// directory.
+// convert reads the files that match pattern, and adds their content, as JSON, to the map called files. There, the keys
+// are paths below directory.
 func convert(files map[string][]byte, directory, pattern string) error {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
@@ -127,7 +127,7 @@ func convert(files map[string][]byte, directory, pattern string) error {
 	return nil
 }
 
-// write makes the directory out contain exactly the given files, besides its README.md. It does not rewrite files that
+// write makes the directory out contain exactly the given files and its own README.md. It does not rewrite files that
 // are already correct.
 func write(out string, files map[string][]byte) error {
 	err := filepath.WalkDir(out, func(path string, entry os.DirEntry, err error) error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// "make generate" writes the page. This test notices if that was forgotten.
+// TestThePageIsThatOfTheCode: "make generate" writes the page; this test fails if that was forgotten.
 func TestThePageIsThatOfTheCode(t *testing.T) {
 	want, err := page()
 	if err != nil {
@@ -17,7 +17,7 @@ func TestThePageIsThatOfTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Error("docs/reference/metrics.md is not that of the code: run make generate")
+		t.Error("docs/reference/metrics.md does not match the code: run make generate")
 	}
 	for _, row := range []string{
 		"| `capstan_hosts` | gauge | `namespace`, `zone`, `phase` | Number of CapstanHosts by phase. |",

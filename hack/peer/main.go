@@ -23,7 +23,8 @@ import (
 
 const (
 	module = "sigs.k8s.io/cluster-api"
-	// theirs and ours are import paths: theirs is that of the copied packages, and tests import the copies under ours.
+	// theirs and ours are import paths. The originals of the copied packages are below theirs. The copies, which tests
+	// import, are below ours.
 	theirs = module + "/internal/runtime"
 	ours   = internal + "/peer"
 	// internal is the import path of the packages that make up our own client.

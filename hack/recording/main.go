@@ -67,7 +67,8 @@ func run(out, title string, idle time.Duration, argv []string) error {
 	return os.WriteFile(out, data, 0o644)
 }
 
-// record runs a command, copies what it prints to shown, and returns the recording. A command that fails is an error.
+// record runs a command, copies its output to the writer shown, and returns the recording. A command that fails is an
+// error.
 func record(o options, shown io.Writer, argv []string) ([]byte, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")

@@ -31,7 +31,7 @@ func events(t *testing.T, data []byte) (header map[string]any, shown string, end
 	}
 }
 
-// A command sees a terminal, and the recording shows what it printed there.
+// TestRecord: a command runs in a terminal, and the recording shows what it printed there.
 func TestRecord(t *testing.T) {
 	var shown bytes.Buffer
 	o := options{title: "x", columns: 90, rows: 20, idle: time.Second}
@@ -41,20 +41,20 @@ func TestRecord(t *testing.T) {
 	}
 	header, text, _ := events(t, data)
 	if text != "20 90\r\nüber\r\n" || text != shown.String() {
-		t.Errorf("the recording shows %q, the terminal %q", text, shown.String())
+		t.Errorf("the recording shows %q, and the terminal showed %q", text, shown.String())
 	}
 	if header["version"] != 2.0 || header["width"] != 90.0 || header["height"] != 20.0 || header["title"] != "x" {
-		t.Errorf("header %v", header)
+		t.Errorf("the header is %v", header)
 	}
 }
 
 func TestRecordFails(t *testing.T) {
 	for name, argv := range map[string][]string{
-		"a command that fails":     {"sh", "-c", "exit 3"},
-		"a command that is absent": {"/nonexistent/command"},
+		"a command that fails":          {"sh", "-c", "exit 3"},
+		"a command that does not exist": {"/nonexistent/command"},
 	} {
 		if _, err := record(options{columns: 80, rows: 24}, io.Discard, argv); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: record returned no error", name)
 		}
 	}
 }
@@ -77,12 +77,12 @@ func TestCast(t *testing.T) {
 	}
 	_, text, end := events(t, c.finish())
 	if want := "in ~/bin: \u2500\r\nafter a pause \ufffd"; text != want {
-		t.Errorf("shows %q, want %q", text, want)
+		t.Errorf("the recording shows %q, want %q", text, want)
 	}
-	if end != 5 { // One, one more, two of the pause, one.
-		t.Errorf("ends at %v s, want 5", end)
+	if end != 5 { // 1 s, 1 s, 2 s of the shortened pause, 1 s
+		t.Errorf("the recording ends at %v s, want 5", end)
 	}
 	if err := c.add(at, []byte(strings.Repeat("x", maxBytes))); err == nil {
-		t.Error("a recording without end is accepted")
+		t.Error("a recording that is too large was accepted")
 	}
 }

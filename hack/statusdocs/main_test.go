@@ -48,7 +48,7 @@ func TestAConstantNeedsADoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := constantsOf(file); err == nil || !strings.Contains(err.Error(), "LostReason needs a doc") {
-		t.Errorf("a reason without doc: %v", err)
+		t.Errorf("a reason without a doc: got error %v", err)
 	}
 }
 
@@ -123,12 +123,12 @@ func TestTroubleshootingHasEachReason(t *testing.T) {
 		}
 		pairs++
 		if !slices.Contains(rows["`"+condition+"`"], reason) {
-			t.Errorf("%s sets %s with reason %s, which docs/troubleshooting.md does not have there", at, condition, reason)
+			t.Errorf("%s sets %s with reason %s, which docs/troubleshooting.md lacks there", at, condition, reason)
 		}
 		return nil
 	})
 	if err != nil || pairs < 20 {
-		t.Errorf("%d conditions are set with a reason, %v: the pattern does not fit any more", pairs, err)
+		t.Errorf("only %d conditions are set with a reason, %v: the pattern no longer fits", pairs, err)
 	}
 }
 
@@ -153,11 +153,11 @@ func TestTheErrorsAreThoseOfTheCode(t *testing.T) {
 	for _, text := range all {
 		for _, part := range strings.Split(text, "…") {
 			if part = strings.TrimSpace(part); !strings.Contains(code.String(), part) {
-				t.Errorf("docs/troubleshooting.md has the error %q, but the code has no %q", text, part)
+				t.Errorf("docs/troubleshooting.md has the error %q, but the code lacks %q", text, part)
 			}
 		}
 	}
 	if len(all) < 10 {
-		t.Errorf("the page has %d errors: the pattern does not fit any more", len(all))
+		t.Errorf("the page has only %d errors, so the pattern no longer fits", len(all))
 	}
 }

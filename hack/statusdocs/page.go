@@ -146,7 +146,7 @@ func obstacles(root string) ([]string, error) {
 		}
 	}
 	if len(found) == 0 || len(found) != len(names) {
-		return nil, fmt.Errorf("%d of the %d obstacles are constants of the API", len(found), len(names))
+		return nil, fmt.Errorf("only %d of the %d obstacles are constants of the API", len(found), len(names))
 	}
 	slices.Sort(found)
 	return found, nil

@@ -23,14 +23,16 @@ func TestASpecNeedsItsBundles(t *testing.T) {
 		bundles []string
 		want    string
 	}{
-		"none":                  {nil, ""},
-		"one that is built":     {[]string{"PREVIOUS_VERSION"}, ""},
-		"one that is not":       {[]string{"PREVIOUS_VERSION", "OLDEST_VERSION"}, "run kube/build v1.34.4 bin/bundles"},
-		"one that nobody knows": {[]string{"NEWEST_VERSION"}, "NEWEST_VERSION"},
+		"a spec that needs no bundle":  {nil, ""},
+		"a spec whose bundle is built": {[]string{"PREVIOUS_VERSION"}, ""},
+		"a spec with a bundle that is not built": {
+			[]string{"PREVIOUS_VERSION", "OLDEST_VERSION"}, "run kube/build v1.34.4 bin/bundles",
+		},
+		"a spec with an unknown bundle": {[]string{"NEWEST_VERSION"}, "NEWEST_VERSION"},
 	} {
 		err := bundled(root, []spec{{Name: "A", Bundles: c.bundles}})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", name, err, c.want)
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
 	}
 }

@@ -113,8 +113,8 @@ func writeConfig(dir string, upstream []byte, providers []installed, templates m
 	return write("e2e.yaml", data)
 }
 
-// metadata returns clusterctl's metadata of a provider with one release. It names no newer series, in which clusterctl
-// would look for the latest release.
+// metadata returns clusterctl's metadata of a provider with one release. The metadata names no newer series,
+// because clusterctl would look there for the latest release.
 func metadata(text string) ([]byte, error) {
 	v, err := version.ParseSemantic(text)
 	if err != nil {

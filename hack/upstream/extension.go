@@ -47,7 +47,7 @@ func (s *suite) install(ctx context.Context, p plane, name string) error {
 		build = s.goCommand(ctx, "build", "-o", binary, "./test/updater")
 		build.Dir, build.Env = s.root, os.Environ()
 	default:
-		return fmt.Errorf("there is no extension %s: it is %s or %s", name, testExtension, updater)
+		return fmt.Errorf("there is no extension %s: use %s or %s", name, testExtension, updater)
 	}
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building %s: %w", name, err)

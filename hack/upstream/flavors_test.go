@@ -93,11 +93,11 @@ func TestFlavorsAreOursWithTheirChanges(t *testing.T) {
 			"cluster-template.yaml", "KubeadmControlPlane", []string{"spec", "replicas"},
 			"${CONTROL_PLANE_MACHINE_COUNT}",
 		},
-		"workers that are remediated have the label": {
+		"remediated workers have the label": {
 			"cluster-template-md-remediation.yaml", "MachineDeployment",
 			[]string{"spec", "template", "metadata", "labels", "remediated"}, "",
 		},
-		"workers that are remediated keep our infrastructure": {
+		"remediated workers keep our infrastructure": {
 			"cluster-template-md-remediation.yaml", "MachineDeployment",
 			[]string{"spec", "template", "spec", "infrastructureRef", "kind"}, "CapstanMachineTemplate",
 		},
@@ -113,10 +113,10 @@ func TestFlavorsAreOursWithTheirChanges(t *testing.T) {
 			"cluster-template-topology-kcp-only.yaml", "Cluster", []string{"spec", "topology", "classRef", "name"},
 			classWithoutWorkers,
 		},
-		"a class without workers has none": {
+		"a class without workers really has no workers": {
 			"clusterclass-capstan-local-kcp-only.yaml", "ClusterClass", []string{"spec", "workers"}, nil,
 		},
-		"a cluster without workers has none": {
+		"a cluster without workers really has no workers": {
 			"cluster-template-topology-no-workers.yaml", "Cluster", []string{"spec", "topology", "workers"}, nil,
 		},
 	} {
@@ -141,7 +141,7 @@ func TestPodsAreHollow(t *testing.T) {
 		}
 		names := strings.Count(string(text), "local_hostname") // each registration sets one
 		if sockets := strings.Count(string(text), "criSocket: "+hollowSocket); sockets != names {
-			t.Errorf("%s registers Nodes %d times, and %d times with hollow pods", file, names, sockets)
+			t.Errorf("%s registers Nodes %d times, but %d times with hollow pods", file, names, sockets)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestAdoptionHasTwoSteps(t *testing.T) {
 		}
 	}
 	if got := strings.Join(steps["kcp-adoption.step2"], " "); got != "Cluster KubeadmControlPlane CapstanMachineTemplate" {
-		t.Errorf("step 2 has %s", got)
+		t.Errorf("step 2 has the objects %s", got)
 	}
 	for _, kind := range []string{"CapstanCluster", "CapstanMachine", "KubeadmConfig", "Machine", "ClusterResourceSet"} {
 		if !strings.Contains(strings.Join(steps["kcp-adoption.step1"], " ")+" ", kind+" ") {
@@ -180,7 +180,7 @@ func TestAdoptionHasTwoSteps(t *testing.T) {
 	}
 	if len(clusters) != 2 || clusters[0].get("spec", "controlPlaneRef") != nil ||
 		clusters[1].get("spec", "controlPlaneRef") == nil {
-		t.Errorf("want a Cluster without control plane, then one with it: %v", clusters)
+		t.Errorf("want a Cluster without a control plane, then one with it: %v", clusters)
 	}
 }
 
@@ -189,6 +189,6 @@ func TestAFlavorWithoutItsFileFails(t *testing.T) {
 	delete(files, addons)
 	_, err := sources{ours: os.DirFS("../../templates"), theirs: files}.templates()
 	if err == nil || !strings.Contains(err.Error(), addons) {
-		t.Errorf("error %v, want one that names %s", err, addons)
+		t.Errorf("got error %v, want one that names %s", err, addons)
 	}
 }

@@ -127,7 +127,7 @@ func (o options) run(ctx context.Context, out, errs io.Writer) (err error) {
 		return err
 	}
 	if failed := report(out, table, chosen, verdicts); failed > 0 {
-		return fmt.Errorf("%d of %d specs did not pass; what they left to read is in %s",
+		return fmt.Errorf("%d of %d specs did not pass; %s has their logs and objects",
 			failed, len(chosen), s.artifacts())
 	}
 	return nil

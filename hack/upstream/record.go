@@ -98,7 +98,7 @@ func record(root string) error {
 		return fmt.Errorf("reading what ran: %w", err)
 	}
 	if strings.HasSuffix(about.Commit, "-dirty") {
-		return fmt.Errorf("the sources had changes, so nobody can run the same again: commit them and run anew")
+		return fmt.Errorf("the sources had changes, so nobody can repeat the run: commit them, and run the specs again")
 	}
 	verdicts, err := readVerdicts(artifacts)
 	if err != nil {
@@ -166,7 +166,7 @@ func withTable(docs []byte, table []spec, results []result) ([]byte, error) {
 	before, rest, begun := bytes.Cut(docs, []byte(beginMark))
 	_, after, ended := bytes.Cut(rest, []byte(endMark))
 	if !begun || !ended {
-		return nil, fmt.Errorf("%s has no place for the results: it is between %q and %q", docsFile, beginMark, endMark)
+		return nil, fmt.Errorf("%s has no place for the results: it must be between %q and %q", docsFile, beginMark, endMark)
 	}
 	var out bytes.Buffer
 	out.WriteString("\n| Spec | Verdict | Time | Date | Commit |\n|---|---|---|---|---|\n")

@@ -20,7 +20,7 @@ func verdictsOf(t *testing.T, report string) (map[string]verdict, error) {
 	return readVerdicts(dir)
 }
 
-// The results in the docs come from recorded runs.
+// TestTheDocsHaveTheRecordedResults: the results in the docs come from recorded runs.
 func TestTheDocsHaveTheRecordedResults(t *testing.T) {
 	table, err := readSpecs("../../test/upstream/specs.yaml")
 	if err != nil {
@@ -87,11 +87,11 @@ func TestRecord(t *testing.T) {
 	}
 	results, err := readResults(root)
 	if err != nil || len(results) != 2 || results[1].Hosts != 8 {
-		t.Errorf("results are %+v, %v", results, err)
+		t.Errorf("the recorded results are %+v, error %v", results, err)
 	}
 	write("bin/reports/upstream/"+executionFile, "commit: bbb-dirty\nhosts: 8\n")
 	if err := record(root); err == nil || !strings.Contains(err.Error(), "the sources had changes") {
-		t.Errorf("recording a run of changed sources: error %v", err)
+		t.Errorf("recording a run of changed sources: got error %v", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestCommitOf(t *testing.T) {
 		t.Helper()
 		commit, err := commitOf(t.Context(), root)
 		if err != nil || strings.HasSuffix(commit, "-dirty") != dirty || len(strings.TrimSuffix(commit, "-dirty")) != 9 {
-			t.Errorf("got %q, %v; want dirty: %t", commit, err, dirty)
+			t.Errorf("commitOf returned %q, error %v; want dirty: %t", commit, err, dirty)
 		}
 	}
 	write(resultsFile, "a")

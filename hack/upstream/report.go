@@ -17,9 +17,10 @@ type spec struct {
 	Name string `json:"name"`
 	// Upstream is upstream's function that the spec runs.
 	Upstream string `json:"upstream"`
-	// Extension is the extension that it needs in the plane.
+	// Extension is the extension that the spec needs in the plane.
 	Extension string `json:"extension,omitempty"`
-	// Bundles are the bundles of other versions that it needs, by the files in kube that name the versions.
+	// Bundles are the bundles of other versions that the spec needs. An entry is the name of a file in kube that
+	// contains the version.
 	Bundles []string `json:"bundles,omitempty"`
 	// Deviations say how the set-up differs from upstream's own.
 	Deviations []string `json:"deviations,omitempty"`

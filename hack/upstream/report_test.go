@@ -29,7 +29,7 @@ func TestTheTableOfSpecsIsReadable(t *testing.T) {
 	}
 	for _, s := range table {
 		if runs := strings.Contains(suite.String(), `Label("`+s.Name+`")`); runs != (s.Cause == "") {
-			t.Errorf("%s: the suite has it: %t, the table says why it can't run: %t", s.Name, runs, s.Cause != "")
+			t.Errorf("spec %s: in the suite: %t; the table says why it can't run: %t", s.Name, runs, s.Cause != "")
 		}
 	}
 	if labels := strings.Count(suite.String(), `, Label("`); labels == 0 || labels > len(table) {
@@ -44,16 +44,16 @@ func TestSpecsAreChosenByName(t *testing.T) {
 		want  string
 		err   string
 	}{
-		"no name is all that can run":    {want: "A B"},
-		"a name":                         {names: []string{"B"}, want: "B"},
-		"a name that is not there":       {names: []string{"D"}, err: "there is no spec D"},
-		"one that can't run names cause": {names: []string{"C"}, err: "it needs a registry"},
+		"no name chooses all that can run": {want: "A B"},
+		"a name chooses that spec":         {names: []string{"B"}, want: "B"},
+		"an unknown name":                  {names: []string{"D"}, err: "there is no spec D"},
+		"a spec that can't run":            {names: []string{"C"}, err: "it needs a registry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			chosen, err := choose(table, c.names)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Errorf("error %v, want %q", err, c.err)
+					t.Errorf("got error %v, want %q", err, c.err)
 				}
 				return
 			}
@@ -62,7 +62,7 @@ func TestSpecsAreChosenByName(t *testing.T) {
 				names = append(names, s.Name)
 			}
 			if got := strings.Join(names, " "); err != nil || got != c.want {
-				t.Errorf("chosen %q, %v, want %q", got, err, c.want)
+				t.Errorf("the chosen specs are %q, error %v, want %q", got, err, c.want)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestReportCountsWhatDidNotPass(t *testing.T) {
 		}
 	}
 	if strings.Contains(out.String(), "D ") {
-		t.Errorf("the report names a spec that nobody asked for:\n%s", out.String())
+		t.Errorf("the report names a spec that was not chosen:\n%s", out.String())
 	}
 }
 
@@ -125,21 +125,21 @@ intervals: {default/wait-cluster: [5m, 10s]}
 		t.Fatal(err)
 	}
 	if got := config.Intervals["default/wait-cluster"]; len(got) != 2 || got[0] != "5m" {
-		t.Errorf("intervals are %v, want upstream's", config.Intervals)
+		t.Errorf("the intervals are %v, want upstream's", config.Intervals)
 	}
 	if config.Variables["KUBERNETES_VERSION"] != "v1.36.3" || config.Variables["CLUSTER_TOPOLOGY"] != "true" {
-		t.Errorf("variables are %v", config.Variables)
+		t.Errorf("the variables are %v", config.Variables)
 	}
 	last := config.Providers[len(config.Providers)-1]
 	if len(config.Providers) != 4 || last.Name != "capstan" || last.Versions[0].Name != "v0.1.7" ||
 		len(last.Versions[0].Files) != 2 {
-		t.Errorf("providers are %+v", config.Providers)
+		t.Errorf("the providers are %+v", config.Providers)
 	}
 	about, err := os.ReadFile(last.Versions[0].Files[0].SourcePath)
 	if err != nil || !strings.Contains(string(about), "{major: 0, minor: 1, contract: v1beta2}") {
-		t.Errorf("metadata of v0.1.7, %v:\n%s", err, about)
+		t.Errorf("the metadata of v0.1.7 is wrong, error %v:\n%s", err, about)
 	}
 	if _, err := write(providers[:3]); err == nil || !strings.Contains(err.Error(), "InfrastructureProvider capstan") {
-		t.Errorf("without our provider: error %v", err)
+		t.Errorf("without our provider: got error %v", err)
 	}
 }

@@ -13,7 +13,7 @@ func want(t *testing.T, d document, text string, path ...string) {
 		t.Fatal(err)
 	}
 	if string(data) != text {
-		t.Errorf("%v is\n%s\nwant\n%s", path, data, text)
+		t.Errorf("the value at %v is\n%s\nwant\n%s", path, data, text)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestMachinesAreUpdatedInPlace(t *testing.T) {
 	}
 	for _, path := range []string{"/spec/template/spec/kubeadmConfigSpec/files", "/spec/template/spec/files"} {
 		if !paths[path] {
-			t.Errorf("no patch changes %s: %v", path, paths)
+			t.Errorf("no patch changes %s; the patched paths are %v", path, paths)
 		}
 	}
 }

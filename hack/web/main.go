@@ -1,6 +1,6 @@
-// Command web runs in pods of the demo and of end-to-end tests: "web serve" answers with its host's name at port 80,
-// "web get URL" prints the content of a URL, "web until URL" requests a URL until there is an answer, "web wait" does
-// nothing.
+// Command web runs in pods of the demo and of end-to-end tests: "web serve" listens on port 80 and answers with its
+// host name, "web get URL" prints the content of a URL, "web until URL" requests a URL until there is an answer, and
+// "web wait" does nothing.
 package main
 
 import (

@@ -77,8 +77,8 @@ func Load(ctx context.Context, s *store.Store, from io.Reader, name string, say 
 	}
 	for i, f := range found {
 		if len(f.names) == 0 {
-			return nil, image.Errorf(image.CodeInvalid, "give it one: --name NAME:TAG", "image %s of the archive has no name",
-				f.manifest)
+			return nil, image.Errorf(image.CodeInvalid, "give it a name: --name NAME:TAG",
+				"image %s of the archive has no name", f.manifest)
 		}
 		for j, n := range f.names {
 			if found[i].names[j], err = image.Canonical(n); err != nil {
@@ -305,7 +305,7 @@ func Choose(index []byte) (v1.Descriptor, error) {
 			have = append(have, d.Platform.String())
 		}
 	}
-	return v1.Descriptor{}, layer.Refuse("the image is for %s, this machine is %s",
+	return v1.Descriptor{}, layer.Refuse("the image is for %s, but this machine is %s",
 		cmp.Or(strings.Join(have, ", "), "no platform"), want.String())
 }
 

@@ -1,6 +1,6 @@
 // Package build creates an image from a static program or from a directory, without a container engine. The same input
-// produces the same digest on every machine: all files belong to root, have mode 0755 or 0644, and carry the time of
-// the epoch.
+// produces the same digest on every machine: all files belong to root, have mode 0755 or 0644, and have the time that
+// Options.Epoch says.
 package build
 
 import (
@@ -45,8 +45,8 @@ type Options struct {
 	Env []string
 	// Dir is the working directory; default /.
 	Dir string
-	// Architecture is the architecture of a directory's programs, in Go's terms; default: this machine's. For a static
-	// program, Build reads it from the file.
+	// Architecture is the architecture of a directory's programs, in Go's terms; default: the architecture of this
+	// machine. For a static program, Build reads it from the file.
 	Architecture string
 	// Epoch is the time of all files in the image; default 1970.
 	Epoch time.Time
@@ -63,7 +63,7 @@ func Build(o Options, to io.Writer) error {
 	}
 	if strings.Contains(name, "@") {
 		return image.Errorf(image.CodeInvalid, "give it a tag: NAME:TAG",
-			"%q names a digest: that of a new image is not known yet", o.Name)
+			"%q names a digest, but the digest of a new image is not known yet", o.Name)
 	}
 	info, err := os.Stat(o.Path)
 	if err != nil {
@@ -163,7 +163,7 @@ func static(file string) (string, error) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			return "", image.Errorf(image.CodeInvalid,
-				"build it as one: CGO_ENABLED=0 go build, or link with -static; or give a directory with its libraries",
+				"build it with CGO_ENABLED=0 go build, or link it with -static; or give a directory with its libraries",
 				"%s is not a static program: the image would lack its libraries", file)
 		}
 	}
@@ -238,7 +238,7 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Media types that build writes.
+// Media types that Build writes.
 const (
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
 	indexType    = "application/vnd.oci.image.index.v1+json"

@@ -32,7 +32,7 @@ func entries(t *testing.T, dir string) string {
 			t.Fatal(err)
 		}
 		if h.Uid != 0 || h.Gid != 0 || !h.ModTime.Equal(time.Unix(0, 0)) {
-			t.Errorf("%s is of %d:%d, %v", h.Name, h.Uid, h.Gid, h.ModTime)
+			t.Errorf("%s belongs to %d:%d and has the time %v", h.Name, h.Uid, h.Gid, h.ModTime)
 		}
 		lines = append(lines, strings.TrimSpace(h.Name+" "+os.FileMode(h.Mode&0o777).String()+" "+h.Linkname))
 	}
@@ -78,8 +78,8 @@ func TestBuildRefuses(t *testing.T) {
 	}{
 		"a script":             {Options{Name: "web:1", Path: text}, "not a program for Linux"},
 		"a name with a digest": {Options{Name: "web@sha256:" + strings.Repeat("a", 64), Path: dir}, "names a digest"},
-		"a name that is none":  {Options{Name: "WEB:1", Path: dir}, "not the name of an image"},
-		"nothing":              {Options{Name: "web:1", Path: filepath.Join(dir, "nosuch")}, "no such file"},
+		"an invalid name":      {Options{Name: "WEB:1", Path: dir}, "not the name of an image"},
+		"a missing file":       {Options{Name: "web:1", Path: filepath.Join(dir, "nosuch")}, "no such file"},
 	} {
 		err := Build(c.o, io.Discard)
 		var typed *image.Error

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package client talks to the image store on behalf of the machine's user.
+// Package client talks to the image store on behalf of the machine's user (see package image).
 package client
 
 import (

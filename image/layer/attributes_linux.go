@@ -47,8 +47,8 @@ func (u *unpacker) dress(to int, at string, h *tar.Header) error {
 	return wrap(unix.Futimes(to, []unix.Timeval{stamp, stamp}), at)
 }
 
-// extended sets a file's user attributes, except those that overlayfs reads, and its capabilities. Without all ids it
-// returns the capabilities instead of setting them.
+// extended sets a file's user attributes, except those that overlayfs reads, and its capabilities. If Options.AllIDs is
+// false, it returns the capabilities instead of setting them.
 func (u *unpacker) extended(to int, h *tar.Header) ([]byte, error) {
 	var capabilities []byte
 	for key, value := range h.PAXRecords {
@@ -70,7 +70,7 @@ func (u *unpacker) extended(to int, h *tar.Header) ([]byte, error) {
 	return capabilities, nil
 }
 
-// own sets the owner of a file or, without all ids, records the owner.
+// own sets the owner of a file or, if Options.AllIDs is false, records the owner.
 func (u *unpacker) own(fd int, base, at string, h *tar.Header) error {
 	uid, gid := idsOf(h)
 	if u.options.AllIDs {

@@ -149,7 +149,7 @@ func (u *unpacker) implied(fd int, part, next string) (target string, err error)
 // found is a file of a layer below.
 type found struct {
 	unix.Stat_t
-	target string // of a link
+	target string // the target of a link
 }
 
 // below looks up a path without links in the merged layers below. Only the dock writes there.

@@ -36,7 +36,7 @@ const (
 
 // Limits bound one layer. A field that is 0 has its default.
 type Limits struct {
-	Bytes   int64 // of all files together
+	Bytes   int64 // total size of all files
 	Entries int   // files, directories and links
 	Ratio   int64 // unpacked bytes for each packed byte, beyond FreeRatio; checked by whoever unpacks the stream
 }
@@ -69,7 +69,7 @@ type Options struct {
 
 // Result describes an unpacked layer.
 type Result struct {
-	Bytes   int64 // of files
+	Bytes   int64 // total size of the files
 	Entries int
 	// Depends reports that the directory is correct only on top of its parents: the layer has files in directories that it
 	// does not describe itself.
@@ -78,7 +78,7 @@ type Result struct {
 	Owners []Owner
 }
 
-// Owner is a file's owner in the image, where the caller's ids can't represent it.
+// Owner records the owner that the image gives a file, for a file whose owner or capabilities could not be set.
 type Owner struct {
 	Path string `json:"path"` // relative to the layer
 	UID  int    `json:"uid"`
@@ -115,7 +115,8 @@ const (
 // clean returns a name as a path relative to the layer's root; "" is the root itself. Pure.
 func clean(name string) (string, error) {
 	if len(name) > maxPath {
-		return "", Refuse("the layer has a name of %d bytes, %.60q...: at most %d work", len(name), name, maxPath)
+		return "", Refuse("the layer has a name of %d bytes, %.60q...: at most %d are allowed",
+			len(name), name, maxPath)
 	}
 	var parts []string
 	for part := range strings.SplitSeq(name, "/") {
@@ -151,7 +152,7 @@ func removed(base string) (string, bool, error) {
 		return "", false, nil
 	}
 	if name == "" || name == "." || name == ".." {
-		return "", true, Refuse("%q removes no file of its directory", base)
+		return "", true, Refuse("%q is the mark of a removed file, but it removes no file of its directory", base)
 	}
 	return name, true, nil
 }

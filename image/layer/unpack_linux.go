@@ -202,7 +202,8 @@ func (u *unpacker) opaque(fd int, base string) error {
 	return nil
 }
 
-// remove marks a name as removed. A name of the layer itself stays; if it is a directory, it becomes opaque.
+// remove hides a name of the lower layers. If this layer has the name, too, its entry stays, and a directory becomes
+// opaque.
 func (u *unpacker) remove(fd int, base string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW)

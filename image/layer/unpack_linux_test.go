@@ -159,33 +159,33 @@ func TestUnpack(t *testing.T) {
 		"directories that the layer does not describe": {
 			layers: [][]*tar.Header{{file("a/b/c", "x")}}, want: "a/ 755\na/b/ 755\na/b/c 644 x",
 		},
-		"a directory that is below keeps its mode": {
+		"a directory of a lower layer keeps its mode": {
 			layers: [][]*tar.Header{base, {file("tmp/x", "x")}}, want: "tmp/ 777\ntmp/x 644 x", depends: true,
 		},
-		"a link that is below leads to where the file goes": {
+		"a file follows a link of a lower layer": {
 			layers: [][]*tar.Header{base, {file("bin/ls", "x")}}, depends: true,
 			want: "usr/ 755\nusr/bin/ 755\nusr/bin/ls 644 x",
 		},
-		"a link of the layer leads to where the file goes": {
+		"a file follows a link of its own layer": {
 			layers: [][]*tar.Header{{dir("x"), link("y", "/x"), file("y/z", "1")}}, want: "x/ 755\nx/z 644 1\ny -> /x",
 		},
 		"a file is removed": {
 			layers: [][]*tar.Header{base, {dir("usr"), dir("usr/bin"), file("usr/bin/.wh.sh", "")}},
 			want:   "usr/ 755\nusr/bin/ 755\nusr/bin/sh removed",
 		},
-		"a directory hides what is below": {
+		"a directory hides the lower layers": {
 			layers: [][]*tar.Header{base, {dir("usr"), file("usr/.wh..wh..opq", ""), file("usr/x", "1")}},
 			want:   "usr/ 755 opaque\nusr/x 644 1",
 		},
-		"a directory is removed and made again": {
+		"a directory is removed and created again": {
 			layers: [][]*tar.Header{base, {file(".wh.usr", ""), dir("usr"), file("usr/x", "1")}},
 			want:   "usr/ 755 opaque\nusr/x 644 1",
 		},
-		"a directory is made and what was there is removed": {
+		"a directory is created before the old one is removed": {
 			layers: [][]*tar.Header{base, {dir("usr"), file("usr/x", "1"), file(".wh.usr", "")}},
 			want:   "usr/ 755 opaque\nusr/x 644 1",
 		},
-		"a file in a removed directory does not get what was there": {
+		"a file in a removed directory does not bring back the old content": {
 			layers: [][]*tar.Header{base, {file(".wh.tmp", ""), file("tmp/x", "1")}},
 			want:   "tmp/ 755 opaque\ntmp/x 644 1",
 		},
@@ -195,20 +195,20 @@ func TestUnpack(t *testing.T) {
 		"a directory replaces a file of the layer": {
 			layers: [][]*tar.Header{{file("a", "2"), dir("a"), file("a/b", "1")}}, want: "a/ 755\na/b 644 1",
 		},
-		"the last of two files of a name counts": {
+		"the last of two files with the same name counts": {
 			layers: [][]*tar.Header{{file("a", "1"), file("a", "2")}}, want: "a 644 2",
 		},
-		"a link never passes its target on": {
+		"a file replaces a link and not its target": {
 			layers: [][]*tar.Header{{file("a", "1"), link("b", "a"), file("b", "2")}}, want: "a 644 1\nb 644 2",
 		},
 		"directories that deny their owner access": {
 			layers: [][]*tar.Header{{with(dir("a"), func(h *tar.Header) { h.Mode = 0o500 }), file("a/b", "1")}},
 			want:   "a/ 500\na/b 644 1",
 		},
-		"what aufs has left": {
+		"files of aufs are skipped": {
 			layers: [][]*tar.Header{{dir(".wh..wh.plnk"), file(".wh..wh.aufs", ""), file("a", "1")}}, want: "a 644 1",
 		},
-		"names with a slash and a dot before": {
+		"names that begin with a slash or a dot": {
 			layers: [][]*tar.Header{{dir("./"), file("/a", "1"), file("./b", "2")}}, want: "a 644 1\nb 644 2",
 		},
 	} {
@@ -242,7 +242,7 @@ func TestUnpackRefuses(t *testing.T) {
 		entries []*tar.Header
 		want    string
 	}{
-		"a name that leads out": {
+		"a name that leads out of the image": {
 			[]*tar.Header{file("a/../../etc/passwd", "x")},
 			"leads out of the image",
 		},
@@ -253,7 +253,7 @@ func TestUnpackRefuses(t *testing.T) {
 		},
 		"a hard link that leads out":        {[]*tar.Header{hard("a", "../../etc/passwd")}, "leads out of the image"},
 		"a hard link to the machine's file": {[]*tar.Header{hard("a", "/etc/passwd")}, "not in its layer"},
-		"a hard link to what was removed":   {[]*tar.Header{file(".wh.b", ""), hard("a", "b")}, "not in its layer"},
+		"a hard link to a removed file":     {[]*tar.Header{file(".wh.b", ""), hard("a", "b")}, "not in its layer"},
 		"links that lead to each other": {
 			[]*tar.Header{link("a", "b"), link("b", "a"), file("a/x", "")},
 			"more than 40 links",
@@ -271,7 +271,7 @@ func TestUnpackRefuses(t *testing.T) {
 		"a mark that removes its directory": {[]*tar.Header{file("a/.wh..", "")}, "removes no file"},
 		"a mark that removes nothing":       {[]*tar.Header{file("a/.wh.", "")}, "removes no file"},
 		"a root that is a link":             {[]*tar.Header{link("./", "/etc")}, "root is not a directory"},
-		"a file that is a directory": {
+		"a file that is also a directory": {
 			[]*tar.Header{file("a", "1"), file("a/b", "2")},
 			"is a file and a directory",
 		},
@@ -285,10 +285,10 @@ func TestUnpackRefuses(t *testing.T) {
 			[]*tar.Header{link("a", strings.Repeat("n/", 2100))},
 			"leads to a name",
 		},
-		"more files than fit": {many, "more than 10 files"},
-		"an unknown kind":     {[]*tar.Header{{Name: "x", Typeflag: 'Z'}}, "unknown type"},
-		"more bytes than fit": {[]*tar.Header{big}, "holds more than"},
-		"more bytes than fit, in two files": {
+		"too many files":  {many, "more than 10 files"},
+		"an unknown kind": {[]*tar.Header{{Name: "x", Typeflag: 'Z'}}, "unknown type"},
+		"too many bytes":  {[]*tar.Header{big}, "holds more than"},
+		"too many bytes in two files": {
 			[]*tar.Header{file("a", strings.Repeat("x", 600)), file("b", strings.Repeat("x", 600))},
 			"holds more than",
 		},
@@ -302,13 +302,13 @@ func TestUnpackRefuses(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(at), "*")); len(left) != 1 {
-				t.Errorf("written beside the layer: %v", left)
+				t.Errorf("files were written next to the layer: %v", left)
 			}
 		})
 	}
 }
 
-// With an attribute that overlayfs reads, an image could show files of other layers, or hide its own.
+// An image must not set attributes that overlayfs reads: it could show files of other layers, or hide its own.
 func TestUnpackKeepsAttributesAwayFromOverlayfs(t *testing.T) {
 	h := file("a", "1")
 	h.PAXRecords = map[string]string{
@@ -346,13 +346,13 @@ func TestUnpackWithOneIDRecordsOwners(t *testing.T) {
 		t.Errorf("owners %+v, want %+v", result.Owners, want)
 	}
 	if info, err := os.Stat(filepath.Join(at, "a")); err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
-		t.Errorf("the file belongs to somebody else: %v", err)
+		t.Errorf("the file does not belong to the caller: %v", err)
 	}
 }
 
 func TestUnpackWithAllIDsGivesFilesToTheirOwners(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Log("an ordinary user gives files to nobody: the test above is about that")
+		t.Log("an ordinary user can't give files away: the test above covers that")
 		return
 	}
 	owned := with(file("a", "1"), func(h *tar.Header) { h.Uid, h.Gid, h.Mode = 999, 998, 0o4755 })
@@ -366,7 +366,7 @@ func TestUnpackWithAllIDsGivesFilesToTheirOwners(t *testing.T) {
 	}
 	st := info.Sys().(*syscall.Stat_t)
 	if st.Uid != 999 || st.Gid != 998 || info.Mode()&fs.ModeSetuid == 0 {
-		t.Errorf("the file is %v of %d:%d", info.Mode(), st.Uid, st.Gid)
+		t.Errorf("the file has mode %v and belongs to %d:%d", info.Mode(), st.Uid, st.Gid)
 	}
 }
 
@@ -409,10 +409,10 @@ func FuzzUnpack(f *testing.F) {
 		o := layer.Options{Parents: []string{filepath.Join(top, "below")}, Limits: layer.Limits{Bytes: 1 << 20, Entries: 100}}
 		_, _ = layer.Unpack(context.Background(), bytes.NewReader(data), at, o) // it may refuse
 		if left, err := os.ReadDir(top); err != nil || len(left) != 2 {
-			t.Errorf("written beside the layer: %v, %v", left, err)
+			t.Errorf("files were written next to the layer: %v, %v", left, err)
 		}
 		if left, err := os.ReadDir(filepath.Join(top, "below")); err != nil || len(left) != 1 {
-			t.Errorf("written into the layer below: %v, %v", left, err)
+			t.Errorf("files were written into the layer below: %v, %v", left, err)
 		}
 		_ = filepath.WalkDir(at, func(path string, d fs.DirEntry, err error) error {
 			if err != nil {

@@ -152,7 +152,7 @@ func (p *pull) piece(ctx context.Context, d v1.Descriptor, part *store.Partial) 
 			return err
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
-		return errors.Join(errors.New("the registry lacks the missing part"), part.Restart())
+		return errors.Join(errors.New("the registry does not have the missing part of the blob"), part.Restart())
 	default:
 		return transport.CheckError(resp, http.StatusOK)
 	}

@@ -116,7 +116,7 @@ func openAccepted(path string) (*accepted, error) {
 		return a, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading which hosts registries gave images to: %w", err)
+		return nil, fmt.Errorf("reading the record of images that hosts got from registries: %w", err)
 	}
 	a.key = make([]byte, sha256.Size)
 	rand.Read(a.key) // never fails
@@ -159,7 +159,7 @@ func (a *accepted) add(ref string, auth *authn.AuthConfig, digest string) error 
 		err = atomicfile.Write(a.path, data, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("recording which host a registry gave an image to: %w", err)
+		return fmt.Errorf("recording that a host got an image from a registry: %w", err)
 	}
 	return nil
 }

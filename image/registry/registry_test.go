@@ -41,7 +41,7 @@ func TestPullByTagAndDigest(t *testing.T) {
 		t.Fatalf("%+v, %v", img, err)
 	}
 	if n := w.count("GET", "/blobs/"); n != 3 {
-		t.Errorf("%d blobs were fetched, want 3, each once", n)
+		t.Errorf("%d blobs were fetched, want each of the 3 once", n)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestEachPullNeedsItsOwnCredential(t *testing.T) {
 	_, err := w.pull(ref, nil)
 	refused(t, err, image.CodeDenied, "requires a credential")
 	if strings.Contains(err.Error(), "internal words") {
-		t.Errorf("a host reads what the registry says: %v", err)
+		t.Errorf("the host's error contains the registry's words: %v", err)
 	}
 	if got := w.must(ref, alice); got != digest {
 		t.Errorf("pulled %s", got)
@@ -106,7 +106,7 @@ func TestEachPullNeedsItsOwnCredential(t *testing.T) {
 	w.forget()
 	w.must(ref, bob)
 	if w.count("GET", "/manifests/") == 0 || w.count("GET", "/blobs/") != 0 || w.count("HEAD", "/blobs/") != 2 {
-		t.Errorf("requests %v: the manifest must be asked for, and who may have the blobs, and nothing fetched again",
+		t.Errorf("requests %v, want one for the manifest, a check of each blob's access, and no blob fetched again",
 			w.requests)
 	}
 }
@@ -159,7 +159,7 @@ func TestALayerOfAnotherRegistryIsNotGivenAway(t *testing.T) {
 	private.config(fmt.Sprintf("hostsMayReach: ['%s', '%s']\n", private.host, thief.host))
 	private.must(ref, nil)
 	if _, err := private.pull(thief.host+"/my/web:1", nil); err == nil {
-		t.Error("the thief has got the layer")
+		t.Error("the pull from the thief's registry got the private layer")
 	}
 }
 
@@ -230,7 +230,7 @@ func TestAPullGoesOnAfterARestart(t *testing.T) {
 	}
 	w.between.Store(&breaks)
 	if _, err := w.pull(ref, nil); err == nil {
-		t.Fatal("it was not broken off")
+		t.Fatal("the pull was not interrupted")
 	}
 	w.between.Store(nil)
 	w.store.Close()
@@ -263,7 +263,7 @@ func TestWhatARegistryServesIsChecked(t *testing.T) {
 			}
 			return false
 		}, "", "does not match its digest"},
-		"a blob without end": {func(out http.ResponseWriter, in *http.Request) bool {
+		"a blob that is too long": {func(out http.ResponseWriter, in *http.Request) bool {
 			if strings.HasSuffix(in.URL.Path, h.String()) {
 				for range 1000 {
 					out.Write(make([]byte, 10_000))
@@ -272,7 +272,7 @@ func TestWhatARegistryServesIsChecked(t *testing.T) {
 			}
 			return false
 		}, "", "larger than"},
-		"a manifest without end": {func(out http.ResponseWriter, in *http.Request) bool {
+		"a manifest that is too long": {func(out http.ResponseWriter, in *http.Request) bool {
 			if strings.Contains(in.URL.Path, "/manifests/") {
 				for range 1000 {
 					out.Write(make([]byte, 10_000))
@@ -281,21 +281,21 @@ func TestWhatARegistryServesIsChecked(t *testing.T) {
 			}
 			return false
 		}, "", "manifest has more than"},
-		"a manifest that is none": {func(out http.ResponseWriter, in *http.Request) bool {
+		"an invalid manifest": {func(out http.ResponseWriter, in *http.Request) bool {
 			if strings.Contains(in.URL.Path, "/manifests/") {
 				io.WriteString(out, "<html>")
 				return true
 			}
 			return false
 		}, "", "can't be read"},
-		"no such image": {func(out http.ResponseWriter, in *http.Request) bool {
+		"a missing image": {func(out http.ResponseWriter, in *http.Request) bool {
 			if strings.Contains(in.URL.Path, "/manifests/") {
 				http.NotFound(out, in)
 				return true
 			}
 			return false
 		}, image.CodeNotFound, "has no such image"},
-		"a limit": {func(out http.ResponseWriter, in *http.Request) bool {
+		"a rate limit": {func(out http.ResponseWriter, in *http.Request) bool {
 			http.Error(out, "slow down", http.StatusTooManyRequests)
 			return true
 		}, image.CodeUnavailable, "limits the rate"},
@@ -325,12 +325,12 @@ func TestMirrorsComeFirstAndGetNoCredential(t *testing.T) {
 		w.host, mirror.host, w.host, mirror.host))
 	w.must(ref, nil)
 	if w.count() != 0 || mirror.count("GET", "/blobs/") == 0 {
-		t.Errorf("the registry was asked %v, the mirror %v", w.requests, mirror.requests)
+		t.Errorf("the registry got the requests %v, the mirror %v", w.requests, mirror.requests)
 	}
 	mirror.forget()
 	w.must(ref, alice)
 	if mirror.count() != 0 || w.count("GET", "/manifests/") == 0 {
-		t.Errorf("with a credential the mirror was asked %v", mirror.requests)
+		t.Errorf("with a credential, the mirror got the requests %v", mirror.requests)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestHostsReachNothingOnThisMachine(t *testing.T) {
 			t.Errorf("%s: error %v", address, err)
 		}
 	}
-	// The machine's user may reach it.
+	// The machine's user may pull from a registry on this machine.
 	got, err := w.puller.Pull(context.Background(), ref, service.Asker{}, func(string) {})
 	if err != nil || got != digest {
 		t.Errorf("%s, %v", got, err)
@@ -358,7 +358,7 @@ func TestTheMachinesCredentialsAreNotForHosts(t *testing.T) {
 	ref, _ := w.push("private/web:1", imageOf(t, layerOf(t, "a", 10)), basic(alice))
 	w.puller.Keychain = keychain{basic(alice)}
 	if _, err := w.puller.Pull(context.Background(), ref, service.Asker{}, func(string) {}); err != nil {
-		t.Errorf("the machine's user: %v", err)
+		t.Errorf("a pull by the machine's user: %v", err)
 	}
 	_, err := w.pull(ref, nil)
 	refused(t, err, image.CodeDenied, "requires a credential")

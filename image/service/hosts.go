@@ -152,12 +152,12 @@ func (c *hostConn) introduce() {
 			name, id, _ := strings.Cut(string(line[:at]), " ")
 			c.host, c.rest = store.Host{Name: name, ID: id}, line[at+1:]
 			if !c.host.Valid() {
-				c.err = errors.New("the connection does not say which host it is of")
+				c.err = errors.New("the connection does not name its host")
 			}
 			return
 		}
 		if err != nil || len(line) > maxPreamble {
-			c.err = errors.Join(errors.New("the connection does not say which host it is of"), err)
+			c.err = errors.Join(errors.New("the connection does not name its host"), err)
 			return
 		}
 	}
@@ -206,7 +206,7 @@ func (b *bouncer) admit(do func(*http.Request, http.ResponseWriter, store.Host) 
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, is := r.Context().Value(connKey{}).(*hostConn)
 		if !is || !c.host.Valid() {
-			answer(w, nil, image.Errorf(image.CodeInvalid, "", "the connection does not say which host it is of"))
+			answer(w, nil, image.Errorf(image.CodeInvalid, "", "the connection does not name its host"))
 			return
 		}
 		leave, err := b.enter(c.host, func(l *load) *int { return &l.questions }, maxQuestions, "questions")

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package service serves the image store to the machine's user at one socket and to the dock's hosts, each within its
-// own limits, at another. docs/images.md describes both protocols.
+// Package service serves the image store to the machine's user at one socket, and to the dock's hosts at another. Each
+// host has its own limits. docs/images.md describes both protocols.
 package service
 
 import (

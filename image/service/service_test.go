@@ -109,15 +109,15 @@ const one = "host-1 AAAAAAAAAAAA\n"
 func TestHostsMustBeIntroduced(t *testing.T) {
 	dir := serve(t, nil)
 	for name, preamble := range map[string]string{
-		"nothing": "", "no id": "host-1\n", "a short id": "host-1 x\n", "a path": "../host AAAAAAAAAAAA\n",
-		"a path as id": "host-1 ../../AAAAAA\n", "no end": strings.Repeat("x", 5000),
+		"no first line": "", "no id": "host-1\n", "a short id": "host-1 x\n", "a path": "../host AAAAAAAAAAAA\n",
+		"a path as id": "host-1 ../../AAAAAA\n", "a line without an end": strings.Repeat("x", 5000),
 	} {
 		if code, text := ask(t, t.Context(), host(t, dir, preamble), "GET", "images", ""); code == 200 {
 			t.Errorf("%s: answered %s", name, text)
 		}
 	}
 	if code, text := ask(t, t.Context(), host(t, dir, one), "GET", "images", ""); code != 200 || text != "[]\n" {
-		t.Errorf("an introduced host gets %d %s", code, text)
+		t.Errorf("a host with a valid first line gets %d %s", code, text)
 	}
 }
 
@@ -127,14 +127,14 @@ func TestWhatHostsMayNotAsk(t *testing.T) {
 		method, path, body string
 		code               int
 	}{
-		"to load":                  {"POST", "load", "", 404},
-		"to save":                  {"GET", "save?ref=web:1", "", 404},
-		"to take names away":       {"DELETE", "images?ref=web:1", "", 405},
-		"nonsense":                 {"POST", "status", "{", 400},
-		"a name that is none":      {"POST", "status", `{"image":"A:B:C"}`, 400},
-		"an image that is missing": {"POST", "status", `{"image":"web:1"}`, 404},
-		"a question without end":   {"POST", "pull", `{"image":"` + strings.Repeat("x", 1<<17) + `"}`, 400},
-		"to remove what is none":   {"POST", "remove", `{"image":"web:1"}`, 200},
+		"loading":                    {"POST", "load", "", 404},
+		"saving":                     {"GET", "save?ref=web:1", "", 404},
+		"removing names":             {"DELETE", "images?ref=web:1", "", 405},
+		"invalid JSON":               {"POST", "status", "{", 400},
+		"an invalid name":            {"POST", "status", `{"image":"A:B:C"}`, 400},
+		"a missing image":            {"POST", "status", `{"image":"web:1"}`, 404},
+		"a request that is too long": {"POST", "pull", `{"image":"` + strings.Repeat("x", 1<<17) + `"}`, 400},
+		"removing a missing image":   {"POST", "remove", `{"image":"web:1"}`, 200},
 	} {
 		if code, text := ask(t, t.Context(), c, q.method, q.path, q.body); code != q.code {
 			t.Errorf("%s: %d %s, want %d", name, code, text, q.code)
@@ -190,7 +190,7 @@ func TestPullsOfAHostAreBounded(t *testing.T) {
 		case code := <-done:
 			cancel()
 			if code != 429 || time.Now().After(deadline) {
-				t.Fatalf("after all has ended: %d", code)
+				t.Fatalf("after all calls have ended, a pull gets %d", code)
 			}
 		}
 	}
@@ -245,13 +245,13 @@ func TestTheOwnerLoadsAndHears(t *testing.T) {
 	code, text := ask(t, t.Context(), host(t, dir, one), "POST", "status", `{"image":"web:1"}`)
 	var img image.Image
 	if err := json.Unmarshal([]byte(text), &img); err != nil || code != 200 || img.Digest != all[0].Digest {
-		t.Errorf("a host gets %d %s", code, text)
+		t.Errorf("a host's question about the image: %d %s", code, text)
 	}
 	if err := errors.Join(c.Remove(t.Context(), "web:1"), c.Remove(t.Context(), "other:1")); err != nil {
 		t.Fatal(err)
 	}
 	left, err := c.List(t.Context())
 	if err != nil || len(left) != 1 || left[0].Hosts != 1 || len(left[0].Names) != 0 {
-		t.Errorf("a host holds the image, and the list is %+v, %v", left, err)
+		t.Errorf("the list is %+v, %v; want the image that a host holds, without names", left, err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// The sockets in the store's directory; only the dock's user may connect.
+// The sockets in the store's directory. Only the user who runs the dock can connect to them.
 const (
-	// Owner is the socket for the machine's user.
+	// Owner is the socket for the commands of this user.
 	Owner = "images.sock"
 	// Hosts is the socket for the dock, which connects on behalf of its hosts: a connection begins with a line "NAME ID".
 	Hosts = "hosts.sock"

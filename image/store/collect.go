@@ -32,7 +32,7 @@ func (s *Store) recover() error {
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return fmt.Errorf("reading which boot of the machine this is: %w", err)
+		return fmt.Errorf("reading the machine's boot id: %w", err)
 	}
 	s.boot = strings.TrimSpace(string(boot))
 	if err := s.load(); err != nil {

@@ -50,8 +50,8 @@ func noise(size int) string {
 	return string(data)
 }
 
-// TestADiskThatFillsUpWhileUnpacking: the packed layer fits, but the unpacked one doesn't. The error says so, only the
-// store's own files are left, and an image that fits can be loaded afterwards.
+// TestADiskThatFillsUpWhileUnpacking loads an image whose packed layer fits on the disk, but not the unpacked one. The
+// error says so, only the store's own files are left, and an image that fits can be loaded afterwards.
 func TestADiskThatFillsUpWhileUnpacking(t *testing.T) {
 	dir := filepath.Join(disk(t, "24m"), "images")
 	s := open(t, store.Options{Dir: dir})
@@ -68,7 +68,7 @@ func TestADiskThatFillsUpWhileUnpacking(t *testing.T) {
 		t.Errorf("the store has %q, and had %q", after, before)
 	}
 	if err := s.Complete(context.Background(), kept[0].Digest); err != nil {
-		t.Errorf("the image of before: %v", err)
+		t.Errorf("the image that was loaded before: %v", err)
 	}
 	load(t, s, makeImage(t, gz, nil, tarOf("b", noise(4<<20))).layout(t, "small:1"))
 }
@@ -92,7 +92,7 @@ func TestAMillionFiles(t *testing.T) {
 	if err := errors.Join(w.Close(), z.Close()); err != nil {
 		t.Fatal(err)
 	}
-	// The content doesn't match the layer, but it isn't read to the end either.
+	// The content does not match the layer's diff id, but the store does not read it to the end.
 	img := makeImage(t, func([]byte) []byte { return packed.Bytes() }, nil, []byte("files")).layout(t, "million:1")
 	packed = bytes.Buffer{}
 	dir := filepath.Join(disk(t, "2g"), "images")
@@ -119,7 +119,7 @@ func TestAMillionFiles(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if peak > before+memory || took > limit {
-		t.Errorf("it took %s and %d MiB", took, (peak-before)>>20)
+		t.Errorf("the refusal took %s and %d MiB", took, (peak-before)>>20)
 	}
 	if left := leftovers(t, dir); left != "" {
 		t.Errorf("the store has %q", left)

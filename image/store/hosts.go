@@ -240,7 +240,7 @@ func (s *Store) FS() image.FS {
 	return fs
 }
 
-// gone reports whether a host with claims on images no longer exists.
+// gone reports whether a host that holds images no longer exists.
 func (s *Store) gone(key string) bool {
 	if s.options.HostsDir == "" {
 		return false

@@ -36,46 +36,46 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 		}
 	}
 	if _, err := s.HostFind(ctx, alice, "registry.example.com/private@"+secret.Digest); err != nil {
-		t.Errorf("alice has pulled it by its tag, and does not see it by its digest: %v", err)
+		t.Errorf("alice pulled the image by its tag, but does not see it by its digest: %v", err)
 	}
 	if _, err := s.HostFind(ctx, alice, "registry.example.com/other@"+secret.Digest); err == nil {
-		t.Error("alice sees it in a repository that it did not come from")
+		t.Error("alice sees the image in a repository that it did not come from")
 	}
 	if got := s.HostList(alice); len(got) != 2 {
 		t.Errorf("alice sees %+v", got)
 	}
 	for _, got := range s.HostList(alice) {
 		if loaded := got.Digest == img.Digest; got.Pinned != loaded {
-			t.Errorf("of a full disk, alice keeps %v: %t, want what the user loaded", got.Names, got.Pinned)
+			t.Errorf("image %v of alice is pinned: %t, want only what the user loaded pinned", got.Names, got.Pinned)
 		}
 	}
 	if got := s.HostList(bob); len(got) != 1 || got[0].Digest != img.Digest {
 		t.Errorf("bob sees %+v", got)
 	}
-	// Nobody can remove what another host holds.
+	// A host can't remove what another host holds.
 	for _, ref := range []string{private, name} {
 		if err := s.HostRemove(bob, ref); err != nil {
 			t.Error(err)
 		}
 	}
 	if got := s.HostList(alice); len(got) != 2 {
-		t.Errorf("after bob has removed all, alice sees %+v", got)
+		t.Errorf("after bob removed all images, alice sees %+v", got)
 	}
 	if got := s.HostList(bob); len(got) != 0 {
-		t.Errorf("bob has removed all, and sees %+v", got)
+		t.Errorf("after bob removed all images, bob sees %+v", got)
 	}
 	if _, is, err := s.Unhide(bob, name); err != nil || !is {
-		t.Errorf("bob can't have it again: %v", err)
+		t.Errorf("bob can't get the image again: %v", err)
 	}
 	if _, err := s.HostFind(ctx, bob, name); err != nil {
-		t.Errorf("bob can't have it again: %v", err)
+		t.Errorf("bob can't get the image again: %v", err)
 	}
 	// An image in use by a host outlives its name.
 	if err := s.Untag(name); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.HostFind(ctx, bob, img.Digest); err != nil || len(got.Names) != 0 || got.Pinned {
-		t.Errorf("an image in use is %+v, %v", got, err)
+		t.Errorf("the image that bob holds is %+v, %v", got, err)
 	}
 	if err := s.Untag(img.Digest); err == nil || !strings.Contains(err.Error(), "bob holds it") {
 		t.Errorf("error %v", err)
@@ -84,7 +84,7 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := s.List(); len(left) != 0 {
-		t.Errorf("nobody holds %+v", left)
+		t.Errorf("the store still has %+v, which no host holds", left)
 	}
 }
 
@@ -104,13 +104,13 @@ func TestHostsThatAreGoneHoldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.List()) != 1 {
-		t.Fatal("what alice holds is gone")
+		t.Fatal("the image that alice holds is gone")
 	}
 	if err := os.WriteFile(id, []byte("cccccccc"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.Collect()
 	if left := s.List(); len(left) != 0 {
-		t.Errorf("left: %+v", left)
+		t.Errorf("the store still has %+v", left)
 	}
 }

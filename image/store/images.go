@@ -70,7 +70,8 @@ func ParseConfig(data []byte, m *v1.Manifest) (*v1.ConfigFile, error) {
 		}
 	}
 	if c.OS != "" && c.OS != "linux" || c.Architecture != "" && c.Architecture != runtime.GOARCH {
-		return nil, layer.Refuse("the image is for %s/%s, this machine is linux/%s", c.OS, c.Architecture, runtime.GOARCH)
+		return nil, layer.Refuse("the image is for %s/%s, but this machine is linux/%s",
+			c.OS, c.Architecture, runtime.GOARCH)
 	}
 	return c, nil
 }
@@ -185,7 +186,8 @@ func (s *Store) untag(ref string) error {
 	digest, is := s.local(ref)
 	if !is {
 		if held, found := s.heldBy(ref); found {
-			return image.Errorf(image.CodeInUse, "it goes when the host's kubelet removes it, or with the host",
+			return image.Errorf(image.CodeInUse,
+				"the store deletes it when the host's kubelet removes it, or when the host is deleted",
 				"image %s no longer has a name of its own: host %s holds it", ref, held)
 		}
 		return NotFound(ref)

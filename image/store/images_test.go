@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// tarOf packs files as a layer. Its arguments are alternately a file's name and its content.
+// tarOf packs files as a layer. Its arguments are a file's name, the file's content, the next name, and so on.
 func tarOf(files ...string) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

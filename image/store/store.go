@@ -41,7 +41,7 @@ type Options struct {
 	// Dir is the store's directory; Open creates it if missing. Required.
 	Dir string
 	// HostsDir is the dock's directory of hosts: HOSTSDIR/NAME/images/id identifies the host of that name. If a host no
-	// longer exists, the store drops its claims on images. Without HostsDir, it assumes that all hosts exist.
+	// longer exists, it no longer holds any images. Without HostsDir, the store assumes that all hosts exist.
 	HostsDir string
 	// MinFree is the number of bytes that stay free on the disk; default 256 MiB.
 	MinFree uint64
@@ -67,9 +67,9 @@ type Store struct {
 	allIDs  bool
 	boot    string
 
-	// Whoever adds to the store holds busy for reading; the garbage collector holds it for writing.
+	// Whoever adds to the store holds the lock busy for reading; the garbage collector holds it for writing.
 	busy sync.RWMutex
-	// unpacking is held by whoever unpacks layers.
+	// Whoever unpacks layers holds the lock unpacking.
 	unpacking sync.Mutex
 	syncing   sync.WaitGroup
 
@@ -144,7 +144,7 @@ func hasAllIDs() bool {
 		if err != nil {
 			return false
 		}
-		// One extent must cover the ids of images, another those of the dock's hosts (dock/idrange).
+		// One extent must cover the ids of images, and another one the ids of the dock's hosts (dock/idrange).
 		if !covers(string(data), 0, layer.MaxID) || !covers(string(data), 0x70000000, 0x7fffffff) {
 			return false
 		}
@@ -289,7 +289,7 @@ const roomAdvice = "free some space on that disk, or remove images: capstan imag
 func (s *Store) room() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.options.Dir, &st); err != nil {
-		return fmt.Errorf("reading how full the disk of images is: %w", err)
+		return fmt.Errorf("reading the free space on the disk with the images: %w", err)
 	}
 	free := st.Bavail * uint64(st.Bsize)
 	if free < s.options.MinFree || st.Files > 0 && st.Ffree == 0 {

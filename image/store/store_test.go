@@ -89,7 +89,7 @@ func TestLoadSaveAndLoad(t *testing.T) {
 		"an OCI archive packed by zstd":   {zst, made.layout},
 		"a docker archive":                {same, made.docker},
 		"a docker archive packed by gzip": {gz, made.docker},
-		"an archive that is packed as well": {same, func(m made, t testing.TB, n string) []byte {
+		"an archive that is packed as a whole": {same, func(m made, t testing.TB, n string) []byte {
 			return gz(m.docker(t, n))
 		}},
 	} {
@@ -112,11 +112,11 @@ func TestLoadSaveAndLoad(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(saved.Bytes(), again.Bytes()) {
-				t.Error("two archives of one image differ")
+				t.Error("two archives of the same image differ")
 			}
 			other := open(t, store.Options{})
 			if back := load(t, other, saved.Bytes()); back[0].Digest != got[0].Digest || back[0].Names[0] != got[0].Names[0] {
-				t.Errorf("came back as %+v, was %+v", back[0], got[0])
+				t.Errorf("the saved image was loaded as %+v, was %+v", back[0], got[0])
 			}
 		})
 	}
@@ -129,12 +129,12 @@ func TestLoadRefuses(t *testing.T) {
 		data func(t *testing.T) []byte
 		want string
 	}{
-		"a layer that is not what the configuration says": {func(t *testing.T) []byte {
+		"a layer that differs from the configuration": {func(t *testing.T) []byte {
 			return makeImage(t, same, func(c *v1.ConfigFile, _ *v1.Manifest) {
 				c.RootFS.DiffIDs[0], _ = v1.NewHash(digest([]byte("other")))
 			}, one).layout(t, "x:1")
 		}, "but the image's configuration says"},
-		"a blob that is not what its name says": {func(t *testing.T) []byte {
+		"a blob that differs from its name": {func(t *testing.T) []byte {
 			m := makeImage(t, same, nil, one)
 			data := m.layout(t, "x:1")
 			return bytes.Replace(data, []byte("1\x00\x00"), []byte("2\x00\x00"), 1)
@@ -155,7 +155,7 @@ func TestLoadRefuses(t *testing.T) {
 		"another platform": {func(t *testing.T) []byte {
 			return makeImage(t, same, func(c *v1.ConfigFile, _ *v1.Manifest) { c.Architecture = "vax" }, one).layout(t, "x:1")
 		}, "the image is for linux/vax"},
-		"more layers than a mount takes": {func(t *testing.T) []byte {
+		"more layers than one mount accepts": {func(t *testing.T) []byte {
 			return makeImage(t, same, func(c *v1.ConfigFile, m *v1.Manifest) {
 				for range 127 {
 					c.RootFS.DiffIDs = append(c.RootFS.DiffIDs, c.RootFS.DiffIDs[0])
@@ -166,17 +166,17 @@ func TestLoadRefuses(t *testing.T) {
 		"a layer without a diff id": {func(t *testing.T) []byte {
 			return makeImage(t, same, func(c *v1.ConfigFile, _ *v1.Manifest) { c.RootFS.DiffIDs = nil }, one).layout(t, "x:1")
 		}, "lists 0"},
-		"a layer that is missing": {func(t *testing.T) []byte {
+		"a missing layer": {func(t *testing.T) []byte {
 			m := makeImage(t, same, nil, one)
 			m.layers = nil
 			return m.layout(t, "x:1")
 		}, "is missing"},
 		"no name": {func(t *testing.T) []byte { return makeImage(t, same, nil, one).layout(t, "latest") }, "has no name"},
-		"a name that is none": {func(t *testing.T) []byte {
+		"an invalid name": {func(t *testing.T) []byte {
 			return makeImage(t, same, nil, one).layout(t, "UPPER:1")
 		}, "is not the name of an image"},
 		"no images":   {func(*testing.T) []byte { return tarOf("a", "1") }, "neither index.json nor manifest.json"},
-		"no archive":  {func(*testing.T) []byte { return []byte("hello") }, "not an archive of images"},
+		"plain text":  {func(*testing.T) []byte { return []byte("hello") }, "not an archive of images"},
 		"broken JSON": {func(*testing.T) []byte { return tarOf("index.json", "{") }, "can't be read"},
 		"a layer with a device": {func(t *testing.T) []byte {
 			var out bytes.Buffer
@@ -194,7 +194,7 @@ func TestLoadRefuses(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 			if left := leftovers(t, dir); left != "" {
-				t.Errorf("left: %s", left)
+				t.Errorf("files are left in the store: %s", left)
 			}
 			if all := s.List(); len(all) != 0 {
 				t.Errorf("the store has %+v", all)
@@ -203,7 +203,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// leftovers lists what a store contains besides its own files.
+// leftovers lists what a store contains in addition to its own files.
 func leftovers(t testing.TB, dir string) string {
 	t.Helper()
 	var left []string
@@ -232,14 +232,14 @@ func TestImagesShareLayers(t *testing.T) {
 	for i, want := range []bool{true, false} {
 		_, err := os.Stat(filepath.Join(dir, "layers", first.Layers[i]))
 		if (err == nil) != want {
-			t.Errorf("layer %d of the removed image is there: %v", i, err == nil)
+			t.Errorf("layer %d of the removed image exists: %v", i, err == nil)
 		}
 	}
 	if err := s.Untag("docker.io/library/two:1"); err != nil {
 		t.Fatal(err)
 	}
 	if left := leftovers(t, dir); left != "" {
-		t.Errorf("left: %s", left)
+		t.Errorf("files are left in the store: %s", left)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestOneProcessHasTheStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "images")
 	open(t, store.Options{Dir: dir})
 	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrLocked) {
-		t.Errorf("a second one opens it: %v", err)
+		t.Errorf("opening the store a second time: %v", err)
 	}
 }
 
@@ -321,19 +321,19 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		t.Run("loading, "+point, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "images")
 			if child(t, dir, point, "load", file) == nil {
-				t.Fatal("it was not killed: nothing passes that point")
+				t.Fatal("the process was not killed: it did not reach that point")
 			}
 			s := open(t, store.Options{Dir: dir})
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if left := leftovers(t, dir); left != "" {
-				t.Errorf("left: %s", left)
+				t.Errorf("files are left in the store: %s", left)
 			}
 			child(t, dir, "", "load", file)
 			s = open(t, store.Options{Dir: dir})
 			if got, err := s.Find(name); err != nil || len(got.Layers) != 2 {
-				t.Errorf("after another try: %+v, %v", got, err)
+				t.Errorf("after the image was loaded again: %+v, %v", got, err)
 			}
 		})
 	}
@@ -342,14 +342,14 @@ func TestKilledAtAnyPoint(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "images")
 			child(t, dir, "", "load", file)
 			if child(t, dir, point, "remove", name) == nil {
-				t.Fatal("it was not killed: nothing passes that point")
+				t.Fatal("the process was not killed: it did not reach that point")
 			}
 			s := open(t, store.Options{Dir: dir})
 			if _, err := s.Find(name); err == nil {
-				t.Error("the name is there")
+				t.Error("the removed name still exists")
 			}
 			if left := leftovers(t, dir); left != "" {
-				t.Errorf("left: %s", left)
+				t.Errorf("files are left in the store: %s", left)
 			}
 		})
 	}

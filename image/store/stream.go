@@ -103,7 +103,7 @@ func Unpacked(from io.Reader) (io.Reader, func(), error) {
 // ahead reads to the end of the stream, within the limits.
 func (l *layerStream) ahead(from io.Reader, limits layer.Limits) {
 	total := int64(0)
-	// Beside its files' content, a tar archive has 512 bytes and padding for each file.
+	// In addition to its files' content, a tar archive has 512 bytes and padding for each file.
 	most := limits.Bytes + 2048*int64(limits.Entries)
 	for {
 		var buffer []byte

@@ -16,16 +16,16 @@ func TestWrite(t *testing.T) {
 		}
 		got, err := os.ReadFile(path)
 		if err != nil || string(got) != content {
-			t.Fatalf("got %q, %v; want %q", got, err, content)
+			t.Fatalf("the file contains %q, error %v; want %q", got, err, content)
 		}
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Fatalf("mode %v, %v", info.Mode(), err)
+			t.Fatalf("the file has mode %v, error %v", info.Mode(), err)
 		}
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
-		t.Fatalf("left behind: %v, %v", entries, err)
+		t.Fatalf("want only the file in the directory, got %v, error %v", entries, err)
 	}
 }
 
@@ -37,10 +37,10 @@ func TestWriteLeavesTheFileOnFailure(t *testing.T) {
 	}
 	err := Write(path, []byte("new"), 0o600)
 	if err == nil || !strings.Contains(err.Error(), path) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got error %v, want one that names the file", err)
 	}
 	entries, _ := os.ReadDir(dir)
 	if len(entries) != 1 {
-		t.Fatalf("left behind: %v", entries)
+		t.Fatalf("want only the old entry in the directory, got %v", entries)
 	}
 }

@@ -15,15 +15,15 @@ func TestPauses(t *testing.T) {
 		ran     []time.Duration
 		want    []time.Duration
 	}{
-		"they double up to the bound": {
+		"pauses double up to Max": {
 			Backoff{First: s, Max: 5 * s},
 			make([]time.Duration, 5), []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s},
 		},
-		"some restarts are free": {
+		"pauses grow only after the free failures": {
 			Backoff{First: s, Max: 5 * s, Free: 2},
 			make([]time.Duration, 5), []time.Duration{s, s, s, 2 * s, 4 * s},
 		},
-		"a long run begins anew": {
+		"a long run resets the pauses": {
 			Backoff{First: s, Max: 4 * s},
 			[]time.Duration{0, 0, 5 * s, 0}, []time.Duration{s, 2 * s, s, 2 * s},
 		},
@@ -31,7 +31,7 @@ func TestPauses(t *testing.T) {
 			Backoff{First: s, Max: 4 * s},
 			[]time.Duration{0, 4 * s}, []time.Duration{s, 2 * s},
 		},
-		"Healthy says what a long run is": {
+		"Healthy sets what counts as a long run": {
 			Backoff{First: s, Max: 4 * s, Healthy: 9 * s},
 			[]time.Duration{0, 5 * s, 10 * s}, []time.Duration{s, 2 * s, s},
 		},
@@ -43,7 +43,7 @@ func TestPauses(t *testing.T) {
 			Backoff{},
 			make([]time.Duration, 8), []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s},
 		},
-		"the zero value knows what is healthy": {
+		"the zero value has a default for Healthy": {
 			Backoff{},
 			[]time.Duration{0, 31 * s}, []time.Duration{s / 2, s / 2},
 		},
@@ -66,7 +66,7 @@ func TestResetBeginsAnew(t *testing.T) {
 	b.Next()
 	b.Reset()
 	if got := b.Next(); got != time.Second {
-		t.Errorf("after a success the pause is %s", got)
+		t.Errorf("after Reset, the pause is %s", got)
 	}
 }
 
@@ -76,12 +76,12 @@ func TestSpreadStaysInItsShare(t *testing.T) {
 		b := Backoff{First: time.Second, Max: time.Second, Spread: 0.2}
 		got := b.Next()
 		if got < 800*time.Millisecond || got > 1200*time.Millisecond {
-			t.Fatalf("pause %s", got)
+			t.Fatalf("the pause %s is not within the spread", got)
 		}
 		seen[got] = true
 	}
 	if len(seen) < 10 {
-		t.Errorf("200 pauses have only %d lengths", len(seen))
+		t.Errorf("200 pauses have only %d different lengths", len(seen))
 	}
 }
 
@@ -89,7 +89,7 @@ func TestPausesStayPositiveAfterManyFailures(t *testing.T) {
 	b := Backoff{Spread: 0.2}
 	for range 10_000 {
 		if got := b.Next(); got <= 0 || got > 36*time.Second {
-			t.Fatalf("pause %s", got)
+			t.Fatalf("the pause is %s after many failures", got)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 		b := Backoff{First: time.Hour, Max: time.Hour}
 		began := time.Now()
 		if b.Wait(ctx) == nil || time.Since(began) != time.Second {
-			t.Errorf("waited for %s", time.Since(began))
+			t.Errorf("Wait ended without an error or after %s, want an error after 1s", time.Since(began))
 		}
 	})
 }

@@ -43,13 +43,13 @@ func TestABundleIsUnpackedAsItWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Image("pause") != "example.com/a/pause:1" || got.Image("other") != "" || got.Size() != want.Size() {
-		t.Errorf("got %+v", got)
+		t.Errorf("the unpacked manifest is %+v", got)
 	}
 	for path, mode := range map[string]os.FileMode{"bin/kubelet": 0o755, "cni/ptp": 0o755, "images/pause.tar": 0o644} {
 		text, err := os.ReadFile(filepath.Join(dir, path))
 		info, _ := os.Stat(filepath.Join(dir, path))
 		if err != nil || string(text) != "content of "+path || info.Mode() != mode {
-			t.Errorf("%s: %q, %v", path, text, err)
+			t.Errorf("the unpacked file %s contains %q or has the wrong mode, error %v", path, text, err)
 		}
 	}
 	if _, err := CheckDirectory(dir); err != nil {
@@ -59,7 +59,7 @@ func TestABundleIsUnpackedAsItWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := CheckDirectory(dir); !errors.Is(err, ErrDamaged) {
-		t.Errorf("a changed program: %v", err)
+		t.Errorf("CheckDirectory with a changed program: got error %v, want ErrDamaged", err)
 	}
 }
 
@@ -67,31 +67,31 @@ func TestTheSameFilesMakeTheSameBundle(t *testing.T) {
 	one, _ := sample(t)
 	two, _ := sample(t)
 	if !bytes.Equal(one, two) {
-		t.Error("they differ")
+		t.Error("two bundles of the same files differ")
 	}
 }
 
-// A bundle that is truncated or changed anywhere is refused, and nothing of it is left.
+// TestADamagedBundleIsRefused: a bundle that is truncated or changed anywhere is refused, and no file of it remains.
 func TestADamagedBundleIsRefused(t *testing.T) {
 	data, _ := sample(t)
 	parent := t.TempDir()
 	refused := func(what string, at int, damaged []byte) {
 		t.Helper()
 		if _, err := Unpack(bytes.NewReader(damaged), filepath.Join(parent, "b")); err == nil {
-			t.Errorf("%s at %d of %d: it was unpacked", what, at, len(data))
+			t.Errorf("a bundle %s at byte %d of %d was unpacked", what, at, len(data))
 		}
 		if left, _ := os.ReadDir(parent); len(left) > 0 {
-			t.Fatalf("%s at %d: %v is left", what, at, left)
+			t.Fatalf("a bundle %s at byte %d left the files %v", what, at, left)
 		}
 	}
 	for at := range data {
 		refused("cut", at, data[:at])
 	}
-	for at := 10; at < len(data); at++ { // skip the time and operating system in the gzip header
+	for at := 10; at < len(data); at++ { // skip the gzip header
 		damaged := bytes.Clone(data)
 		damaged[at] ^= 0x40
 		if bytes.Equal(unpacked(damaged), unpacked(data)) {
-			continue // irrelevant bits
+			continue // the changed bit does not matter
 		}
 		refused("changed", at, damaged)
 	}
@@ -159,46 +159,56 @@ func TestHostileBundlesAreRefused(t *testing.T) {
 	}
 	same := func(*Manifest) {}
 	if _, err := Verify(bytes.NewReader(with(same, x))); err != nil {
-		t.Fatalf("the good one: %v", err)
+		t.Fatalf("the unchanged bundle: %v", err)
 	}
 	for name, c := range map[string]struct {
 		data []byte
 		want string
 	}{
-		"a path above":        {with(func(m *Manifest) { m.Files[0].Path = "../x" }, x), "no bundle has a file"},
-		"a path above bin":    {with(func(m *Manifest) { m.Files[0].Path = "bin/../x" }, x), "no bundle has a file"},
-		"an absolute path":    {with(func(m *Manifest) { m.Files[0].Path = "/bin/x" }, x), "no bundle has a file"},
-		"a hidden file":       {with(func(m *Manifest) { m.Files[0].Path = "bin/.x" }, x), "no bundle has a file"},
-		"another directory":   {with(func(m *Manifest) { m.Files[0].Path = "etc/x" }, x), "no bundle has a file"},
-		"a file twice":        {with(func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) }, x, x), "twice"},
+		"a path outside of the bundle": {
+			with(func(m *Manifest) { m.Files[0].Path = "../x" }, x), "a bundle can't have a file",
+		},
+		"a path with dots": {with(func(m *Manifest) { m.Files[0].Path = "bin/../x" }, x), "a bundle can't have a file"},
+		"an absolute path": {with(func(m *Manifest) { m.Files[0].Path = "/bin/x" }, x), "a bundle can't have a file"},
+		"a hidden file":    {with(func(m *Manifest) { m.Files[0].Path = "bin/.x" }, x), "a bundle can't have a file"},
+		"a file in an unknown directory": {
+			with(func(m *Manifest) { m.Files[0].Path = "etc/x" }, x), "a bundle can't have a file",
+		},
+		"the same file twice": {with(func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) }, x, x), "twice"},
 		"a huge file":         {with(func(m *Manifest) { m.Files[0].Size = fileLimit + 1 }, x), "bytes"},
 		"a negative size":     {with(func(m *Manifest) { m.Files[0].Size = -1 }, x), "bytes"},
-		"no digest":           {with(func(m *Manifest) { m.Files[0].SHA256 = "" }, x), "no digest"},
-		"another digest":      {with(func(m *Manifest) { m.Files[0].SHA256 = strings.Repeat("0", 64) }, x), "another digest"},
-		"another size":        {with(func(m *Manifest) { m.Files[0].Size = 2 }, x), "with 1 bytes"},
-		"another version":     {with(func(m *Manifest) { m.Kubernetes = "v1.36.3/../.." }, x), "not a version"},
-		"another processor":   {with(func(m *Manifest) { m.Architecture = "../" }, x), "architecture"},
-		"no files":            {with(func(m *Manifest) { m.Files = nil }), "0 files"},
-		"too many files":      {with(func(m *Manifest) { m.Files = make([]File, mostFiles+1) }), "129 files"},
-		"an image of nothing": {with(func(m *Manifest) { m.Images = []Image{{"a/b:1", "images/b.tar"}} }, x), "in no file"},
-		"an image's name": {
+		"no digest":           {with(func(m *Manifest) { m.Files[0].SHA256 = "" }, x), "no valid SHA-256 digest"},
+		"a digest that does not match": {
+			with(func(m *Manifest) { m.Files[0].SHA256 = strings.Repeat("0", 64) }, x), "the digest of bin/x is not",
+		},
+		"a size that does not match": {with(func(m *Manifest) { m.Files[0].Size = 2 }, x), "with 1 bytes"},
+		"an invalid version":         {with(func(m *Manifest) { m.Kubernetes = "v1.36.3/../.." }, x), "not a version"},
+		"an unknown architecture":    {with(func(m *Manifest) { m.Architecture = "../" }, x), "architecture"},
+		"no files":                   {with(func(m *Manifest) { m.Files = nil }), "0 files"},
+		"too many files":             {with(func(m *Manifest) { m.Files = make([]File, mostFiles+1) }), "129 files"},
+		"an image without a file": {
+			with(func(m *Manifest) { m.Images = []Image{{"a/b:1", "images/b.tar"}} }, x), "in no file",
+		},
+		"an invalid image name": {
 			with(func(m *Manifest) { m.Images = []Image{{"'a\n", "bin/x"}} }, x), "in no file",
 		},
-		"a link": {
+		"a link instead of a file": {
 			with(same, entry{tar.Header{Name: "bin/x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, ""}), "should be",
 		},
-		"another name":  {with(same, entry{tar.Header{Name: "../../x"}, "x"}), "should be"},
-		"one file more": {with(same, x, entry{tar.Header{Name: "bin/y"}, "y"}), "does not know"},
-		"one file less": {with(same), "missing"},
-		"no manifest":   {pack(t, x), "not a manifest"},
-		"a manifest's link": {
+		"a file with another name":           {with(same, entry{tar.Header{Name: "../../x"}, "x"}), "should be"},
+		"a file that is not in the manifest": {with(same, x, entry{tar.Header{Name: "bin/y"}, "y"}), "not in its manifest"},
+		"a file that is missing":             {with(same), "missing"},
+		"no manifest":                        {pack(t, x), "not a manifest"},
+		"a link instead of the manifest": {
 			pack(t, entry{tar.Header{Name: ManifestName, Typeflag: tar.TypeSymlink, Linkname: "x"}, ""}), "not a manifest",
 		},
 		"a huge manifest": {
 			pack(t, entry{tar.Header{Name: ManifestName}, strings.Repeat(" ", manifestLimit+1)}), "not a manifest",
 		},
-		"an unknown field": {pack(t, entry{tar.Header{Name: ManifestName}, `{"run": "x"}`}), "can't be read"},
-		"no archive":       {[]byte("hello"), "gzip"},
+		"an unknown field in the manifest": {
+			pack(t, entry{tar.Header{Name: ManifestName}, `{"run": "x"}`}), "can't be read",
+		},
+		"a text that is not an archive": {[]byte("hello"), "gzip"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
@@ -207,7 +217,7 @@ func TestHostileBundlesAreRefused(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 			if left, _ := os.ReadDir(parent); len(left) > 0 {
-				t.Errorf("%v is left", left)
+				t.Errorf("files are left: %v", left)
 			}
 		})
 	}
@@ -216,12 +226,12 @@ func TestHostileBundlesAreRefused(t *testing.T) {
 func TestFileName(t *testing.T) {
 	version, arch, ok := ParseFileName(FileName("v1.36.3", "arm64"))
 	if version != "v1.36.3" || arch != "arm64" || !ok {
-		t.Errorf("got %s, %s, %v", version, arch, ok)
+		t.Errorf("the parsed name has version %s, architecture %s, ok %v", version, arch, ok)
 	}
 	for _, name := range []string{"", "v1.36.3", "v1.36.3-linux-amd64", "v1.36-linux-amd64.tar.gz",
 		"../v1.36.3-linux-amd64.tar.gz", "v1.36.3-linux-x86.tar.gz", "v01.36.3-linux-amd64.tar.gz"} {
 		if _, _, ok := ParseFileName(name); ok {
-			t.Errorf("%q is the name of a bundle", name)
+			t.Errorf("%q was accepted as the name of a bundle", name)
 		}
 	}
 }

@@ -88,32 +88,33 @@ func (m *Manifest) Check() error {
 	case !ValidVersion(m.Kubernetes):
 		return fmt.Errorf("%w: %q is not a version of Kubernetes", ErrDamaged, m.Kubernetes)
 	case !ValidArchitecture(m.Architecture):
-		return fmt.Errorf("%w: there are no hosts of architecture %q", ErrDamaged, m.Architecture)
+		return fmt.Errorf("%w: hosts can't have the architecture %q", ErrDamaged, m.Architecture)
 	case len(m.Files) == 0 || len(m.Files) > mostFiles:
-		return fmt.Errorf("%w: it has %d files, and there can be 1 to %d", ErrDamaged, len(m.Files), mostFiles)
+		return fmt.Errorf("%w: it has %d files, but must have 1 to %d", ErrDamaged, len(m.Files), mostFiles)
 	}
 	var total int64
 	known := map[string]bool{}
 	for _, f := range m.Files {
 		switch {
 		case !pathText.MatchString(f.Path):
-			return fmt.Errorf("%w: no bundle has a file %q", ErrDamaged, f.Path)
+			return fmt.Errorf("%w: a bundle can't have a file %q", ErrDamaged, f.Path)
 		case known[f.Path]:
-			return fmt.Errorf("%w: %s is there twice", ErrDamaged, f.Path)
+			return fmt.Errorf("%w: it lists %s twice", ErrDamaged, f.Path)
 		case f.Size <= 0 || f.Size > fileLimit:
-			return fmt.Errorf("%w: %s has %d bytes, and there can be 1 to %d", ErrDamaged, f.Path, f.Size, fileLimit)
+			return fmt.Errorf("%w: %s has %d bytes, but must have 1 to %d", ErrDamaged, f.Path, f.Size, fileLimit)
 		case !digestText.MatchString(f.SHA256):
-			return fmt.Errorf("%w: %s has no digest", ErrDamaged, f.Path)
+			return fmt.Errorf("%w: %s has no valid SHA-256 digest", ErrDamaged, f.Path)
 		}
 		known[f.Path] = true
 		total += f.Size
 	}
 	if total > totalLimit {
-		return fmt.Errorf("%w: its files have %d bytes, and there can be %d", ErrDamaged, total, int64(totalLimit))
+		return fmt.Errorf("%w: its files have %d bytes together, but at most %d are allowed", ErrDamaged, total,
+			int64(totalLimit))
 	}
 	for _, i := range m.Images {
 		if !imageText.MatchString(i.Name) || !known[i.Path] || !strings.HasPrefix(i.Path, "images/") {
-			return fmt.Errorf("%w: image %q is in no file of it", ErrDamaged, i.Name)
+			return fmt.Errorf("%w: image %q has an invalid name, or is in no file of the bundle", ErrDamaged, i.Name)
 		}
 	}
 	return nil

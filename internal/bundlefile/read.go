@@ -76,7 +76,7 @@ func place(path string, data io.Reader) error {
 func read(from io.Reader, use func(File, io.Reader) error) (*Manifest, error) {
 	unpacked, err := gzip.NewReader(from)
 	if err != nil {
-		return nil, fmt.Errorf("%w: it is not packed by gzip: %w", ErrDamaged, err)
+		return nil, fmt.Errorf("%w: it is not compressed with gzip: %w", ErrDamaged, err)
 	}
 	archive := tar.NewReader(unpacked)
 	m, err := first(archive)
@@ -89,13 +89,13 @@ func read(from io.Reader, use func(File, io.Reader) error) (*Manifest, error) {
 		}
 	}
 	if h, err := archive.Next(); err == nil {
-		return nil, fmt.Errorf("%w: its manifest does not know %q", ErrDamaged, h.Name)
+		return nil, fmt.Errorf("%w: it has a file %q that is not in its manifest", ErrDamaged, h.Name)
 	} else if err != io.EOF {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	// The compressed data ends with a checksum of everything.
+	// Read to the end of the compressed data, where gzip verifies its checksum.
 	if n, err := io.Copy(io.Discard, io.LimitReader(unpacked, manifestLimit)); err != nil || n == manifestLimit {
-		return nil, fmt.Errorf("%w: after its last file there is something else", ErrDamaged)
+		return nil, fmt.Errorf("%w: its end is damaged, or it has more data after its last file", ErrDamaged)
 	}
 	return m, nil
 }
@@ -144,7 +144,7 @@ func one(archive *tar.Reader, want File, use func(File, io.Reader) error) error 
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, want.Path, err)
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != want.SHA256 {
-		return fmt.Errorf("%w: %s has another digest than its manifest says", ErrDamaged, want.Path)
+		return fmt.Errorf("%w: the digest of %s is not the one in the manifest", ErrDamaged, want.Path)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func checkFile(dir string, want File) error {
 		return fmt.Errorf("reading the bundle: %w", err)
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != want.SHA256 {
-		return fmt.Errorf("%w: %s is not as its manifest says", ErrDamaged, filepath.Join(dir, want.Path))
+		return fmt.Errorf("%w: %s differs from what the manifest says", ErrDamaged, filepath.Join(dir, want.Path))
 	}
 	return nil
 }

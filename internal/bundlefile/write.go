@@ -29,7 +29,8 @@ func Write(to io.Writer, m *Manifest, source func(path string) string) error {
 	if err != nil {
 		return err
 	}
-	// At any level, programs shrink by about a third; the fastest level takes a third of the time.
+	// At any compression level, programs shrink by about a third. The fastest level takes a third of the default
+	// level's time.
 	packed, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
 	if err != nil {
 		return err

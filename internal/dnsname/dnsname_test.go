@@ -15,7 +15,7 @@ func TestValid(t *testing.T) {
 		strings.Repeat("a", 64): false, strings.Repeat("a.", 127) + "a": false, strings.Repeat("a.", 126) + "a": true,
 	} {
 		if got := Valid(text); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("Valid(%q) = %v", text, got)
 		}
 	}
 }

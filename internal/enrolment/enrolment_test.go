@@ -18,21 +18,21 @@ func TestCredential(t *testing.T) {
 	text, id := NewCredential()
 	got, hash, err := ParseCredential(text)
 	if err != nil || got != id || len(hash) != 64 || strings.Contains(text, hash) {
-		t.Fatalf("got id %q, hash %q, %v", got, hash, err)
+		t.Fatalf("the parsed credential has id %q and hash %q, error %v", got, hash, err)
 	}
 	other, _ := NewCredential()
 	if _, otherHash, err := ParseCredential(other); err != nil || otherHash == hash || other == text {
-		t.Errorf("a second credential is the same: %v", err)
+		t.Errorf("a second credential is the same, or can't be parsed: %v", err)
 	}
 	for name, broken := range map[string]string{
-		"nothing": "", "no secret": text[:len(text)-27], "more": text + "a", "a line end": text + "\n",
-		"capitals": strings.ToUpper(text), "another mark": "x" + text,
+		"empty": "", "no secret": text[:len(text)-27], "one character more": text + "a", "a line end": text + "\n",
+		"capitals": strings.ToUpper(text), "another prefix": "x" + text,
 	} {
 		_, _, err := ParseCredential(broken)
 		if err == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("%s: the credential was accepted", name)
 		} else if secret := text[len(text)-26:]; strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: the error has the secret: %v", name, err)
+			t.Errorf("%s: the error contains the secret: %v", name, err)
 		}
 	}
 }
@@ -56,26 +56,26 @@ func TestClientConfig(t *testing.T) {
 		ok   bool
 	}{
 		"the plane":                      {good, []testcert.Pair{ours}, "192.0.2.1", Pin(ours.Certificate), true},
-		"the plane, by its name":         {good, []testcert.Pair{ours}, "plane.example", Pin(ours.Certificate), true},
+		"the plane, reached by its name": {good, []testcert.Pair{ours}, "plane.example", Pin(ours.Certificate), true},
 		"another hash":                   {good, []testcert.Pair{ours}, "192.0.2.1", Pin(theirs.Certificate), false},
 		"no hash":                        {good, []testcert.Pair{ours}, "192.0.2.1", "", false},
-		"a server that hides who signed": {good, nil, "192.0.2.1", Pin(ours.Certificate), false},
+		"a server that does not send its authority": {good, nil, "192.0.2.1", Pin(ours.Certificate), false},
 		"another authority": {
 			testcert.Sign(t, theirs, server("plane.example", "192.0.2.1")), []testcert.Pair{theirs}, "192.0.2.1",
 			Pin(ours.Certificate), false,
 		},
-		"a stranger who sends ours along": {
+		"another authority, but the plane's authority is sent, too": {
 			testcert.Sign(t, theirs, server("plane.example", "192.0.2.1")), []testcert.Pair{theirs, ours}, "192.0.2.1",
 			Pin(ours.Certificate), false,
 		},
-		"another server of the plane": {
+		"another server with a certificate of the plane": {
 			testcert.Sign(t, ours, server("other.example", "192.0.2.9")), []testcert.Pair{ours}, "192.0.2.1",
 			Pin(ours.Certificate), false,
 		},
 		"an expired certificate": {
 			testcert.Sign(t, ours, expired), []testcert.Pair{ours}, "192.0.2.1", Pin(ours.Certificate), false,
 		},
-		"a client's certificate": {testcert.Sign(t, ours, &x509.Certificate{DNSNames: []string{"plane.example"},
+		"a client certificate": {testcert.Sign(t, ours, &x509.Certificate{DNSNames: []string{"plane.example"},
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}), []testcert.Pair{ours}, "plane.example",
 			Pin(ours.Certificate), false},
 		"the hash of the server's own key": {good, []testcert.Pair{ours}, "192.0.2.1", Pin(good.Certificate), false},
@@ -84,7 +84,7 @@ func TestClientConfig(t *testing.T) {
 			chain := []tls.Certificate{c.leaf.TLS(c.sent...)}
 			arrived, err := talk(t, &tls.Config{Certificates: chain}, ClientConfig(c.host, c.pin))
 			if (err == nil) != c.ok || !c.ok && !errors.Is(err, ErrPin) {
-				t.Errorf("got %v, want ok: %t", err, c.ok)
+				t.Errorf("got error %v; want success: %t", err, c.ok)
 			}
 			if !c.ok && arrived != "" {
 				t.Errorf("%q was sent to a server that is not the plane", arrived)

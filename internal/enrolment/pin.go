@@ -28,8 +28,8 @@ func CheckPin(text string) error {
 }
 
 // ErrPin is wrapped by the handshake error for a server that is not the plane.
-var ErrPin = errors.New("the server is not the plane that the hash is of: nothing was sent to it. Somebody may be in" +
-	" between; compare the address, and make another credential")
+var ErrPin = errors.New("the server is not the plane with this hash: nothing was sent to it. Somebody may be " +
+	"intercepting the connection; check that the address is the plane's, and make another credential")
 
 // ClientConfig returns the TLS configuration for a server at host. The server must present a certificate chain that
 // leads to the CA with the hash pin. Nothing is sent to a server that cannot present one.

@@ -1,6 +1,6 @@
-// Package environ selects the environment variables that child processes get. Programs read settings from the
-// environment that no flag shows: etcd takes its whole configuration from ETCD_CONFIG_FILE. A shell may also hold cloud
-// credentials.
+// Package environ selects the environment variables that child processes get. Programs also read settings from the
+// environment, and their flags don't show these settings: etcd takes its whole configuration from the file that
+// ETCD_CONFIG_FILE names. In addition, the environment of a shell may contain cloud credentials.
 package environ
 
 import (

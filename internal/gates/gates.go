@@ -43,7 +43,7 @@ func Manager() Set {
 	return Set{
 		string(feature.ClusterTopology):        true,
 		string(feature.PriorityQueue):          false, // see Plane
-		string(feature.ReconcilerRateLimiting): false, // needs the priority queue; for upstream's reconcilers
+		string(feature.ReconcilerRateLimiting): false, // needs the priority queue, and is for upstream's reconcilers
 	}
 }
 

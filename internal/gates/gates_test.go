@@ -18,29 +18,29 @@ func TestParse(t *testing.T) {
 		want gates.Set
 		err  string
 	}{
-		"nothing": {"", gates.Set{}, ""},
+		"an empty text": {"", gates.Set{}, ""},
 		"two gates": {
 			"RuntimeSDK=false,MachinePool=true",
 			gates.Set{"RuntimeSDK": false, "MachinePool": true},
 			"",
 		},
-		"spaces and a comma too many":  {" RuntimeSDK = 0 ,", gates.Set{"RuntimeSDK": false}, ""},
-		"the same twice":               {"RuntimeSDK=true,RuntimeSDK=true", gates.Set{"RuntimeSDK": true}, ""},
-		"a gate that does not exist":   {"RuntimeSdk=true", nil, `there is no feature gate "RuntimeSdk"`},
-		"a gate of all alpha gates":    {"AllAlpha=true", nil, `there is no feature gate "AllAlpha"`},
-		"a gate without a value":       {"RuntimeSDK", nil, `feature gate "RuntimeSDK" has no value`},
-		"a value that is none":         {"RuntimeSDK=maybe", nil, `feature gate "RuntimeSDK=maybe" has no value`},
-		"a gate with two values":       {"RuntimeSDK=true,RuntimeSDK=false", nil, "is set to true and to false"},
-		"a value without a gate":       {"=true", nil, `there is no feature gate ""`},
-		"a gate of Kubernetes' own":    {"SidecarContainers=true", nil, "there is no feature gate"},
-		"a known gate after a bad one": {"x=true,RuntimeSDK=true", nil, `there is no feature gate "x"`},
+		"additional spaces and a comma": {" RuntimeSDK = 0 ,", gates.Set{"RuntimeSDK": false}, ""},
+		"the same gate twice":           {"RuntimeSDK=true,RuntimeSDK=true", gates.Set{"RuntimeSDK": true}, ""},
+		"a gate that does not exist":    {"RuntimeSdk=true", nil, `there is no feature gate "RuntimeSdk"`},
+		"the gate for all alpha gates":  {"AllAlpha=true", nil, `there is no feature gate "AllAlpha"`},
+		"a gate without a value":        {"RuntimeSDK", nil, `feature gate "RuntimeSDK" has no value`},
+		"an invalid value":              {"RuntimeSDK=maybe", nil, `feature gate "RuntimeSDK=maybe" has no value`},
+		"a gate with two values":        {"RuntimeSDK=true,RuntimeSDK=false", nil, "is set to true and to false"},
+		"a value without a gate":        {"=true", nil, `there is no feature gate ""`},
+		"a gate of Kubernetes":          {"SidecarContainers=true", nil, "there is no feature gate"},
+		"a known gate after a bad one":  {"x=true,RuntimeSDK=true", nil, `there is no feature gate "x"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := gates.Parse(c.text)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || hint.Of(err) == "" {
-					t.Fatalf("error %v with hint %q, want one with %q", err, hint.Of(err), c.err)
+					t.Fatalf("got error %v with hint %q, want one with %q", err, hint.Of(err), c.err)
 				}
 				return
 			}
@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 				t.Errorf("got %v, %v, want %v", got, err, c.want)
 			}
 			if again, err := gates.Parse(got.String()); err != nil || !maps.Equal(again, got) {
-				t.Errorf("%q is read as %v, %v", got.String(), again, err)
+				t.Errorf("the text form %q was parsed as %v, error %v", got.String(), again, err)
 			}
 		})
 	}
@@ -56,7 +56,7 @@ func TestParse(t *testing.T) {
 
 func TestWith(t *testing.T) {
 	cases := map[string]struct {
-		defaults, changes, want gates.Set // want: only the gates it names
+		defaults, changes, want gates.Set // want names only some gates
 		err                     string
 	}{
 		"a plane opens what upstream's end-to-end tests open": {gates.Plane(), nil, gates.Set{
@@ -64,28 +64,28 @@ func TestWith(t *testing.T) {
 			"MachineTaintPropagation": true, "MachineSetPreflightChecks": true, "KubeadmBootstrapFormatIgnition": true,
 			"ReconcilerRateLimiting": false, "PriorityQueue": false,
 		}, ""},
-		"upstream's defaults are what nobody names": {gates.Set{}, nil, gates.Set{
+		"gates that are not set have upstream's defaults": {gates.Set{}, nil, gates.Set{
 			"ClusterTopology": false, "RuntimeSDK": false, "PriorityQueue": true,
 		}, ""},
-		"a change counts": {
+		"a change overrides the default": {
 			gates.Plane(),
 			gates.Set{"MachinePool": false},
 			gates.Set{"MachinePool": false, "RuntimeSDK": true},
 			"",
 		},
-		"what needs a closed gate is closed": {
+		"gates that depend on a closed gate are closed": {
 			gates.Plane(),
 			gates.Set{"RuntimeSDK": false},
 			gates.Set{"RuntimeSDK": false, "InPlaceUpdates": false},
 			"",
 		},
-		"what an opened gate needs is opened": {
+		"a gate that an opened one depends on is opened": {
 			gates.Plane(),
 			gates.Set{"ReconcilerRateLimiting": true},
 			gates.Set{"ReconcilerRateLimiting": true, "PriorityQueue": true},
 			"",
 		},
-		"a gate may be closed alone": {
+		"a gate on which no other depends is closed alone": {
 			gates.Plane(),
 			gates.Set{"InPlaceUpdates": false},
 			gates.Set{"RuntimeSDK": true, "InPlaceUpdates": false},
@@ -93,7 +93,7 @@ func TestWith(t *testing.T) {
 		},
 		"a contradiction is an error": {gates.Plane(), gates.Set{"RuntimeSDK": false, "InPlaceUpdates": true}, nil,
 			"feature gate InPlaceUpdates needs RuntimeSDK"},
-		"a gate that an older release has kept": {
+		"a gate that does not exist in this release": {
 			gates.Plane(),
 			gates.Set{"Gone": true},
 			nil,
@@ -105,7 +105,7 @@ func TestWith(t *testing.T) {
 			got, err := c.defaults.With(c.changes)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || hint.Of(err) == "" {
-					t.Fatalf("error %v with hint %q, want one with %q", err, hint.Of(err), c.err)
+					t.Fatalf("got error %v with hint %q, want one with %q", err, hint.Of(err), c.err)
 				}
 				return
 			}

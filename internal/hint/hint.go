@@ -1,6 +1,6 @@
 // Package hint creates errors that carry advice: what to do next. The advice is not part of the error's text, so that a
-// command can print it on a line of its own. Any error with a method Hint() string carries advice, from whatever
-// package.
+// command can print it on a line of its own. Every error with a method Hint() string carries advice; its type can be
+// from any package.
 package hint
 
 import (

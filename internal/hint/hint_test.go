@@ -37,6 +37,6 @@ func TestOf(t *testing.T) {
 func TestErrorfKeepsTheError(t *testing.T) {
 	err := Errorf("try again", "reading %s: %w", "a file", io.EOF)
 	if err.Error() != "reading a file: EOF" || !errors.Is(err, io.EOF) {
-		t.Errorf("got %q", err)
+		t.Errorf("the error is %q, or does not wrap its cause", err)
 	}
 }

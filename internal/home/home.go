@@ -38,8 +38,8 @@ func Find(flag string, getenv func(string) string) (Dir, error) {
 	}
 	// A Unix socket's path has at most 107 bytes, and dock/dock.sock must fit.
 	if len(abs) > 90 {
-		return "", fmt.Errorf("the home directory %s has a path of %d bytes; at most 90 work, because unix sockets are "+
-			"kept in it: give a shorter --home", abs, len(abs))
+		return "", fmt.Errorf("the path of the home directory %s has %d bytes, but may have at most 90, because the "+
+			"directory contains unix sockets: give a shorter --home", abs, len(abs))
 	}
 	return Dir(abs), nil
 }
@@ -111,7 +111,7 @@ func FindBinaries() (Binaries, error) {
 func (b Binaries) Path(name string) (string, error) {
 	path := filepath.Join(string(b), name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s is missing beside this binary (%s): run make build", name, path)
+		return "", fmt.Errorf("%s is missing in the directory of this binary (%s): run make build", name, path)
 	}
 	return path, guarded(path)
 }
@@ -126,7 +126,7 @@ func guarded(path string) error {
 		}
 		keepsOwners := info.IsDir() && info.Mode()&os.ModeSticky != 0
 		if info.Mode().Perm()&0o002 != 0 && !keepsOwners {
-			return fmt.Errorf("every user of this machine may write %s, so %s is not run: chmod o-w %s", p, path, p)
+			return fmt.Errorf("every user of this machine may write to %s, so %s is not run: chmod o-w %s", p, path, p)
 		}
 	}
 	return nil

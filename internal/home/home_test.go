@@ -16,24 +16,24 @@ func TestFind(t *testing.T) {
 		want string
 		err  string
 	}{
-		"the flag wins": {flag: "/a", env: map[string]string{"CAPSTAN_HOME": "/b"}, want: "/a"},
-		"then CAPSTAN_HOME": {
+		"the flag takes precedence": {flag: "/a", env: map[string]string{"CAPSTAN_HOME": "/b"}, want: "/a"},
+		"CAPSTAN_HOME comes second": {
 			env: map[string]string{"CAPSTAN_HOME": "/b", "XDG_DATA_HOME": "/c"}, want: "/b",
 		},
-		"then XDG_DATA_HOME": {
+		"XDG_DATA_HOME comes third": {
 			env: map[string]string{"XDG_DATA_HOME": "/c", "HOME": "/h"}, want: "/c/capstan",
 		},
-		"then the user's home":               {env: map[string]string{"HOME": "/h"}, want: "/h/.local/share/capstan"},
-		"nothing set is an error":            {err: "give --home"},
-		"a path too long for unix sockets":   {flag: "/" + strings.Repeat("x", 95), err: "shorter --home"},
-		"a relative flag is made absolute":   {flag: "/a/../b", want: "/b"},
-		"CAPSTAN_HOME may have a final dash": {env: map[string]string{"CAPSTAN_HOME": "/b/"}, want: "/b"},
+		"the user's home comes last":          {env: map[string]string{"HOME": "/h"}, want: "/h/.local/share/capstan"},
+		"nothing set is an error":             {err: "give --home"},
+		"a path too long for unix sockets":    {flag: "/" + strings.Repeat("x", 95), err: "shorter --home"},
+		"a relative flag is made absolute":    {flag: "/a/../b", want: "/b"},
+		"CAPSTAN_HOME may have a final slash": {env: map[string]string{"CAPSTAN_HOME": "/b/"}, want: "/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Find(c.flag, func(k string) string { return c.env[k] })
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Fatalf("error %v, want one with %q", err, c.err)
+					t.Fatalf("got error %v, want one with %q", err, c.err)
 				}
 				return
 			}
@@ -62,10 +62,10 @@ func TestBundles(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := b.Kube("v1.99.0"); err == nil || !strings.Contains(err.Error(), "v1.36.10") {
-		t.Errorf("error %v must list the bundles", err)
+		t.Errorf("the error %v does not list the bundles", err)
 	}
 	if _, err := Binaries(t.TempDir()).Kube("v1.36.3"); err == nil || !strings.Contains(err.Error(), "make build") {
-		t.Errorf("error %v must say how to build", err)
+		t.Errorf("the error %v does not say how to build", err)
 	}
 }
 
@@ -78,15 +78,17 @@ func TestProgramsThatEverybodyMayWriteAreNotRun(t *testing.T) {
 		mode os.FileMode
 		want string
 	}{
-		"as they are made":                {"", 0, ""},
-		"for a group":                     {"capstan-dock", 0o775, ""},
-		"a program":                       {"capstan-dock", 0o757, "capstan-dock, so"},
-		"a program with the sticky bit":   {"capstan-dock", 0o757 | os.ModeSticky, "capstan-dock, so"},
-		"its directory":                   {".", 0o777, "chmod o-w"},
-		"a directory that keeps owners":   {".", 0o777 | os.ModeSticky, ""},
-		"a bundle":                        {"bundles/" + version + "/capstan-kube", 0o777, "capstan-kube, so"},
-		"the directory of a bundle":       {"bundles/" + version, 0o777, version + ", so"},
-		"what nobody runs is not guarded": {"other", 0o777, ""},
+		"the usual modes":                             {"", 0, ""},
+		"a program that its group may write":          {"capstan-dock", 0o775, ""},
+		"a program that everybody may write":          {"capstan-dock", 0o757, "capstan-dock, so"},
+		"a sticky program that everybody may write":   {"capstan-dock", 0o757 | os.ModeSticky, "capstan-dock, so"},
+		"a directory that everybody may write":        {".", 0o777, "chmod o-w"},
+		"a sticky directory that everybody may write": {".", 0o777 | os.ModeSticky, ""},
+		"a bundle that everybody may write": {
+			"bundles/" + version + "/capstan-kube", 0o777, "capstan-kube, so",
+		},
+		"a bundle's directory that everybody may write": {"bundles/" + version, 0o777, version + ", so"},
+		"a file that Capstan does not run":              {"other", 0o777, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -111,7 +113,7 @@ func TestProgramsThatEverybodyMayWriteAreNotRun(t *testing.T) {
 			_, second := Binaries(dir).Kube(version)
 			err := errors.Join(first, second)
 			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want one with %q", err, c.want)
+				t.Errorf("got error %v, want one with %q", err, c.want)
 			}
 		})
 	}

@@ -59,11 +59,11 @@ func checkWay(path string) error {
 	for {
 		info, err := os.Stat(path)
 		if err != nil {
-			return fmt.Errorf("looking at the way to the home directory: %w", err)
+			return fmt.Errorf("looking at the directories above the home directory: %w", err)
 		}
 		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return fmt.Errorf("everybody may change %s, which the home directory is in: choose another with --home, "+
-				"or run: chmod o-w %s", path, path)
+			return fmt.Errorf("everybody may change %s, which contains the home directory: choose another home with "+
+				"--home, or run: chmod o-w %s", path, path)
 		}
 		if path == filepath.Dir(path) {
 			return nil
@@ -83,13 +83,14 @@ func tighten(f *os.File, perm fs.FileMode) (note string, err error) {
 			"then run: chmod 700 %s", f.Name(), perm, f.Name())
 	}
 	if len(names) > 0 && !isHome(names) {
-		return "", fmt.Errorf("the directory %s holds something else, and others may read it (mode %04o): choose another "+
-			"with --home, or, if it is for Capstan alone, run: chmod 700 %s", f.Name(), perm, f.Name())
+		return "", fmt.Errorf("the directory %s contains other files than Capstan's, and others may read it (mode "+
+			"%04o): choose another with --home, or, if this one is for Capstan alone, run: chmod 700 %s",
+			f.Name(), perm, f.Name())
 	}
 	if err := f.Chmod(0o700); err != nil {
 		return "", fmt.Errorf("closing the home directory to others: %w", err)
 	}
-	return fmt.Sprintf("The home directory %s was open to others (mode %04o); it is not any more.", f.Name(), perm), nil
+	return fmt.Sprintf("The home directory %s was open to others (mode %04o); it no longer is.", f.Name(), perm), nil
 }
 
 // isHome reports whether these are the entries of a home, which always contains a lock file.

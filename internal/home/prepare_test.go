@@ -31,29 +31,29 @@ func TestPrepare(t *testing.T) {
 		note bool   // whether a note is returned
 		err  string // part of the error; empty if there is none
 	}{
-		"a home that is missing is made": {make: func(*testing.T, string) {}},
-		"a private one stays as it is": {make: func(t *testing.T, home string) {
+		"a missing home is created": {make: func(*testing.T, string) {}},
+		"a private home stays as it is": {make: func(t *testing.T, home string) {
 			file(t, home+"/", 0o700)
 			file(t, home+"/other", 0o644)
 		}},
-		"an empty one that others may read is closed": {make: func(t *testing.T, home string) {
+		"an empty home that others may read becomes private": {make: func(t *testing.T, home string) {
 			file(t, home+"/", 0o755)
 		}, note: true},
-		"an empty one that others may write is closed": {make: func(t *testing.T, home string) {
+		"an empty home that others may write becomes private": {make: func(t *testing.T, home string) {
 			file(t, home+"/", 0o777)
 		}, note: true},
-		"a used one that others may read is closed": {make: func(t *testing.T, home string) {
+		"a used home that others may read becomes private": {make: func(t *testing.T, home string) {
 			file(t, home+"/", 0o755)
 			file(t, home+"/lock", 0o600)
 		}, note: true},
-		"a used one that others may write is refused": {make: func(t *testing.T, home string) {
+		"a used home that others may write is refused": {make: func(t *testing.T, home string) {
 			file(t, home+"/", 0o770)
 			file(t, home+"/lock", 0o600)
 		}, err: "look at what is in it, then run: chmod 700"},
-		"a directory of something else is refused": {make: func(t *testing.T, home string) {
+		"a directory with other files is refused": {make: func(t *testing.T, home string) {
 			file(t, home+"/", 0o755)
 			file(t, home+"/photo", 0o600)
-		}, err: "holds something else"},
+		}, err: "contains other files than Capstan's"},
 		"a link is refused": {make: func(t *testing.T, home string) {
 			file(t, home+"-target/", 0o700)
 			if err := os.Symlink(home+"-target", home); err != nil {
@@ -63,7 +63,7 @@ func TestPrepare(t *testing.T) {
 		"a file is refused": {make: func(t *testing.T, home string) {
 			file(t, home, 0o600)
 		}, err: "is a link or a file"},
-		"a way that is open to everybody": {make: func(t *testing.T, home string) {
+		"a parent directory that everybody may write is refused": {make: func(t *testing.T, home string) {
 			file(t, filepath.Dir(home)+"/", 0o777)
 		}, err: "chmod o-w"},
 		"a secret that is a link is refused": {make: func(t *testing.T, home string) {
@@ -79,21 +79,21 @@ func TestPrepare(t *testing.T) {
 			note, err := Dir(home).Prepare()
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Fatalf("the error is %v, want one with %q", err, c.err)
+					t.Fatalf("got error %v, want one with %q", err, c.err)
 				}
 				return
 			}
 			if err != nil || (note != "") != c.note {
-				t.Fatalf("got %q, %v", note, err)
+				t.Fatalf("got the note %q, error %v", note, err)
 			}
 			if info, err := os.Lstat(home); err != nil || info.Mode() != fs.ModeDir|0o700 {
-				t.Errorf("the home is %v, %v", info, err)
+				t.Errorf("the home directory is %v, error %v", info, err)
 			}
 		})
 	}
 }
 
-// Keys that others may read become private, whatever the home's own mode.
+// TestPrepareClosesSecrets: keys that others may read become private, whatever the mode of the home is.
 func TestPrepareClosesSecrets(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	for _, dir := range []string{"/", "/clusters/", "/plane/", "/plane/pki/", "/plane/encryption/", "/plane/audit/"} {
@@ -109,12 +109,12 @@ func TestPrepareClosesSecrets(t *testing.T) {
 	}
 	for _, name := range append(secrets[1:], "/clusters", "/plane", "/plane/pki", "/plane/encryption", "/plane/audit") {
 		if info, err := os.Stat(home + name); err != nil || info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s is %v, %v", name, info.Mode(), err)
+			t.Errorf("%s has mode %v, error %v", name, info.Mode(), err)
 		}
 	}
 }
 
-// Root also refuses another user's home, although it could use it.
+// TestPrepareRefusesAHomeOfOthers: Prepare refuses another user's home, even if it runs as root, who could use it.
 func TestPrepareRefusesAHomeOfOthers(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	want := "belongs to user 12345"
@@ -127,6 +127,6 @@ func TestPrepareRefusesAHomeOfOthers(t *testing.T) {
 		home, want = "/usr", "belongs to user 0"
 	}
 	if _, err := Dir(home).Prepare(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got error %v, want one that names the owner", err)
 	}
 }

@@ -30,19 +30,19 @@ func FuzzClient(f *testing.F) {
 			config.Proxy != nil || config.BearerTokenFile != "" || config.CAFile != "" || config.CertFile != "" ||
 			config.KeyFile != "" || config.Insecure ||
 			config.Username != "" || config.Impersonate.UserName != "" || config.Transport != nil || config.Dial != nil {
-			t.Errorf("it does more than send requests: %+v", config)
+			t.Errorf("the client would do more than send requests: %+v", config)
 		}
 		read, err := Read(data)
 		if err != nil || len(read.Clusters) != 1 || len(read.AuthInfos) != 1 || len(read.Contexts) != 1 ||
 			len(read.Extensions) != 0 {
-			t.Fatalf("read as a whole it is %+v, %v", read, err)
+			t.Fatalf("Read returned %+v, error %v", read, err)
 		}
 		text, err := clientcmd.Write(*read)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if again, err := Client(text); err != nil || again.Host != config.Host || again.BearerToken != config.BearerToken {
-			t.Errorf("written and read again it leads to %+v, %v", again, err)
+			t.Errorf("after writing and reading it again, the client is %+v, error %v", again, err)
 		}
 	})
 }

@@ -58,8 +58,8 @@ func Client(text []byte) (*rest.Config, error) {
 	}, nil
 }
 
-// current returns the current context of a kubeconfig, with its cluster and user, if there is nothing to refuse in
-// them.
+// current returns the current context of a kubeconfig, with its cluster and user. It fails if they contain anything
+// that must be refused.
 func current(text []byte) (
 	name string, context *api.Context, cluster *api.Cluster, user *api.AuthInfo, err error,
 ) {
@@ -71,7 +71,7 @@ func current(text []byte) (
 	}
 	loaded, err := clientcmd.Load(text)
 	if err != nil {
-		return fail(errors.New("it is no kubeconfig")) // the reason may quote the kubeconfig
+		return fail(errors.New("it is not a kubeconfig")) // the reason may quote the kubeconfig
 	}
 	context = loaded.Contexts[loaded.CurrentContext]
 	if context == nil {
@@ -83,7 +83,7 @@ func current(text []byte) (
 	}
 	if refused := refuse(cluster, user); refused != "" {
 		return fail(fmt.Errorf(
-			"%s is not accepted: address, authority and credentials must be written in it", refused))
+			"%s is not accepted: the kubeconfig itself must contain the address, the authority and the credentials", refused))
 	}
 	server, err := url.Parse(cluster.Server)
 	if err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil {

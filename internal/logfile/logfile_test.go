@@ -16,7 +16,7 @@ func TestAFullLogIsKeptOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 50 {
-		fmt.Fprintf(f, "line %03d\n", i) // 9 bytes: 11 in a file
+		fmt.Fprintf(f, "line %03d\n", i) // 9 bytes: 11 lines fit in a file
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
@@ -24,15 +24,15 @@ func TestAFullLogIsKeptOnce(t *testing.T) {
 	now, _ := os.ReadFile(path)
 	before, _ := os.ReadFile(path + ".1")
 	if len(now) > 100 || len(before) > 100 {
-		t.Errorf("the files have %d and %d bytes", len(now), len(before))
+		t.Errorf("the files have %d and %d bytes, more than the limit", len(now), len(before))
 	}
 	if all := string(before) + string(now); !strings.HasSuffix(all, "line 048\nline 049\n") ||
 		strings.Count(all, "\n") < 11 {
-		t.Errorf("the end is missing:\n%s", all)
+		t.Errorf("the last lines are missing:\n%s", all)
 	}
 	entries, _ := os.ReadDir(filepath.Dir(path))
 	if len(entries) != 2 {
-		t.Errorf("%d files", len(entries))
+		t.Errorf("there are %d files, want 2", len(entries))
 	}
 }
 
@@ -47,7 +47,7 @@ func TestReopeningAppends(t *testing.T) {
 		f.Close()
 	}
 	if data, _ := os.ReadFile(path); string(data) != "one\ntwo\n" {
-		t.Errorf("got %q", data)
+		t.Errorf("the log contains %q", data)
 	}
 }
 
@@ -64,11 +64,11 @@ func TestALogThatCannotBeRotatedStaysBounded(t *testing.T) {
 	defer f.Close()
 	for range 100 {
 		if n, err := f.Write([]byte("123456789\n")); n != 10 || err != nil {
-			t.Fatalf("Write says %d, %v", n, err)
+			t.Fatalf("Write returned %d, %v", n, err)
 		}
 	}
 	if info, _ := os.Stat(path); info.Size() > 100 || info.Size() == 0 {
-		t.Errorf("it has %d bytes", info.Size())
+		t.Errorf("the log has %d bytes", info.Size())
 	}
 }
 
@@ -83,9 +83,9 @@ func TestPipeEndsWithItsWriters(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the copy goes on")
+		t.Fatal("the copying does not end")
 	}
 	if b.Len() != 10000 {
-		t.Errorf("%d bytes arrived", b.Len())
+		t.Errorf("%d bytes arrived, want 10000", b.Len())
 	}
 }

@@ -18,7 +18,7 @@ func Pipe(w io.Writer) (in *os.File, done <-chan struct{}, err error) {
 	go func() {
 		defer close(ended)
 		defer r.Close()
-		buf := make([]byte, 4<<10) // small: there is one per unit and host
+		buf := make([]byte, 4<<10) // small: each unit of each host has such a buffer
 		for {
 			n, err := r.Read(buf)
 			if n > 0 {

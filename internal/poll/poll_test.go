@@ -16,17 +16,19 @@ func TestUntil(t *testing.T) {
 		calls  int
 		want   error
 	}{
-		"done at once":         {func(int) (bool, error) { return true, nil }, 1, nil},
-		"over, and wrong":      {func(int) (bool, error) { return true, wrong }, 1, wrong},
-		"done after a failure": {func(call int) (bool, error) { return call == 2, map[int]error{1: wrong}[call] }, 2, nil},
-		"it fails for ever":    {func(int) (bool, error) { return false, wrong }, maxFailures, wrong},
-		"a success between failures starts the count anew": {func(call int) (bool, error) {
+		"a success at once": {func(int) (bool, error) { return true, nil }, 1, nil},
+		"a final error":     {func(int) (bool, error) { return true, wrong }, 1, wrong},
+		"a success after a failure": {
+			func(call int) (bool, error) { return call == 2, map[int]error{1: wrong}[call] }, 2, nil,
+		},
+		"only failures": {func(int) (bool, error) { return false, wrong }, maxFailures, wrong},
+		"a check without an error resets the count of failures": {func(call int) (bool, error) {
 			if call == maxFailures-1 {
 				return false, nil
 			}
 			return false, wrong
 		}, 2*maxFailures - 1, wrong},
-		"the time is up": {func(int) (bool, error) { return false, nil }, 241, context.DeadlineExceeded},
+		"the context ends": {func(int) (bool, error) { return false, nil }, 241, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -35,7 +37,7 @@ func TestUntil(t *testing.T) {
 				calls := 0
 				err := Until(ctx, func() (bool, error) { calls++; return c.answer(calls) })
 				if !errors.Is(err, c.want) || calls != c.calls {
-					t.Errorf("%v after %d calls, want %v after %d", err, calls, c.want, c.calls)
+					t.Errorf("got %v after %d calls, want %v after %d", err, calls, c.want, c.calls)
 				}
 			})
 		})
@@ -48,6 +50,6 @@ func TestUntilAsksOnceWhenTheContextHasEnded(t *testing.T) {
 	calls := 0
 	err := Until(ctx, func() (bool, error) { calls++; return false, nil })
 	if !errors.Is(err, context.Canceled) || calls != 1 {
-		t.Errorf("%v after %d calls", err, calls)
+		t.Errorf("got %v after %d calls, want context.Canceled after 1", err, calls)
 	}
 }

@@ -97,8 +97,8 @@ func (p Process) Exe() string {
 	return strings.TrimSuffix(exe, " (deleted)")
 }
 
-// Env returns the environment that the process was started with, as "NAME=value" entries. It is briefly empty while the
-// process executes another program.
+// Env returns the environment that the process was started with, as "NAME=value" entries. It is empty for a moment
+// while the process replaces its program (execve).
 func (p Process) Env() ([]string, error) {
 	data, err := os.ReadFile(p.dir + "/environ")
 	if err != nil {
@@ -116,10 +116,10 @@ func (p Process) HasEnv(variable string) bool {
 	return err == nil && slices.Contains(env, variable)
 }
 
-// InCgroup reports whether the path of one of the process's control groups contains the text part.
-func (p Process) InCgroup(part string) bool {
+// InCgroup reports whether the path of one of the process's control groups contains text.
+func (p Process) InCgroup(text string) bool {
 	data, err := os.ReadFile(p.dir + "/cgroup")
-	return err == nil && bytes.Contains(data, []byte(part))
+	return err == nil && bytes.Contains(data, []byte(text))
 }
 
 // Select returns the processes that match.

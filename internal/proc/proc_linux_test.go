@@ -35,11 +35,11 @@ func TestEndFindsProcessesByTheirEnvironment(t *testing.T) {
 		script string
 		grace  time.Duration
 	}{
-		"one that ends when asked": {"echo up; exec sleep 600", 10 * time.Second},
-		"one that does not": {"trap '' TERM; echo up; while :; do sleep 600; done",
+		"a process that ends on SIGTERM": {"echo up; exec sleep 600", 10 * time.Second},
+		"a process that ignores SIGTERM": {"trap '' TERM; echo up; while :; do sleep 600; done",
 			50 * time.Millisecond},
-		"one that left its parent's session": {"setsid sleep 600 & echo up; wait", 10 * time.Second},
-		"one that starts others when it is hit": {"trap 'sleep 600 & sleep 600 &' TERM; echo up; while :; do sleep 600; done",
+		"a process in a new session": {"setsid sleep 600 & echo up; wait", 10 * time.Second},
+		"a process that starts others": {"trap 'sleep 600 & sleep 600 &' TERM; echo up; while :; do sleep 600; done",
 			50 * time.Millisecond},
 	}
 	for name, c := range cases {
@@ -48,11 +48,11 @@ func TestEndFindsProcessesByTheirEnvironment(t *testing.T) {
 			match := func(p Process) bool { return p.HasEnv(variable) }
 			start(t, c.script, variable)
 			if list, err := Select(match); err != nil || len(list) == 0 {
-				t.Fatalf("found %v, %v", list, err)
+				t.Fatalf("Select returned %v, error %v", list, err)
 			}
 			left, err := End(t.Context(), match, c.grace, 30*time.Second)
 			if err != nil || len(left) > 0 {
-				t.Fatalf("left %v, %v", left, err)
+				t.Fatalf("processes are left: %v, error %v", left, err)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestSelectDoesNotFindOthers(t *testing.T) {
 	start(t, "echo up; exec sleep 600", "PROC_TEST=a-longer-name")
 	list, err := Select(func(p Process) bool { return p.HasEnv("PROC_TEST=a") })
 	if err != nil || len(list) > 0 {
-		t.Fatalf("found %v, %v", list, err)
+		t.Fatalf("Select returned %v, error %v; want none", list, err)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestListKnowsThePrograms(t *testing.T) {
 	}
 	for _, p := range list {
 		if p.PID == os.Getpid() {
-			t.Error("the list has this process itself")
+			t.Error("the list contains this process itself")
 		}
 		if p.PID == cmd.Process.Pid {
 			// 0 is correct for a session that was created outside this PID namespace, as in a container.
@@ -91,8 +91,8 @@ func TestListKnowsThePrograms(t *testing.T) {
 	t.Error("the child is not in the list")
 }
 
-// In a local host of an unprivileged user, /proc may be the machine's. Only processes of our own namespace count, by
-// their ids in that namespace.
+// TestAnOuterProcIsSeenThrough: in a local host of an unprivileged user, /proc may be the machine's. List must return
+// only the processes of our own PID namespace, with their ids in that namespace.
 func TestAnOuterProcIsSeenThrough(t *testing.T) {
 	if os.Getenv("INNER") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -119,14 +119,14 @@ func TestAnOuterProcIsSeenThrough(t *testing.T) {
 	}
 	for _, p := range list {
 		if p.PID != cmd.Process.Pid && !p.HasEnv(variable) {
-			t.Errorf("a process of outside: %+v", p)
+			t.Errorf("the list contains a process of another namespace: %+v", p)
 		}
 	}
 	if left, err := End(t.Context(), func(p Process) bool { return p.HasEnv(variable) }, time.Second,
 		20*time.Second); err != nil {
-		t.Errorf("left %v, %v", left, err)
+		t.Errorf("processes are left: %v, error %v", left, err)
 	}
 	if len(list) == 0 {
-		t.Error("no process was found")
+		t.Error("the list is empty")
 	}
 }

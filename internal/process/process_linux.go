@@ -72,7 +72,7 @@ type ExitError struct {
 	Err error
 	// Log is the path of the log. It may be empty.
 	Log string
-	// Tail are the last lines of the log.
+	// Tail contains the last lines of the log.
 	Tail []string
 }
 
@@ -101,7 +101,8 @@ func (e *ExitError) Error() string {
 // Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Run starts the child, calls ready (which may be nil) once Probe succeeds, and blocks until the child has exited.
+// Run starts the child, calls the function ready (which may be nil) once Probe succeeds, and blocks until the child has
+// exited.
 //
 // It returns nil if the child exited because ctx is done, and an [*ExitError] if the child exited by itself. If the
 // child could not be started, or was not ready in time, Run stops it and returns another error. When Run returns, the

@@ -98,8 +98,8 @@ func TestRunEndsTheChildWithTheContext(t *testing.T) {
 		what  string
 		grace time.Duration
 	}{
-		"a polite child ends at the first request": {what: "serve", grace: 20 * time.Second},
-		"a stubborn child is killed":               {what: "stubborn", grace: 50 * time.Millisecond},
+		"a polite child ends on SIGTERM": {what: "serve", grace: 20 * time.Second},
+		"a stubborn child is killed":     {what: "stubborn", grace: 50 * time.Millisecond},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestRunEndsTheChildWithTheContext(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-				t.Fatalf("the child was not collected: %v", err)
+				t.Fatalf("the child was not reaped: %v", err)
 			}
 		})
 	}
@@ -123,25 +123,25 @@ func TestRunReportsACrash(t *testing.T) {
 	p := child("crash", filepath.Join(t.TempDir(), "never"))
 	p.Log = filepath.Join(t.TempDir(), "log")
 	began := time.Now()
-	err := p.Run(t.Context(), func() { t.Error("a child that crashed was called ready") })
+	err := p.Run(t.Context(), func() { t.Error("a child that crashed was reported as ready") })
 	var exit *ExitError
 	if !errors.As(err, &exit) || exit.Ready {
 		t.Fatalf("got %v, want an exit during the start", err)
 	}
 	for _, want := range []string{"during its start", "exit status 3", "cannot open the thing", p.Log} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
+			t.Errorf("the error %q does not contain %q", err, want)
 		}
 	}
 	if took := time.Since(began); took > p.StartTimeout/2 {
-		t.Errorf("the crash was noticed after %s", took)
+		t.Errorf("the crash was noticed only after %s", took)
 	}
 }
 
 func TestRunReportsAChildThatCannotStart(t *testing.T) {
 	p := Process{Name: "nothing", Path: "/does/not/exist"}
 	if err := p.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "check that /does/not/exist exists") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got error %v, want one that says what to check", err)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestRunEndsAChildThatIsNeverReady(t *testing.T) {
 	err := p.Run(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "the door is shut") ||
 		!strings.Contains(err.Error(), "not ready within 100ms") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got error %v, want one that contains the probe's error", err)
 	}
 	gone(t, pid)
 }
@@ -165,7 +165,7 @@ func TestRunEndsWhatTheChildLeft(t *testing.T) {
 	err := p.Run(t.Context(), nil)
 	var exit *ExitError
 	if !errors.As(err, &exit) || len(exit.Tail) != 1 {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got error %v, want an ExitError with one line", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimPrefix(exit.Tail[0], "grandchild "))
 	if err != nil {
@@ -209,12 +209,12 @@ func TestLogIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Size() == 0 || info.Size() > p.LogLimit {
-			t.Errorf("%s has %d bytes", path, info.Size())
+			t.Errorf("the log %s has %d bytes", path, info.Size())
 		}
 		total += info.Size()
 	}
 	if total < p.LogLimit/2 {
-		t.Errorf("only %d bytes were kept", total)
+		t.Errorf("only %d bytes of the log were kept", total)
 	}
 	if len(exit.Tail) != tailLines {
 		t.Errorf("the tail has %d lines", len(exit.Tail))
@@ -249,7 +249,7 @@ func TestKeepStartsADeadChildAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if deaths.Load() != kills || starts.Load() != kills+1 {
-		t.Errorf("%d deaths and %d starts", deaths.Load(), starts.Load())
+		t.Errorf("there were %d deaths and %d starts", deaths.Load(), starts.Load())
 	}
 	gone(t, int(pid.Load()))
 }
@@ -259,7 +259,7 @@ func receive(t *testing.T, c <-chan struct{}) {
 	select {
 	case <-c:
 	case <-time.After(20 * time.Second):
-		t.Fatal("waited 20 s in vain")
+		t.Fatal("not ready after 20 s")
 	}
 }
 
@@ -267,7 +267,7 @@ func TestKeepReturnsAFailureOfTheFirstStart(t *testing.T) {
 	p := child("crash", filepath.Join(t.TempDir(), "never"))
 	var exit *ExitError
 	if err := p.Keep(t.Context(), backoff.Backoff{}, Watch{}); !errors.As(err, &exit) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got error %v, want an ExitError", err)
 	}
 }
 
@@ -277,11 +277,11 @@ func TestPausesOfAChildThatDies(t *testing.T) {
 		pauses      backoff.Backoff
 		lived, want []time.Duration
 	}{
-		"each further death doubles the pause": {backoff.Backoff{First: s, Max: 5 * s}, []time.Duration{s, s, s, 0},
+		"each death doubles the pause": {backoff.Backoff{First: s, Max: 5 * s}, []time.Duration{s, s, s, 0},
 			[]time.Duration{s, 2 * s, 4 * s, 5 * s}},
-		"a child that lived long counts as a new one": {backoff.Backoff{First: s, Healthy: 60 * s},
+		"a death after a long life counts as the first": {backoff.Backoff{First: s, Healthy: 60 * s},
 			[]time.Duration{0, 61 * s}, []time.Duration{s, s}},
-		"a child that was never ready counts as short": {backoff.Backoff{First: s}, []time.Duration{s, 0},
+		"a child that was never ready counts as short-lived": {backoff.Backoff{First: s}, []time.Duration{s, 0},
 			[]time.Duration{s, 2 * s}},
 		"the zero value has defaults": {
 			backoff.Backoff{}, []time.Duration{0, 0, 31 * s, 0, 0, 0, 0, 0, 0, 0},

@@ -46,7 +46,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("reading %s: %w, it has more than %d bytes", path, ErrSize, limit)
+		return nil, fmt.Errorf("reading %s: %w: it has more than %d bytes", path, ErrSize, limit)
 	}
 	return data, nil
 }

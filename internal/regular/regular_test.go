@@ -27,7 +27,7 @@ func TestRead(t *testing.T) {
 	} {
 		data, err := Read(path(name), 8)
 		if !errors.Is(err, want) || want == nil && string(data) != "12345678" {
-			t.Errorf("%s: %q, %v, want %v", name, data, err, want)
+			t.Errorf("reading %s: got %q, error %v, want %v", name, data, err, want)
 		}
 	}
 }

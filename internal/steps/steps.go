@@ -1,5 +1,6 @@
-// Package steps shows the progress of a long operation: one line for each step, ticked when it is done, with the time
-// it took. On a terminal, the current step is redrawn with what it is waiting for; elsewhere, only changes are printed.
+// Package steps shows the progress of a long operation: one line for each step. When a step is done, its line gets a
+// tick and the time that the step took. On a terminal, the line of the current step is redrawn, and shows what the step
+// is waiting for; elsewhere, only changes are printed.
 package steps
 
 import (

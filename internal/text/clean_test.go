@@ -35,7 +35,7 @@ func TestWriter(t *testing.T) {
 			for rest := []byte(in); len(rest) > 0; rest = rest[min(size, len(rest)):] {
 				piece := rest[:min(size, len(rest))]
 				if n, err := w.Write(piece); n != len(piece) || err != nil {
-					t.Fatalf("Write says %d, %v", n, err)
+					t.Fatalf("Write returned %d, %v", n, err)
 				}
 			}
 			if b.String() != want {
@@ -48,7 +48,7 @@ func TestWriter(t *testing.T) {
 func TestWriterSaysWhatFails(t *testing.T) {
 	w := Writer(failing{})
 	if _, err := w.Write([]byte("x")); err == nil {
-		t.Error("the error is lost")
+		t.Error("Write did not return the error")
 	}
 }
 
@@ -69,7 +69,7 @@ func FuzzWriter(f *testing.F) {
 		_, _ = w.Write(in[:cut])
 		_, _ = w.Write(in[cut:])
 		if whole := Clean(string(in)); !strings.HasPrefix(whole, b.String()) {
-			t.Errorf("in two pieces %q, whole %q", b.String(), whole)
+			t.Errorf("written in two pieces, the text is %q; as a whole, it is %q", b.String(), whole)
 		}
 		if Clean(b.String()) != b.String() {
 			t.Errorf("%q is not clean", b.String())

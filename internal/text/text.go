@@ -1,4 +1,4 @@
-// Package text shortens and counts, for lines that people read.
+// Package text prepares text for people: it shortens text, counts things, and removes what could confuse a terminal.
 package text
 
 import (

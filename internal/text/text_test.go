@@ -19,7 +19,7 @@ func TestOneLine(t *testing.T) {
 func TestCount(t *testing.T) {
 	for n, want := range map[int]string{0: "0 workers", 1: "1 worker", 2: "2 workers"} {
 		if got := Count(n, "worker"); got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("Count returned %q, want %q", got, want)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 // delegated to this host. The owner of the machine limits the host as a whole, in groups that the host can't change.
 //
 // The part has one directory for each controller of version 1 (cpu, memory, pids), or one named unified for version 2.
-// Each holds pods/POD and pods/POD/CONTAINER.
+// Each of these directories holds the groups pods/POD and pods/POD/CONTAINER.
 package cgroup
 
 import (
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// DefaultDir is the directory of a host's part.
+// DefaultDir is the directory of a host's part of the tree.
 const DefaultDir = "/opt/capstan/cgroup"
 
-// unified names version 2's single tree.
+// unified is the name of the directory for version 2, which has a single tree.
 const unified = "unified"
 
 // controllers are the controllers that limit pods and containers.
@@ -38,7 +38,7 @@ const (
 	usualPeriod          = 100000
 )
 
-// setting is a value to write to a file of a group. Writing an optional one may fail.
+// setting is a value to write to a file of a group. If the setting is optional, the write may fail.
 type setting struct {
 	file, value string
 	optional    bool

@@ -23,14 +23,14 @@ func TestPlan(t *testing.T) {
 			unified, all,
 			"cpu.weight=20 cpu.max=50000 100000 memory.max=1048576 memory.swap.max=0? memory.oom.group=1? pids.max=10",
 		},
-		"nothing of version 1":    {"memory", Limits{}, ""},
-		"nothing of version 2":    {unified, Limits{}, ""},
-		"few shares":              {"cpu", Limits{Shares: 1}, "cpu.shares=2"},
-		"few shares of version 2": {unified, Limits{Shares: 2}, "cpu.weight=1"},
-		"many shares":             {unified, Limits{Shares: 1 << 40}, "cpu.weight=10000"},
-		"no quota":                {"cpu", Limits{Quota: -1, Period: 100000}, "cpu.cfs_period_us=100000 cpu.cfs_quota_us=-1"},
-		"no quota of version 2":   {unified, Limits{Quota: -1}, "cpu.max=max 100000"},
-		"any number of processes": {"pids", Limits{Processes: -1}, "pids.max=max"},
+		"no limits in version 1": {"memory", Limits{}, ""},
+		"no limits in version 2": {unified, Limits{}, ""},
+		"too few shares":         {"cpu", Limits{Shares: 1}, "cpu.shares=2"},
+		"minimum in version 2":   {unified, Limits{Shares: 2}, "cpu.weight=1"},
+		"too many shares":        {unified, Limits{Shares: 1 << 40}, "cpu.weight=10000"},
+		"no quota":               {"cpu", Limits{Quota: -1, Period: 100000}, "cpu.cfs_period_us=100000 cpu.cfs_quota_us=-1"},
+		"no quota in version 2":  {unified, Limits{Quota: -1}, "cpu.max=max 100000"},
+		"no limit of processes":  {"pids", Limits{Processes: -1}, "pids.max=max"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -54,19 +54,19 @@ func TestCount(t *testing.T) {
 		t.Errorf("got %d", n)
 	}
 	if n := count("", "oom_kill"); n != 0 {
-		t.Errorf("of nothing got %d", n)
+		t.Errorf("an empty file: got %d", n)
 	}
 }
 
-// TestNoTree checks that a host without control groups creates none.
+// TestNoTree checks that nothing is created on a host without control groups.
 func TestNoTree(t *testing.T) {
 	var none *Tree
 	dirs, err := none.MakeContainer("pod", "container", Limits{Memory: 1})
 	if len(dirs) > 0 || err != nil || none.MakePod("pod", Limits{}) != nil || none.RemovePod("pod") != nil ||
 		none.Killed("pod", "container") || none.Names() != "" {
-		t.Errorf("%q, %v", dirs, err)
+		t.Errorf("a method of a nil tree did something: MakeContainer returned %q, %v", dirs, err)
 	}
 	if _, err := Open(t.TempDir()); err == nil {
-		t.Error("it has a tree")
+		t.Error("opened a tree in an empty directory")
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 func TestShown(t *testing.T) {
 	for name, c := range map[string]struct {
-		files []string // what exists
+		files []string // the files that exist
 		want  string
 	}{
 		"version 1": {
@@ -43,6 +43,6 @@ func TestShown(t *testing.T) {
 	}
 	var none *Tree
 	if len(none.Shown("p", "c")) > 0 || none.SetPod("p", Limits{Shares: 5}) != nil {
-		t.Error("a host without groups has some")
+		t.Error("a nil tree shows groups, or fails to set limits")
 	}
 }

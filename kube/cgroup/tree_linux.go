@@ -19,7 +19,7 @@ const (
 	podProcesses = 4096
 )
 
-// removeLimit bounds how long a group may stay busy after its last process ended.
+// removeLimit is how long a removal waits for a group that is still busy, although its processes are ending.
 const removeLimit = 5 * time.Second
 
 const podsGroup = "pods"
@@ -27,7 +27,8 @@ const podsGroup = "pods"
 // Tree is this host's part of the control groups. A nil Tree has no groups: its methods do nothing.
 type Tree struct{ pods map[string]string } // the directory of all pods by controller
 
-// Open prepares the part in dir for pods. The error wraps [fs.ErrNotExist] if the host has no part.
+// Open prepares the host's part of the tree of control groups for pods. dir is the directory of this part. The error
+// wraps [fs.ErrNotExist] if no control groups were delegated to the host.
 func Open(dir string) (*Tree, error) {
 	names := controllers
 	if _, err := os.Stat(filepath.Join(dir, unified)); err == nil {
@@ -67,7 +68,7 @@ func (t *Tree) MakePod(pod string, l Limits) error {
 	return nil
 }
 
-// MakeContainer creates the groups of a container in those of its pod, and returns their directories.
+// MakeContainer creates the groups of a container below the groups of its pod, and returns their directories.
 func (t *Tree) MakeContainer(pod, container string, l Limits) ([]string, error) {
 	if t == nil {
 		return nil, nil
@@ -137,7 +138,7 @@ func (t *Tree) change(group string, l Limits) error {
 	return nil
 }
 
-// Killed reports whether the kernel killed a process of a container for exceeding its memory.
+// Killed reports whether the kernel killed a process of a container because the container exceeded its memory limit.
 func (t *Tree) Killed(pod, container string) bool {
 	if t == nil {
 		return false
@@ -193,7 +194,8 @@ func (t *Tree) remove(group string) error {
 	return errors.Join(errs...)
 }
 
-// makeGroup creates a group with limits. In version 2, a group for other groups has no processes itself.
+// makeGroup creates a group with limits. forOthers says that the group will contain other groups. In version 2, such a
+// group has no processes of its own.
 func makeGroup(controller, dir string, l Limits, forOthers bool) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("making a control group: %w", err)
@@ -225,7 +227,7 @@ func write(path, value string) error {
 	return err
 }
 
-// remove removes a group and those below it. Its processes must have ended, or be about to.
+// remove removes a group and the groups below it. The processes of these groups must have ended or be about to end.
 func remove(dir string) error {
 	deadline := time.Now().Add(removeLimit)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

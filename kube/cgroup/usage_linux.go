@@ -35,7 +35,7 @@ func (t *Tree) Memory(pod, container string) (uint64, bool) {
 	return uint64(max(parse(used)-count(stat, inactive), 0)), true
 }
 
-// read returns the text of one file of a container's group, or false without the group or the file.
+// read returns the text of one file of a container's group. It returns false if the group or the file does not exist.
 func (t *Tree) read(controller, pod, container, file string) (string, bool) {
 	if t == nil || t.pods[controller] == "" {
 		return "", false

@@ -44,7 +44,7 @@ func TestUsage(t *testing.T) {
 				}
 			}
 			if got, ok := tree.CPU("p", "c"); got != c.cpu || ok != c.hasCPU {
-				t.Errorf("got the time %s, %t; want %s, %t", got, ok, c.cpu, c.hasCPU)
+				t.Errorf("got the processor time %s, %t; want %s, %t", got, ok, c.cpu, c.hasCPU)
 			}
 			if got, ok := tree.Memory("p", "c"); got != c.memory || ok != c.hasMemory {
 				t.Errorf("got the memory %d, %t; want %d, %t", got, ok, c.memory, c.hasMemory)
@@ -53,6 +53,6 @@ func TestUsage(t *testing.T) {
 	}
 	var none *Tree
 	if _, ok := none.CPU("p", "c"); ok {
-		t.Error("a host without groups counts time")
+		t.Error("a nil tree counts processor time")
 	}
 }

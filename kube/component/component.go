@@ -75,7 +75,7 @@ func AddOn(ref string) (Image, bool) {
 	return Image{Name: base, Tag: tag}, true
 }
 
-// others are images that kubeadm pulls besides those of components.
+// others are images that kubeadm pulls in addition to those of components.
 var others = []string{Pause, KubeProxy, CoreDNS}
 
 // Bundled reports whether an image is one that kubeadm pulls before it starts anything. Such images need no registry:

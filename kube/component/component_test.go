@@ -8,7 +8,7 @@ func TestMatch(t *testing.T) {
 		want Image
 		ok   bool
 	}{
-		"a component of any registry": {"registry.example:5000/path/kube-apiserver:v1.36.3",
+		"a component from any registry": {"registry.example:5000/path/kube-apiserver:v1.36.3",
 			Image{"kube-apiserver", "v1.36.3"}, true},
 		"etcd's tag is not Kubernetes'": {"registry.example/etcd:3.6.8-0", Image{"etcd", "3.6.8-0"}, true},
 		"a bare name":                   {"kube-scheduler", Image{"kube-scheduler", ""}, true},
@@ -17,10 +17,10 @@ func TestMatch(t *testing.T) {
 		"a digest without a tag": {"r.example/kube-scheduler@sha256:00ff",
 			Image{"kube-scheduler", ""}, true},
 		"a registry's port is not a tag":               {"r.example:5000/etcd", Image{"etcd", ""}, true},
-		"a component's name as a directory is nothing": {"r.example/etcd/backup:v1", Image{}, false},
+		"a component's name as a directory is ignored": {"r.example/etcd/backup:v1", Image{}, false},
 		"a longer name is another image":               {"r.example/kube-apiserver-proxy:v1", Image{}, false},
 		"kube-proxy is hollow":                         {"r.example/kube-proxy:v1.36.3", Image{}, false},
-		"nothing":                                      {"", Image{}, false},
+		"an empty reference":                           {"", Image{}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -38,13 +38,13 @@ func TestRuns(t *testing.T) {
 		annotations map[string]string
 		want        bool
 	}{
-		"a component of a manifest on the host": {"r.example/etcd:3.6.8-0",
+		"a component from a manifest on the host": {"r.example/etcd:3.6.8-0",
 			map[string]string{SourceAnnotation: "file"}, true},
 		"a component deployed through the API": {"r.example/etcd:3.6.8-0",
 			map[string]string{SourceAnnotation: "api"}, false},
-		"another image of a manifest": {"r.example/kube-vip:v1",
+		"another image from a manifest": {"r.example/kube-vip:v1",
 			map[string]string{SourceAnnotation: "file"}, false},
-		"a pod of which the source is not known": {"r.example/etcd:3.6.8-0", nil, false},
+		"a pod from an unknown source": {"r.example/etcd:3.6.8-0", nil, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -61,15 +61,15 @@ func TestAddOn(t *testing.T) {
 		want Image
 		ok   bool
 	}{
-		"as kubeadm writes it":    {"registry.k8s.io/coredns/coredns:v1.14.2", Image{CoreDNS, "v1.14.2"}, true},
-		"of a mirror":             {"mirror.example:5000/coredns:v1.14.2", Image{CoreDNS, "v1.14.2"}, true},
-		"kube-proxy":              {"registry.k8s.io/kube-proxy:v1.36.3", Image{KubeProxy, "v1.36.3"}, true},
-		"pause":                   {"registry.k8s.io/pause:3.10.2", Image{Pause, "3.10.2"}, true},
-		"without a tag":           {"registry.k8s.io/pause", Image{}, false},
-		"by digest":               {"registry.k8s.io/pause:3.10.2@sha256:00ff", Image{}, false},
-		"another name":            {"registry.k8s.io/coredns/backup:v1.14.2", Image{}, false},
-		"a component":             {"registry.k8s.io/etcd:3.6.8-0", Image{}, false},
-		"an image of a component": {"kube-apiserver:v1.36.3", Image{}, false},
+		"as kubeadm writes it":            {"registry.k8s.io/coredns/coredns:v1.14.2", Image{CoreDNS, "v1.14.2"}, true},
+		"from a mirror":                   {"mirror.example:5000/coredns:v1.14.2", Image{CoreDNS, "v1.14.2"}, true},
+		"kube-proxy":                      {"registry.k8s.io/kube-proxy:v1.36.3", Image{KubeProxy, "v1.36.3"}, true},
+		"pause":                           {"registry.k8s.io/pause:3.10.2", Image{Pause, "3.10.2"}, true},
+		"without a tag":                   {"registry.k8s.io/pause", Image{}, false},
+		"by digest":                       {"registry.k8s.io/pause:3.10.2@sha256:00ff", Image{}, false},
+		"an add-on's name as a directory": {"registry.k8s.io/coredns/backup:v1.14.2", Image{}, false},
+		"a component":                     {"registry.k8s.io/etcd:3.6.8-0", Image{}, false},
+		"a component without a registry":  {"kube-apiserver:v1.36.3", Image{}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -60,13 +60,13 @@ import (
 	_ "github.com/coredns/coredns/plugin/whoami"
 )
 
-// Version is CoreDNS's own, such as 1.14.2.
+// Version is the version of CoreDNS, such as 1.14.2.
 const Version = coremain.CoreVersion
 
 // names are the flags that CoreDNS defines in every program that links it.
 var names = []string{"conf", "plugins", "pidfile", "version", "quiet", "dns.port", "p"}
 
-// flags are CoreDNS's own.
+// flags are the flags of CoreDNS.
 var flags = takeFlags()
 
 // takeFlags removes CoreDNS's flags from the program's, so that other applets don't get them.

@@ -21,13 +21,13 @@ import (
 )
 
 // An addOn is an image of kubeadm's add-ons whose program is in the bundle. Its containers are real. Only the program
-// is bind-mounted from the bundle, so that all hosts of a machine share it in memory and no registry is asked.
+// is bind-mounted from the bundle, so that all hosts of a machine share it in memory. Its image needs no registry.
 type addOn struct {
 	applet  string // of the bundle's binary; empty if the program is capstan-run
 	program string // its path in the image; the name selects the applet
 	user    int64  // as in the published image
 	tag     func(Contents) string
-	beside  map[string]string // further programs: their names beside the bundle's binary, and their paths in the image
+	beside  map[string]string // further programs: file name in the bundle's directory, and path in the image
 }
 
 // addOns maps the names of images to add-ons.
@@ -43,7 +43,7 @@ var addOns = map[string]addOn{
 	component.Pause: {"", "/pause", 65535, func(c Contents) string { return c.PauseTag }, nil},
 }
 
-// Contents is a bundle's description of itself: "capstan-kube versions".
+// Contents is a bundle's description of itself, as "capstan-kube versions" prints it.
 type Contents struct {
 	// Kubernetes is its release, such as v1.36.3.
 	Kubernetes string `json:"kubernetes"`
@@ -62,7 +62,7 @@ func (a addOn) has(c Contents, tag string) bool {
 // contentsLimit bounds how long a bundle may take to describe itself.
 const contentsLimit = 20 * time.Second
 
-// otherBundles caches the contents of the bundles beside the server's own.
+// otherBundles caches the contents of all bundles except the server's own.
 type otherBundles struct {
 	mu    sync.Mutex
 	known map[string]Contents // by the path of the binary
@@ -135,7 +135,7 @@ func (s *Server) addOnProgram(ref string) (program string, a addOn, ok bool) {
 	return bundle, a, true
 }
 
-// realImage returns the image of a container, and the mounts that it needs besides the container's own.
+// realImage returns the image of a container, and the mounts that it needs in addition to the container's own.
 func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []run.Mount, error) {
 	program, a, ok := s.addOnProgram(c.Image)
 	if !ok || c.ImageID != imageID(c.Image) {
@@ -158,16 +158,17 @@ func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []
 	return img, mounts, nil
 }
 
-// there omits mounts whose source the host lacks. kube-proxy's pod mounts /lib/modules, which can't be created if it is
-// missing: a host's /lib is the machine's. Omitting that mount is harmless: the bundle's kube-proxy loads no modules.
-func there(mounts []run.Mount) []run.Mount {
+// withSource omits mounts whose source the host lacks. kube-proxy's pod mounts /lib/modules, which can't be created if
+// it is missing: a host's /lib is the machine's. Omitting that mount is harmless: the bundle's kube-proxy loads no
+// modules.
+func withSource(mounts []run.Mount) []run.Mount {
 	return slices.DeleteFunc(mounts, func(m run.Mount) bool {
 		_, err := os.Stat(m.Source)
 		return len(m.Layers) == 0 && filepath.IsAbs(m.Source) && errors.Is(err, fs.ErrNotExist)
 	})
 }
 
-// addOnFiles are all files of an add-on's image besides its program.
+// addOnFiles are all files of an add-on's image except its program.
 var addOnFiles = map[string]string{
 	"etc/passwd": "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n",
 	"etc/group":  "root:x:0:\nnonroot:x:65532:\n",

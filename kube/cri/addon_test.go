@@ -30,11 +30,11 @@ func TestAnAddOnIsFoundInAnotherBundle(t *testing.T) {
 		name, tag, want string
 		fails           bool
 	}{
-		"one that is there":                   {component.CoreDNS, "v1.13.1", "v1.35.4", false},
-		"a bundle of before has the tag only": {component.CoreDNS, "v1.12.0", "", true},
-		"one that nobody has":                 {component.CoreDNS, "v1.0.0", "", true},
-		"kube-proxy of another release":       {component.KubeProxy, "v1.35.4", "v1.35.4", false},
-		"pause needs no applet":               {component.Pause, "3.10.1", "v1.35.4", false},
+		"a bundle has the program":                {component.CoreDNS, "v1.13.1", "v1.35.4", false},
+		"an old bundle has the tag but no applet": {component.CoreDNS, "v1.12.0", "", true},
+		"no bundle has the tag":                   {component.CoreDNS, "v1.0.0", "", true},
+		"kube-proxy of another release":           {component.KubeProxy, "v1.35.4", "v1.35.4", false},
+		"pause needs no applet":                   {component.Pause, "3.10.1", "v1.35.4", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

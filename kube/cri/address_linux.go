@@ -68,8 +68,8 @@ func (s *Server) freeAddresses(pod string) []string {
 	return ips
 }
 
-// freeAddress returns the lowest free address of a range, or "". It skips the first two addresses: the network's and,
-// by convention, its gateway's.
+// freeAddress returns the lowest free address of a range, or "". It skips the first two addresses: the first is that of
+// the network, the second by convention that of the gateway.
 func freeAddress(cidr string, taken map[string]bool) string {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {

@@ -20,7 +20,7 @@ const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 type Bundles struct {
 	// Dir holds one directory for each bundle, named after its Kubernetes version: Dir/v1.36.3/capstan-kube.
 	Dir string
-	// Own is the binary that contains this server, Contents its description.
+	// Own is the binary that contains this server; Contents describes this binary.
 	Own      string
 	Contents Contents
 }
@@ -33,8 +33,8 @@ func (b Bundles) Find(image component.Image) (string, error) {
 	}
 	binary := filepath.Join(b.Dir, filepath.Base(image.Tag), "capstan-kube")
 	if _, err := os.Stat(binary); err != nil {
-		return "", fmt.Errorf("no bundle has %s %s: this host has %s and what is in %s; install the bundle, or use an "+
-			"available version",
+		return "", fmt.Errorf("no bundle has %s %s: this host has the bundle of %s and the bundles in %s; install the "+
+			"missing bundle, or use an available version",
 			image.Name, image.Tag, b.Contents.Kubernetes, b.Dir)
 	}
 	return binary, nil
@@ -69,8 +69,8 @@ func environment(settings []string, envs []*runtimeapi.KeyValue) []string {
 // ownFiles are files that the kubelet mounts into every container; a component uses the host's instead.
 var ownFiles = []string{"/etc/hosts", "/dev/termination-log"}
 
-// checkMounts refuses mounts at another path than on the host: a process in the host's own filesystem could not find
-// them.
+// checkMounts refuses mounts whose path in the container differs from the path on the host: a process in the host's own
+// filesystem could not find them.
 func checkMounts(mounts []*runtimeapi.Mount) error {
 	for _, m := range mounts {
 		if slices.Contains(ownFiles, m.ContainerPath) || path.Clean(m.ContainerPath) == path.Clean(m.HostPath) {

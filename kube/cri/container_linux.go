@@ -24,7 +24,7 @@ func (s *Server) CreateContainer(
 	if config.GetMetadata() == nil || config.GetImage() == nil {
 		return nil, status.Error(codes.InvalidArgument, "the container has no metadata or no image")
 	}
-	// The kubelet passes the id that ImageStatus returned, and also the name in the pod.
+	// The kubelet passes the id that ImageStatus returned, and also the image's name as in the pod's spec.
 	ref := config.Image.Image
 	if known := s.reference(ref); known != "" {
 		ref = known

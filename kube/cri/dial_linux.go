@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// loopback lists the addresses at which a program may listen for its own host only.
+// loopback lists the addresses at which a program listens if only its own host may reach it.
 var loopback = []string{"127.0.0.1", "::1"}
 
 // dialIn connects to a loopback port in a network namespace, given as run.Host or a path.

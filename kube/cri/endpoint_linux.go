@@ -18,7 +18,7 @@ const maxMessage = 16 << 20
 // later requests use.
 type Endpoint struct {
 	Listener net.Listener
-	// Hollow reports that all images exist here and that pods, except those of components, have no processes.
+	// If Hollow is true, all images exist at this endpoint, and only pods of components have processes.
 	Hollow bool
 }
 

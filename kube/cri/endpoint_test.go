@@ -99,13 +99,13 @@ func TestHollowIsRecorded(t *testing.T) {
 		want   bool
 		record string
 	}{
-		"a fresh directory":               {nil, nil, false, "real"},
-		"a directory of before":           {map[string]string{"sandboxes/a.json": "{}"}, nil, true, "hollow"},
-		"one that says real":              {map[string]string{"mode": "real\n"}, nil, false, "real"},
-		"one that says hollow":            {map[string]string{"mode": "hollow\n"}, nil, true, "hollow"},
-		"who asks wins":                   {map[string]string{"mode": "hollow\n"}, &no, false, "hollow"},
-		"who asks wins, the other way":    {map[string]string{"mode": "real\n"}, &yes, true, "real"},
-		"what is asked is not remembered": {nil, &no, false, ""},
+		"a fresh directory":                        {nil, nil, false, "real"},
+		"a directory that has pods and no record":  {map[string]string{"sandboxes/a.json": "{}"}, nil, true, "hollow"},
+		"a directory recorded as real":             {map[string]string{"mode": "real\n"}, nil, false, "real"},
+		"a directory recorded as hollow":           {map[string]string{"mode": "hollow\n"}, nil, true, "hollow"},
+		"the request overrides a record of hollow": {map[string]string{"mode": "hollow\n"}, &no, false, "hollow"},
+		"the request overrides a record of real":   {map[string]string{"mode": "real\n"}, &yes, true, "real"},
+		"the request is not recorded":              {nil, &no, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := store{t.TempDir()}
@@ -129,14 +129,14 @@ func TestStoreErrors(t *testing.T) {
 		err  error
 		want codes.Code
 	}{
-		"no such image":          {&images.Error{Code: "NotFound", Message: "m"}, codes.NotFound},
-		"another credential":     {&images.Error{Code: "Denied", Message: "m"}, codes.PermissionDenied},
-		"a name that is none":    {&images.Error{Code: "Invalid", Message: "m"}, codes.InvalidArgument},
-		"a registry that is off": {&images.Error{Code: "Unavailable", Message: "m"}, codes.Unavailable},
-		"a full disk":            {&images.Error{Code: "NoSpace", Message: "m"}, codes.ResourceExhausted},
-		"a code of later":        {&images.Error{Code: "Other", Message: "m"}, codes.Internal},
-		"no store":               {os.ErrNotExist, codes.Unavailable},
-		"who asks gave up":       {context.Canceled, codes.Canceled},
+		"no such image":           {&images.Error{Code: "NotFound", Message: "m"}, codes.NotFound},
+		"another credential":      {&images.Error{Code: "Denied", Message: "m"}, codes.PermissionDenied},
+		"an invalid name":         {&images.Error{Code: "Invalid", Message: "m"}, codes.InvalidArgument},
+		"an unavailable registry": {&images.Error{Code: "Unavailable", Message: "m"}, codes.Unavailable},
+		"a full disk":             {&images.Error{Code: "NoSpace", Message: "m"}, codes.ResourceExhausted},
+		"an unknown code":         {&images.Error{Code: "Other", Message: "m"}, codes.Internal},
+		"no store":                {os.ErrNotExist, codes.Unavailable},
+		"a canceled request":      {context.Canceled, codes.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := status.Code(storeError(errors.Join(errors.New("pulling"), c.err))); got != c.want {

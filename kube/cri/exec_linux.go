@@ -31,8 +31,8 @@ const (
 	maxExecOutput      = 16 << 20 // bytes of each stream of ExecSync, cut as in other runtimes
 	killDelay          = 2 * time.Second
 	// drainDelay bounds the wait for the rest of the output after a command has exited. Usually it takes no time. But a
-	// process that the command left behind may hold the output. On a busy machine, so may a process that this server has
-	// forked and that has not executed its program yet.
+	// process that the command left behind may hold the output. On a busy machine, a process that this server has forked
+	// may hold the output, too, until that process executes its program.
 	drainDelay = 10 * time.Second
 )
 
@@ -105,8 +105,8 @@ type command interface {
 	startOnTerminal() (*os.File, error)
 	// kill kills the command and its whole session.
 	kill() error
-	// exited reports, after Wait, whether the command exited on its own. Its output may have ended later: the time
-	// limit does not cover the output that the command leaves behind.
+	// exited reports, after Wait, whether the command exited on its own. Its output may end later: the time limit
+	// does not cover output of processes that the command leaves behind.
 	exited() bool
 }
 

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,24 +22,33 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/client-go/util/exec"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/cri/logfile"
+	"github.com/capstan-dev/capstan/kube/internal/hosttest"
 )
 
-// output is what a command has written so far.
-type output struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.Buffer.Write(p)
-}
-
-func (o *output) has(text string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.Contains(o.String(), text)
+// TestAttachShowsTheAnswerToTheFirstInput checks that attach follows the output before it feeds the input.
+func TestAttachShowsTheAnswerToTheFirstInput(t *testing.T) {
+	log, err := logfile.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func() {
+		if err := log.Line(logfile.Stdout, "answer"); err != nil {
+			t.Error(err)
+		}
+		if err := log.Line(logfile.Stderr, "warning"); err != nil {
+			t.Error(err)
+		}
+		log.Close() // ends the output
+	}
+	var out, errOut bytes.Buffer
+	if err := followOutput(t.Context(), log, answer, &out, &errOut); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "answer\n" || errOut.String() != "warning\n" {
+		t.Errorf("attach shows %q and %q", &out, &errOut)
+	}
 }
 
 // exec executes a command on a terminal as kubectl does, until ctx ends.
@@ -86,11 +94,11 @@ func TestATerminalIsHungUpWhenItsClientVanishes(t *testing.T) {
 		script string
 		silent bool // no standard input
 	}{
-		"a shell that reads":         {"echo $$ > pid; while read line; do :; done", false},
-		"one that waits for a child": {"sleep 1000 & echo $! > pid; wait", false},
-		"one that reads nothing":     {"echo $$ > pid; exec sleep 1000", true},
-		"one that writes":            {"echo $$ > pid; while :; do echo x; done", true},
-		"one that ignores SIGHUP":    {"trap '' HUP; echo $$ > pid; while :; do sleep 0.05; done", false},
+		"a shell that reads":             {"echo $$ > pid; while read line; do :; done", false},
+		"a shell that waits for a child": {"sleep 1000 & echo $! > pid; wait", false},
+		"a command that reads nothing":   {"echo $$ > pid; exec sleep 1000", true},
+		"a shell that writes":            {"echo $$ > pid; while :; do echo x; done", true},
+		"a shell that ignores SIGHUP":    {"trap '' HUP; echo $$ > pid; while :; do sleep 0.05; done", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -132,11 +140,11 @@ func checkTerminals(t *testing.T) {
 func TestTheEndOfTheInputIsNotThatOfTheClient(t *testing.T) {
 	c := serve(t, options(t, t.TempDir()))
 	container, _ := c.component("run")
-	var out output
+	var out hosttest.Screen
 	err := c.exec(c.ctx, container, strings.NewReader("sleep 0.3; echo do''ne; exit 5\n"), &out, "sh")
 	var exit utilexec.ExitError
-	if !errors.As(err, &exit) || exit.ExitStatus() != 5 || !out.has("done\r\n") {
-		t.Errorf("it ended with %v after %q", err, out.String())
+	if !errors.As(err, &exit) || exit.ExitStatus() != 5 || !strings.Contains(out.String(), "done\r\n") {
+		t.Errorf("the shell ended with %v after %q", err, out.String())
 	}
 	// Background processes do not hold the terminal.
 	began := time.Now()
@@ -145,7 +153,7 @@ func TestTheEndOfTheInputIsNotThatOfTheClient(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > limit/2 {
-		t.Errorf("it took %v", took)
+		t.Errorf("a command that leaves a background process took %v", took)
 	}
 	checkTerminals(t)
 	if err := unix.Kill(c.pid("pid"), unix.SIGKILL); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// oomKilled is the reason of a container that the kernel killed for exceeding its memory.
+// oomKilled is the reason for the end of a container that the kernel killed because it exceeded its memory limit.
 const oomKilled = "OOMKilled"
 
 // openGroups opens the control groups of a host. It returns nil without an error if the host has none.
@@ -29,14 +29,14 @@ func limitsOf(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
 	}
 }
 
-// podLimits returns the limits of all containers of a pod together. Of the kubelet's sums for the pod it uses only the
-// processor weight: the other sums omit containers without a limit.
+// podLimits returns the limits of all containers of a pod together. Of the totals that the kubelet sends for a pod,
+// podLimits uses only the CPU weight, because the other totals leave out containers without a limit.
 func podLimits(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
 	return cgroup.Limits{Shares: r.GetCpuShares()}
 }
 
-// makeGroups creates the control groups of a container. Its program starts in them and can read them. A privileged
-// program can write them, and sees the host's tree, as in other runtimes.
+// makeGroups creates the control groups of a container. The container's program starts in these groups and can read
+// them. As in other runtimes, the program of a privileged container can also write them, and sees the host's tree.
 func (s *Server) makeGroups(c *container, spec *run.Spec) error {
 	s.mu.RLock()
 	limits := limitsOf(c.config.GetLinux().GetResources())

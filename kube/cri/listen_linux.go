@@ -25,9 +25,8 @@ func addFlags(flags *flag.FlagSet) *addresses {
 			"reported as running without a process; empty for none"),
 		real: flags.String("listen-real", RealListen, "`address` where containers run from their images; empty for none"),
 	}
-	flags.BoolFunc("hollow", "whether containers requested at --listen are hollow; by default as when the state "+
-		"directory "+
-		"was made", func(s string) error {
+	flags.BoolFunc("hollow", "whether containers requested at --listen are hollow; by default, the value recorded in "+
+		"the state directory", func(s string) error {
 		switch s {
 		case "true", "false":
 			hollow := s == "true"

@@ -59,12 +59,13 @@ func runServer(args []string, contents Contents, stderr io.Writer) error {
 	at := addFlags(flags)
 	state := flags.String("state", DefaultState, "`directory` of all state")
 	bundles := flags.String("bundles", DefaultBundles,
-		"`directory` with a directory for each bundle, named by its Kubernetes version")
-	socket := flags.String("images", images.DefaultSocket, "`socket` of the image store, if not hollow")
+		"`directory` with a directory for each bundle, named after its Kubernetes version")
+	socket := flags.String("images", images.DefaultSocket,
+		"`socket` of the image store, which hollow containers don't need")
 	layers := flags.String("layers", images.DefaultLayers, "`directory` with the unpacked layers of the image store")
 	groups := flags.String("groups", cgroup.DefaultDir,
 		"`directory` with the control groups that limit containers, if there are any")
-	runner := flags.String("runner", "", "`path` of capstan-run, by default beside this binary")
+	runner := flags.String("runner", "", "`path` of capstan-run; by default, it is in the directory of this binary")
 	flags.Func("env",
 		"environment of a component as `COMPONENT=NAME=VALUE[,NAME=VALUE...]`, in place of its defaults; may be repeated",
 		func(s string) error {
@@ -103,7 +104,7 @@ func runServer(args []string, contents Contents, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}
-	// Initialising all packages of the binary left several MiB of garbage, which an idle server would not collect for
+	// Initializing all packages of the binary left several MiB of garbage, which an idle server would not collect for
 	// minutes.
 	debug.FreeOSMemory()
 	// The socket accepts connections from here on, so a service manager may start the kubelet.
@@ -113,7 +114,7 @@ func runServer(args []string, contents Contents, stderr io.Writer) error {
 	return errors.Join(server.Serve(ctx, endpoints...), server.Close())
 }
 
-// findRunner returns the path of capstan-run: the requested path (asked) if there is one, or else the path beside the
+// findRunner returns the path of capstan-run: the requested path (asked) if there is one, or else the path next to the
 // binary at own.
 func findRunner(asked, own string) (string, error) {
 	path := asked
@@ -121,17 +122,18 @@ func findRunner(asked, own string) (string, error) {
 		path = filepath.Join(filepath.Dir(own), "capstan-run")
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("finding the program that runs containers (give its path as --runner, "+
-			"or let them be --hollow): %w", err)
+		return "", fmt.Errorf("finding capstan-run, which runs containers (give its path with --runner, "+
+			"or use --hollow): %w", err)
 	}
 	return path, nil
 }
 
-// parseEnv parses COMPONENT=NAME=VALUE,NAME=VALUE; nothing after the first "=" means no environment.
+// parseEnv parses COMPONENT=NAME=VALUE,NAME=VALUE. If the text after the first "=" is empty, the component gets no
+// environment.
 func parseEnv(s string) (component string, vars []string, err error) {
 	component, list, ok := strings.Cut(s, "=")
 	if _, known := defaultEnv[component]; !ok || !known {
-		return component, nil, fmt.Errorf("write COMPONENT=NAME=VALUE with a component of %s",
+		return component, nil, fmt.Errorf("write COMPONENT=NAME=VALUE; COMPONENT must be one of %s",
 			strings.Join(slices.Sorted(maps.Keys(defaultEnv)), ", "))
 	}
 	for entry := range strings.SplitSeq(list, ",") {

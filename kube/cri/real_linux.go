@@ -75,7 +75,7 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 		return err
 	}
 	if mounts != nil {
-		spec.Mounts = append(there(spec.Mounts), mounts...)
+		spec.Mounts = append(withSource(spec.Mounts), mounts...)
 	}
 	if err := s.makeGroups(c, spec); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s *Server) pidNamespace(c *container, sb *sandbox) (string, error) {
 		target := s.containers[options.GetTargetId()]
 		if target == nil || target.process == nil || !target.Real || target.Sandbox != sb.ID {
 			return "", status.Errorf(codes.FailedPrecondition,
-				"the container %q whose processes are requested is not running in this pod",
+				"the container asks for the PID namespace of container %q, which is not running in this pod",
 				options.GetTargetId())
 		}
 		pid = target.report.PID
@@ -225,8 +225,8 @@ func containerStreams(c *container, p *process.Process, report *run.Report, out 
 	return []stream{{logfile.Stdout, c.terminal}}, nil
 }
 
-// takeTerminal takes over the terminal of a program that capstan-run has started, given the reported descriptor in
-// capstan-run's process. It confirms the takeover with SIGUSR2.
+// takeTerminal takes over the terminal of a program that capstan-run has started. number is the terminal's descriptor
+// in capstan-run's process, which capstan-run has reported. takeTerminal confirms the takeover with SIGUSR2.
 func takeTerminal(pid, number int) (*os.File, error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -299,8 +299,8 @@ func (s *Server) realExit(c *container, exit process.Exit) process.Exit {
 	return exit
 }
 
-// realMessage returns advice about a real container that failed by itself: what its host lacks for the image's users.
-// It returns "" if the host lacks nothing.
+// realMessage returns advice about a real container that failed by itself: which user ids of the image the host can't
+// map, and what to install. It returns "" if the host lacks nothing.
 func (s *Server) realMessage(c *container, code int32) string {
 	const firstSignal = 128
 	if code == 0 || code >= firstSignal {

@@ -10,14 +10,14 @@ import (
 func checkReal(config *runtimeapi.ContainerConfig) error {
 	security := config.GetLinux().GetSecurityContext()
 	if security.GetRunAsGroup() != nil && security.GetRunAsUser() == nil && security.GetRunAsUsername() == "" {
-		return fmt.Errorf("the container asks for group %d without a user: give it one by runAsUser",
+		return fmt.Errorf("the container asks for group %d without a user: set runAsUser, too",
 			security.RunAsGroup.Value)
 	}
 	for _, m := range config.Mounts {
 		private := m.Propagation == runtimeapi.MountPropagation_PROPAGATION_PRIVATE
 		if m.RecursiveReadOnly && (!m.Readonly || !private) {
-			return fmt.Errorf("the mount at %s is to be read-only with all below it: "+
-				"it must be read-only itself, without propagation", m.ContainerPath)
+			return fmt.Errorf("the mount at %s requests recursiveReadOnly, so "+
+				"the mount itself must be read-only and have no propagation", m.ContainerPath)
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func TestRealProcess(t *testing.T) {
 		dir    string
 		user   run.User
 	}{
-		"what the image says": {
+		"only the image's settings": {
 			&runtimeapi.ContainerConfig{}, "/entry usual", []string{"HOSTNAME=pod", "PATH=/opt/bin", "A=image"}, "/srv",
 			run.User{Name: "web"},
 		},
@@ -66,7 +66,7 @@ func TestRealProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Join(got.Args, " ") != c.args || !slices.Equal(got.Env, c.env) || got.Dir != c.dir {
-				t.Errorf("got %q in %s with %q", got.Args, got.Dir, got.Env)
+				t.Errorf("got %q in %s with the environment %q", got.Args, got.Dir, got.Env)
 			}
 			if diff := cmp.Diff(c.user, got.User); diff != "" {
 				t.Errorf("user (-want +got):\n%s", diff)
@@ -79,22 +79,22 @@ func TestRealCapabilities(t *testing.T) {
 	cases := map[string]struct {
 		privileged    bool
 		add, drop     []string
-		ambient, want []string // want nil: the usual
+		ambient, want []string // if want is nil, the default capabilities are wanted
 	}{
-		"the usual": {},
-		"one less": {
+		"the default capabilities": {},
+		"one capability dropped": {
 			drop: []string{"CAP_MKNOD"},
 			want: slices.DeleteFunc(slices.Clone(usualCapabilities), isMknod),
 		},
-		"none": {drop: []string{"ALL"}, want: []string{}},
-		"none but one": {
+		"all dropped": {drop: []string{"ALL"}, want: []string{}},
+		"all dropped and one added": {
 			drop: []string{"all"},
 			add:  []string{"NET_ADMIN"},
 			want: []string{"CAP_NET_ADMIN"},
 		},
-		"all":                        {add: []string{"ALL"}, want: run.AllCapabilities()},
-		"all as privileged":          {privileged: true, drop: []string{"ALL"}, want: run.AllCapabilities()},
-		"one that programs start by": {drop: []string{"ALL"}, ambient: []string{"CHOWN"}, want: []string{"CAP_CHOWN"}},
+		"all added":              {add: []string{"ALL"}, want: run.AllCapabilities()},
+		"a privileged container": {privileged: true, drop: []string{"ALL"}, want: run.AllCapabilities()},
+		"an ambient capability":  {drop: []string{"ALL"}, ambient: []string{"CHOWN"}, want: []string{"CAP_CHOWN"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestRealSpec(t *testing.T) {
 	if err != nil || got.Masked != nil || got.ReadOnly != nil ||
 		!got.AllDevices ||
 		!got.WritableSys {
-		t.Errorf("privileged: %+v, %v", got, err)
+		t.Errorf("a privileged container: %+v, %v", got, err)
 	}
 }
 
@@ -188,14 +188,14 @@ func TestCheckReal(t *testing.T) {
 		config *runtimeapi.ContainerConfig
 		want   string // empty: accepted
 	}{
-		"nothing asked":             {&runtimeapi.ContainerConfig{}, ""},
-		"a group without a user":    {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one}), "runAsUser"},
-		"a group of a user":         {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one, RunAsUser: one}), ""},
-		"a group of a user by name": {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one, RunAsUsername: "x"}), ""},
-		"read-only below only":      {with(&runtimeapi.Mount{RecursiveReadOnly: true}), "read-only itself"},
-		"read-only below":           {with(&runtimeapi.Mount{RecursiveReadOnly: true, Readonly: true}), ""},
-		"read-only below, with mounting": {
-			with(&runtimeapi.Mount{RecursiveReadOnly: true, Readonly: true, Propagation: bidirectional}), "without propagation",
+		"no requests":              {&runtimeapi.ContainerConfig{}, ""},
+		"a group without a user":   {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one}), "runAsUser"},
+		"a group with a user":      {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one, RunAsUser: one}), ""},
+		"a group with a user name": {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one, RunAsUsername: "x"}), ""},
+		"read-only submounts only": {with(&runtimeapi.Mount{RecursiveReadOnly: true}), "the mount itself must be read-only"},
+		"read-only with submounts": {with(&runtimeapi.Mount{RecursiveReadOnly: true, Readonly: true}), ""},
+		"read-only with submounts and propagation": {
+			with(&runtimeapi.Mount{RecursiveReadOnly: true, Readonly: true, Propagation: bidirectional}), "have no propagation",
 		},
 	}
 	for name, c := range cases {
@@ -233,7 +233,7 @@ func TestResolvConf(t *testing.T) {
 	}
 	host, _ := os.ReadFile("/etc/resolv.conf")
 	if got := resolvConf(nil); got != string(host) {
-		t.Errorf("without any: %q, want the host's", got)
+		t.Errorf("without DNS settings: %q, want the host's", got)
 	}
 }
 
@@ -241,13 +241,13 @@ func TestFindRunner(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := findRunner("", filepath.Join(dir, "capstan-kube")); err == nil ||
 		!strings.Contains(err.Error(), "--runner") {
-		t.Errorf("one that is not there: %v", err)
+		t.Errorf("a missing capstan-run: %v", err)
 	}
 	beside := filepath.Join(dir, "capstan-run")
 	if err := os.WriteFile(beside, nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := findRunner("", filepath.Join(dir, "capstan-kube")); err != nil || got != beside {
-		t.Errorf("beside the binary: %s, %v", got, err)
+		t.Errorf("capstan-run next to the binary: %s, %v", got, err)
 	}
 }

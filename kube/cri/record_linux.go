@@ -25,11 +25,11 @@ type sandbox struct {
 	CreatedAt int64 // ns
 	Ready     bool
 	IPs       []string // empty with the host's network
-	Real      bool     // it has namespaces for real containers
-	Wired     bool     // it holds its IPs, and may have a cable
+	Real      bool     // whether the pod has namespaces for real containers
+	Wired     bool     // its IPs are reserved, and it may have a veth pair
 
 	config *runtimeapi.PodSandboxConfig
-	pause  *pause // if its containers share a PID namespace
+	pause  *pause // set if the pod's containers share a PID namespace
 }
 
 // hostNetwork reports whether the pod uses the host's network.
@@ -49,7 +49,7 @@ type container struct {
 	ExitCode        int32
 	Reason, Message string
 	PID             int    // of the container's started process; the supervisor's if the container is real
-	Real            bool   // it runs from its image
+	Real            bool   // whether the container runs from its image
 	StopSignal      string // as the image specifies
 
 	config *runtimeapi.ContainerConfig
@@ -67,7 +67,7 @@ func (c *container) name() string {
 	return c.config.GetLabels()["io.kubernetes.pod.name"] + "/" + c.config.GetMetadata().GetName()
 }
 
-// record is the form on disk: our own fields beside the configuration in the CRI's encoding.
+// record is the form on disk: our own fields, and the configuration in the CRI's encoding.
 type record[T any] struct {
 	Fields *T
 	Config []byte
@@ -166,7 +166,7 @@ func (s store) podCIDRs() []string { return s.list("pod-cidrs") }
 func (s store) images() []string   { return s.list("images") }
 
 func (s store) list(name string) []string {
-	data, _ := os.ReadFile(filepath.Join(s.dir, name)) // none yet
+	data, _ := os.ReadFile(filepath.Join(s.dir, name)) // the file may not exist yet
 	return strings.Fields(string(data))
 }
 

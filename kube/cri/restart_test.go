@@ -67,13 +67,13 @@ func TestComponentsOutliveAKilledServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill()
-	// The component keeps running while nobody reads its output.
+	// While no server reads its output, the component keeps running.
 	if err := os.WriteFile(filepath.Join(c.dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, _ = spawn(t, opts)
 	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		t.Fatalf("after the kill it is %v", got)
+		t.Fatalf("after the kill of the server, the component is %v", got)
 	}
 	c.logged(container, "stdout F line 0")
 	c.logged(container, "stdout F line 999")
@@ -88,11 +88,11 @@ func TestComponentsOutliveAKilledServer(t *testing.T) {
 		}
 	}
 	if _, err := c.StartContainer(c.ctx, &runtimeapi.StartContainerRequest{ContainerId: container}); err == nil {
-		t.Error("a container that runs was started once more")
+		t.Error("a running container was started again")
 	}
 	c.stop(container, 20)
 	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED || got.ExitCode != 7 {
-		t.Errorf("stopped it is %v, want exit code 7", got)
+		t.Errorf("the stopped component is %v, want exit code 7", got)
 	}
 	c.logged(container, "stdout F ending")
 }
@@ -115,7 +115,7 @@ func TestComponentsThatEndWhileTheServerIsDead(t *testing.T) {
 	c, _ = spawn(t, opts)
 	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED ||
 		got.ExitCode != process.CodeUnknown || got.Reason != "Unknown" {
-		t.Errorf("it is %v", got)
+		t.Errorf("the component is %v, want it exited with an unknown exit code", got)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestAStartThatWasNotRecordedIsFound(t *testing.T) {
 	}
 	c, _ = spawn(t, opts)
 	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_RUNNING || got.StartedAt == 0 {
-		t.Errorf("it is %v, want it to run", got)
+		t.Errorf("the component is %v, want it running", got)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAfterAReboot(t *testing.T) {
 	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED {
 		t.Errorf("the container is %v, want it exited", got)
 	}
-	// A restart alone changes nothing.
+	// If the server restarts without a reboot, a sandbox stays ready.
 	sandbox, _ = c.sandbox(nil)
 	kill()
 	c, _ = spawn(t, opts)

@@ -61,7 +61,7 @@ func (s *Server) start(c *container) error {
 
 // startHollow makes a container appear to run, or to have completed. It closes the log.
 func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error {
-	line := "This container is hollow: on this host only control plane components run, " + c.Image + " does not."
+	line := "This container is hollow: this host runs only control plane components, and nothing of " + c.Image + "."
 	if err := errors.Join(log.Line(logfile.Stdout, line), log.Close()); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (s *Server) stop(c *container, grace time.Duration) error {
 			return err
 		}
 		select {
-		case <-ended: // the supervisor needs outputWait at most
+		case <-ended: // at most outputWait after the process has ended
 			return nil
 		case <-s.closing:
 			return status.Error(codes.Unavailable, "the server is closing")
@@ -263,7 +263,7 @@ func (s *Server) remove(c *container) error {
 		return nil
 	}
 	if c.process != nil {
-		return status.Errorf(codes.FailedPrecondition, "container %s runs", c.ID)
+		return status.Errorf(codes.FailedPrecondition, "container %s is still running", c.ID)
 	}
 	if err := s.store.removeContainer(c.ID); err != nil {
 		return err

@@ -19,15 +19,16 @@ const (
 // Version reports the runtime's name and version.
 func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{
-		Version:           "0.1.0", // of the kubelet's API, as other runtimes report it
+		Version:           "0.1.0", // the version of the kubelet's runtime API; other runtimes report the same
 		RuntimeName:       runtimeName,
 		RuntimeVersion:    runtimeVersion,
 		RuntimeApiVersion: apiVersion,
 	}, nil
 }
 
-// Status reports whether runtime and network are ready: hollow pods need no network, real ones need the Node's range. A
-// verbose status also says what kind of containers run here, for the kubelet (package mode).
+// Status reports whether the runtime and the network are ready. Hollow pods need no network; for real pods, the network
+// is ready once the Node's pod range is known. A verbose status also tells the kubelet what kind of containers run
+// here. See the Go package mode.
 func (s *Server) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	features := &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: !hollow(ctx)}
 	var info map[string]string

@@ -57,8 +57,8 @@ func (s *Server) addSandbox(sb *sandbox) error {
 	return nil
 }
 
-// StopPodSandbox stops all containers of a sandbox, without grace, and then the sandbox. It may be called again, and
-// for a sandbox that is gone.
+// StopPodSandbox stops all containers of a sandbox, without grace, and then the sandbox. It succeeds if the sandbox has
+// already been stopped or does not exist.
 func (s *Server) StopPodSandbox(_ context.Context,
 	req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	for _, c := range s.containersOf(req.PodSandboxId) {
@@ -72,7 +72,8 @@ func (s *Server) StopPodSandbox(_ context.Context,
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-// closeSandbox marks a sandbox as stopped; its containers have ended.
+// closeSandbox marks a sandbox as stopped, and removes what the containers of a real pod shared. The containers must
+// have ended.
 func (s *Server) closeSandbox(id string) error {
 	s.mu.Lock()
 	sb := s.sandboxes[id]
@@ -92,7 +93,7 @@ func (s *Server) closeSandbox(id string) error {
 	return s.unmakePod(sb)
 }
 
-// RemovePodSandbox removes a sandbox and its containers. It may be called again.
+// RemovePodSandbox removes a sandbox and its containers. It succeeds if the sandbox does not exist.
 func (s *Server) RemovePodSandbox(ctx context.Context,
 	req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	if _, err := s.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: req.PodSandboxId}); err != nil {
@@ -166,7 +167,7 @@ func (s *Server) ListPodSandbox(_ context.Context,
 	return resp, nil
 }
 
-// UpdatePodSandboxResources sets the weight of a pod with control groups.
+// UpdatePodSandboxResources sets the processor weight of a pod that has control groups.
 func (s *Server) UpdatePodSandboxResources(_ context.Context,
 	req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	s.mu.RLock()

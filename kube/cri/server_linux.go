@@ -2,8 +2,9 @@
 //
 // Containers of control plane components (package component) are real: processes of a bundle's binary, in the host's
 // own filesystem and network, with logs, exit codes, stop signals, exec and port-forward. They need no images, no
-// cgroups and no privileges. At a hollow endpoint all other containers are hollow: reported as running, or as completed
-// if they are meant to exit, without a process. At other endpoints they run from images (Options.Images).
+// cgroups and no privileges. All other containers are hollow if they were requested at a hollow endpoint: they have no
+// process, and are reported as running, or as completed if they are meant to exit. At other endpoints, they run from
+// images (Options.Images).
 //
 // All state is on disk before it is reported. Processes outlive the server: a new server adopts those that still run
 // and reports those that have ended.
@@ -38,10 +39,11 @@ type Options struct {
 	State string
 	// Bundles locates the binaries of components.
 	Bundles Bundles
-	// Env holds environment variables (NAME=value) for components, by name. A container's own variables take precedence.
+	// Env maps the names of components to environment variables (NAME=value). A container's own variables take
+	// precedence.
 	Env map[string][]string
-	// Images is the source of images for containers other than components. If it is nil, or a pod was created at a hollow
-	// endpoint, these containers are hollow.
+	// Images is the source of images for containers other than components. If it is nil, or a pod was created at a
+	// hollow endpoint, these containers are hollow.
 	Images Images
 	// Runner is the path of capstan-run; only Images needs it.
 	Runner string
@@ -53,7 +55,7 @@ type Options struct {
 	// Log receives the server's messages; nil means slog.Default.
 	Log *slog.Logger
 	// Step, which may be nil, is called between the steps that create and remove pods, with the name of the next step.
-	// Tests stop the server there.
+	// Tests stop the server at such a step.
 	Step func(name string)
 }
 
@@ -67,7 +69,7 @@ type Server struct {
 	store    store
 	lock     *os.File
 	instance string // prefix of process tokens
-	ownProc  bool   // /proc shows this process's own PID namespace
+	ownProc  bool   // whether /proc shows this process's own PID namespace
 	streams  *streams
 	events   events
 	uses     uses
@@ -75,10 +77,10 @@ type Server struct {
 	mu         sync.RWMutex // guards everything below, including fields of sandboxes and containers
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	images     map[string]string // reference by id
+	images     map[string]string // maps ids to references
 	podCIDRs   []string
 
-	net    *network.Network // of real pods
+	net    *network.Network // the network of real pods
 	others otherBundles
 
 	supervisors sync.WaitGroup // goroutines that wait for processes
@@ -117,8 +119,9 @@ func New(opts Options) (*Server, error) {
 	s.net = network.New(s.opts.Step)
 	s.ownProc = process.OwnProc()
 	if opts.Images != nil && opts.Unable == nil && !s.ownProc {
-		s.opts.Unable = errors.New("containers from images need /proc of the host's own PID namespace, " +
-			"and here it belongs to an outer one: run the dock where no part of /proc is covered, or use hollow containers")
+		s.opts.Unable = errors.New("containers from images need a /proc of the host's own PID namespace, " +
+			"but this /proc belongs to an outer namespace: run the dock where nothing is mounted over parts of /proc, " +
+			"or use hollow containers")
 	}
 	if err := s.restore(); err != nil {
 		s.Close()
@@ -131,7 +134,7 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Close ends streams and supervision and releases all processes, which keep running.
+// Close ends all streams and stops watching the processes of containers, which keep running.
 func (s *Server) Close() error {
 	select {
 	case <-s.closing:
@@ -274,7 +277,7 @@ func (s *Server) adopt(c *container, pid int) error {
 	}
 	log, err := logfile.Open(c.LogPath)
 	if err != nil {
-		// A component without a log is better than none.
+		// Keep the container running, even without a log.
 		s.log.Warn("adopting a process without its log", "container", c.ID, "error", err)
 		if log, err = logfile.Open(""); err != nil {
 			return err
@@ -309,8 +312,8 @@ func (s *Server) killStray(token string, pid int) error {
 	return p.Stop(unix.SIGKILL, 0)
 }
 
-// token returns the token of a container's process. The prefix distinguishes our processes from other hosts', which may
-// be visible.
+// token returns the token of a container's process. The prefix distinguishes this server's processes from those of
+// other hosts, which may be visible.
 func (s *Server) token(container string) string { return s.instance + "/" + container }
 
 // newID returns a random id of 64 hexadecimal digits, as in other runtimes.

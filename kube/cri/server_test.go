@@ -64,7 +64,7 @@ func TestAStartThatCannotBeRecordedLogs(t *testing.T) {
 		return err
 	}
 	if err := start(); err == nil {
-		t.Fatal("it was started without a record")
+		t.Fatal("the container was started without a record")
 	}
 	if err := os.Remove(obstacle); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestAStartThatCannotBeRecordedLogs(t *testing.T) {
 	c.stop(container, 20)
 	c.logged(container, "stdout F ending")
 	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED || got.ExitCode != 7 {
-		t.Errorf("stopped it is %v", got)
+		t.Errorf("the stopped container is %v", got)
 	}
 }
 
@@ -91,9 +91,9 @@ func TestHowComponentsEnd(t *testing.T) {
 		code   int32
 		reason string
 	}{
-		"one that fails":                             {[]string{"fail"}, false, 3, "Error"},
-		"one that is done":                           {nil, false, 0, "Completed"},
-		"one that does not listen is killed":         {[]string{"ignore-term", "run-for-ever"}, true, 137, "Error"},
+		"a component that fails":                     {[]string{"fail"}, false, 3, "Error"},
+		"a component that succeeds":                  {nil, false, 0, "Completed"},
+		"a component that ignores SIGTERM is killed": {[]string{"ignore-term", "run-for-ever"}, true, 137, "Error"},
 		"a log that is longer than the pipe is kept": {[]string{"shout", "fail"}, false, 3, "Error"},
 	}
 	for name, tc := range cases {
@@ -106,7 +106,7 @@ func TestHowComponentsEnd(t *testing.T) {
 			}
 			got := c.waitExited(container)
 			if got.ExitCode != tc.code || got.Reason != tc.reason {
-				t.Errorf("it ended with %d %s, want %d %s", got.ExitCode, got.Reason, tc.code, tc.reason)
+				t.Errorf("the component ended with %d %s, want %d %s", got.ExitCode, got.Reason, tc.code, tc.reason)
 			}
 			if len(tc.args) > 0 && tc.args[0] == "shout" {
 				c.logged(container, "stdout F line 999")
@@ -124,9 +124,9 @@ func TestHollowContainers(t *testing.T) {
 	}{
 		"any image": {"registry.example/coredns:v1.14.2", static,
 			runtimeapi.ContainerState_CONTAINER_RUNNING},
-		"a component that came through the API": {"registry.example/etcd:3.6.8-0",
+		"a component from the API": {"registry.example/etcd:3.6.8-0",
 			map[string]string{component.SourceAnnotation: "api"}, runtimeapi.ContainerState_CONTAINER_RUNNING},
-		"one that is meant to end": {"registry.example/busybox", ends, runtimeapi.ContainerState_CONTAINER_EXITED},
+		"a container that is meant to end": {"registry.example/busybox", ends, runtimeapi.ContainerState_CONTAINER_EXITED},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -138,18 +138,18 @@ func TestHollowContainers(t *testing.T) {
 			}
 			got := c.status(container)
 			if got.State != tc.want || got.ExitCode != 0 || got.Image.Image != tc.image {
-				t.Errorf("it is %v, want state %s", got, tc.want)
+				t.Errorf("the container is %v, want state %s", got, tc.want)
 			}
-			c.logged(container, "stdout F This container is hollow: on this host only control plane components run, "+tc.image+
-				" does not.")
+			c.logged(container, "stdout F This container is hollow: this host runs only control plane components, and "+
+				"nothing of "+tc.image+".")
 			if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{
 				ContainerId: container, Cmd: []string{"true"},
 			}); status.Code(err) != codes.FailedPrecondition {
-				t.Errorf("exec in it: %v, want FailedPrecondition", err)
+				t.Errorf("exec in a hollow container: %v, want FailedPrecondition", err)
 			}
 			c.stop(container, 0)
 			if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED || got.ExitCode != 0 {
-				t.Errorf("stopped it is %v", got)
+				t.Errorf("the stopped container is %v", got)
 			}
 		})
 	}
@@ -177,7 +177,7 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 			container := c.create(sandbox, config, tc.image, tc.command)
 			_, err := c.StartContainer(c.ctx, &runtimeapi.StartContainerRequest{ContainerId: container})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("it started with %v, want an error with %q", err, tc.want)
+				t.Errorf("starting the container: %v, want an error with %q", err, tc.want)
 			}
 		})
 	}
@@ -223,12 +223,12 @@ func TestExecSync(t *testing.T) {
 	if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{
 		ContainerId: container, Cmd: []string{"sleep", "60"}, Timeout: 1,
 	}); status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("a command that takes too long: %v, want DeadlineExceeded", err)
+		t.Errorf("a command that exceeds its time limit: %v, want DeadlineExceeded", err)
 	}
 	if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{
 		ContainerId: container, Cmd: []string{"no-such-command"},
 	}); status.Code(err) != codes.NotFound {
-		t.Errorf("a command that isn't there: %v, want NotFound", err)
+		t.Errorf("a command that does not exist: %v, want NotFound", err)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The stream works once it has carried something.
+	// The stream works once an event has arrived.
 	events := make(chan *runtimeapi.ContainerEventResponse, 100)
 	go func() {
 		defer close(events)
@@ -267,7 +267,7 @@ func TestEvents(t *testing.T) {
 			if ev.ContainerId == container {
 				got = append(got, ev.ContainerEventType)
 				if ev.PodSandboxStatus == nil || len(ev.ContainersStatuses) != 1 {
-					t.Errorf("event without the state of the pod: %v", ev)
+					t.Errorf("an event without the status of the pod and of its container: %v", ev)
 				}
 			}
 		case <-time.After(limit):
@@ -331,6 +331,6 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	buf := make([]byte, 100)
 	n, err := conn.Read(buf)
 	if err != nil || string(buf[:n]) != "READY=1" {
-		t.Errorf("it was told %q, %v", buf[:n], err)
+		t.Errorf("the service manager was told %q, %v", buf[:n], err)
 	}
 }

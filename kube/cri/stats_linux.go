@@ -18,7 +18,7 @@ const tick = 10 * time.Millisecond
 
 // usage is a process's use of resources; zero for hollow containers.
 type usage struct {
-	cpu    time.Duration // since its start
+	cpu    time.Duration // since the start of the process
 	memory uint64        // bytes in memory, without pages of files
 }
 
@@ -138,8 +138,8 @@ func memoryUsage(now int64, u usage) *runtimeapi.MemoryUsage {
 	}
 }
 
-// usage reads the resource usage of a container's process. It is zero without a process, or if /proc shows another PID
-// namespace.
+// usage reads the resource usage of a container's process. The result is zero if the container has no process, or if
+// /proc shows another PID namespace.
 func (s *Server) usage(c *container) usage {
 	if c.process == nil || !s.ownProc {
 		return usage{}
@@ -159,8 +159,8 @@ func (s *Server) usage(c *container) usage {
 	return usage{cpu: parseTime(string(stat)), memory: alone + shared}
 }
 
-// realUsage returns the usage of a real container as its control groups count it. If they don't count a value, it is
-// the sum over the container's processes.
+// realUsage returns the usage of a real container as its control groups count it. For a value that they don't count,
+// realUsage returns the sum over the container's processes.
 func (s *Server) realUsage(c *container) usage {
 	cpu, hasCPU := s.opts.Groups.CPU(c.Sandbox, c.ID)
 	memory, hasMemory := s.opts.Groups.Memory(c.Sandbox, c.ID)

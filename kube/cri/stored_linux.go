@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// stored reports whether an image comes from the image store. All images do, except those of components and add-ons,
-// and those that kubeadm pulled itself. annotations are those of the pod for which the kubelet asks; kubeadm sends
-// none.
+// stored reports whether an image comes from the image store. All images do, except those of add-ons, those of
+// components that run from the bundle, and, if kubeadm asks, those that kubeadm has pulled before. annotations are
+// those of the pod for which the kubelet asks; kubeadm sends none.
 func (s *Server) stored(ctx context.Context, ref string, annotations map[string]string) bool {
 	if s.source(ctx) == nil || ref == "" {
 		return false
@@ -33,7 +33,8 @@ func (s *Server) stored(ctx context.Context, ref string, annotations map[string]
 	return s.reference(ref) == ""
 }
 
-// forKubeadm reports whether kubeadm itself requests a pull, before there are pods, and the bundle replaces the image.
+// forKubeadm reports whether kubeadm itself requested a pull, and the bundle replaces the requested image. kubeadm
+// pulls images before there are pods.
 func forKubeadm(req *runtimeapi.PullImageRequest) bool {
 	_, known := req.GetImage().GetAnnotations()[component.SourceAnnotation]
 	return !known && req.SandboxConfig == nil && component.Bundled(req.GetImage().GetImage())
@@ -107,7 +108,7 @@ func (s *Server) removeStored(ctx context.Context, ref string) (*runtimeapi.Remo
 	}
 	s.mu.RUnlock()
 	if used {
-		return nil, status.Errorf(codes.FailedPrecondition, "image %s has containers: remove them first", ref)
+		return nil, status.Errorf(codes.FailedPrecondition, "containers use image %s: remove these containers first", ref)
 	}
 	if err := s.opts.Images.Remove(ctx, ref); err != nil {
 		return nil, storeError(err)
@@ -137,7 +138,7 @@ func (s *Server) storedImages(ctx context.Context, want string) ([]*runtimeapi.I
 // image.
 func storedImage(img *images.Image) *runtimeapi.Image {
 	out := &runtimeapi.Image{
-		Id: img.ID, RepoTags: img.Names, RepoDigests: img.Digests, Size: uint64(max(img.Size, 1)), // the size must not be 0
+		Id: img.ID, RepoTags: img.Names, RepoDigests: img.Digests, Size: uint64(max(img.Size, 1)), // must not be 0
 		Spec: &runtimeapi.ImageSpec{Image: img.ID}, Pinned: img.Pinned,
 	}
 	user, _, _ := strings.Cut(img.Config.Config.User, ":")

@@ -33,7 +33,7 @@ type streams struct {
 	http *http.Server
 	done chan struct{}
 
-	ctx    context.Context // of everything executed or forwarded
+	ctx    context.Context // bounds everything that is executed or forwarded
 	cancel context.CancelFunc
 	active sync.WaitGroup
 }
@@ -55,7 +55,7 @@ func newStreams(s *Server) (*streams, error) {
 	st.http = &http.Server{Handler: st.lib, ReadHeaderTimeout: headerTimeout}
 	go func() {
 		defer close(st.done)
-		st.http.Serve(listener) // until close
+		st.http.Serve(listener) // returns after close
 	}()
 	return st, nil
 }
@@ -68,7 +68,8 @@ func (st *streams) close() {
 	st.active.Wait()
 }
 
-// begin returns the context for one stream, which ends with the request or with the server.
+// begin returns a context for one stream, and a function to call at the end of the stream. The context is done when the
+// request ends or the server closes.
 func (st *streams) begin(request context.Context) (context.Context, func()) {
 	st.active.Add(1)
 	ctx, cancel := context.WithCancel(st.ctx)
@@ -111,7 +112,7 @@ func (s *Server) PortForward(_ context.Context,
 	return s.streams.lib.GetPortForward(req)
 }
 
-// real returns a container that has a process.
+// real returns a container, or an error if it is not running or has no process.
 func (s *Server) real(id string) (*container, error) {
 	c, err := s.find(id)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Server) real(id string) (*container, error) {
 	return c, nil
 }
 
-// streamRuntime implements what the streaming library calls.
+// streamRuntime implements the interface that the streaming library calls.
 type streamRuntime struct {
 	server  *Server
 	streams *streams
@@ -155,7 +156,8 @@ func (r *streamRuntime) Exec(ctx context.Context, id string, command []string, i
 	return runOnPipes(cmd, in, out, errOut)
 }
 
-// Attach streams the output of a container from now on, and feeds its input. Components read no input.
+// Attach streams the output of a container from now on, and passes the client's input to the container. Components read
+// no input.
 func (r *streamRuntime) Attach(
 	ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan terminalSize,
 ) error {
@@ -171,12 +173,13 @@ func (r *streamRuntime) Attach(
 	if log == nil {
 		return nil // it has just ended
 	}
+	feed := func() {}
 	if c.Real && c.config.Stdin && in != nil {
 		input, err := r.server.input(c, terminal)
 		if err != nil {
 			return err
 		}
-		go input.copy(in) // until the client leaves and the stream fails
+		feed = func() { go input.copy(in) } // until the client leaves and the stream fails
 	}
 	if terminal != nil && resize != nil {
 		go func() {
@@ -185,8 +188,15 @@ func (r *streamRuntime) Attach(
 			}
 		}()
 	}
+	return followOutput(ctx, log, feed, out, errOut)
+}
+
+// followOutput copies a container's output to the writers (nil for none) from now on, until the log closes or ctx is
+// done. It calls feed once it follows the log: the program's answer to the first input must not be lost.
+func followOutput(ctx context.Context, log *logfile.Log, feed func(), out, errOut io.Writer) error {
 	chunks, stop := log.Follow()
 	defer stop()
+	feed()
 	for {
 		select {
 		case <-ctx.Done():

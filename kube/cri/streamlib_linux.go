@@ -7,7 +7,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// The streaming library moved between Kubernetes' modules.
+// Kubernetes 1.36 moved the streaming library to another module.
 type (
 	streamServer = streaming.Server
 	terminalSize = remotecommand.TerminalSize

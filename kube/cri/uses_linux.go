@@ -19,19 +19,20 @@ type uses struct {
 	mounts map[string]together // by mount namespace
 }
 
-// together is the usage of several processes. Memory that they share counts once: the total is the sum of what each has
-// alone, plus the most that one of them shares.
+// together is the usage of several processes. Shared memory counts once: the total is the sum of the processes'
+// private memory, plus the largest amount of shared memory that any one of them uses.
 type together struct {
 	cpu           time.Duration
 	alone, shared uint64
 }
 
-// add adds one process. The time of its reaped children counts, too, or the sum would fall when a child ends.
+// add adds one process. cpu must include the time of its reaped children: otherwise, the sum would fall when a child
+// ends.
 func (t together) add(cpu time.Duration, alone, shared uint64) together {
 	return together{cpu: t.cpu + cpu, alone: t.alone + alone, shared: max(t.shared, shared)}
 }
 
-// of returns the usage of all processes of a container, given one of them.
+// of returns the usage of all processes of a container. pid is one of these processes.
 func (u *uses) of(pid int) usage {
 	mounts, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt")
 	if err != nil {
@@ -78,8 +79,8 @@ func readUses() map[string]together {
 }
 
 // parseMemory reads the memory that a process has alone, and the shared memory that it uses, from /proc/PID/status.
-// Pages of files count for no process, as in the figures of Nodes, because all hosts of a machine share the pages of
-// the same programs.
+// It leaves out pages of files, because all hosts of a machine share the pages of the same programs. The memory usage
+// of Nodes leaves them out, too.
 func parseMemory(status string) (alone, shared uint64) {
 	for line := range strings.Lines(status) {
 		name, rest, _ := strings.Cut(line, ":")

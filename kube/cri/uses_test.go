@@ -39,12 +39,12 @@ func TestPagesOfFilesCountForNobody(t *testing.T) {
 func TestParseTime(t *testing.T) {
 	const stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 200 0 0 150 50 30 20 20 0 1 0 99 1000 25"
 	if got := parseTime(stat); got != 2*time.Second {
-		t.Errorf("its time is %v, want 2 s", got)
+		t.Errorf("the process's time is %v, want 2 s", got)
 	}
 	if got := parseEnded(stat); got != 500*time.Millisecond {
-		t.Errorf("that of its children is %v, want 0.5 s", got)
+		t.Errorf("the time of its children is %v, want 0.5 s", got)
 	}
 	if parseTime("7 (a) S 1") != 0 || parseEnded("7 (a) S 1") != 0 {
-		t.Error("a line that was cut has a time")
+		t.Error("parsing a truncated line returned a time")
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// volumeImages maps the images that a container mounts, as requested, to their layers. The kubelet has pulled these
-// images already, with the pull policy and the credentials of the pod.
+// volumeImages maps the requested references of the images that a container mounts to the layers of these images. The
+// kubelet has already pulled the images, with the pull policy and the credentials of the pod.
 type volumeImages map[string][]string
 
-// volumeImages finds the images that a container mounts. Its errors begin with ErrImageVolumeMountFailed, by which the
-// kubelet counts them.
+// volumeImages finds the images that a container mounts. Its errors begin with ErrImageVolumeMountFailed, because the
+// kubelet counts errors with this prefix.
 func (s *Server) volumeImages(ctx context.Context, config *runtimeapi.ContainerConfig) (volumeImages, error) {
 	volumes := volumeImages{}
 	for _, m := range config.Mounts {

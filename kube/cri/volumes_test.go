@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// TestMountsImage checks which references to an image count as in use while a container mounts the image.
+// TestMountsImage checks which references in a container's mounts refer to an image.
 func TestMountsImage(t *testing.T) {
 	img := &images.Image{ID: "sha256:1", Names: []string{"a:1"}, Digests: []string{"a@sha256:2"}}
 	for ref, want := range map[string]bool{"sha256:1": true, "a:1": true, "a@sha256:2": true, "a:2": false, "": false} {
@@ -18,7 +18,7 @@ func TestMountsImage(t *testing.T) {
 			{HostPath: "/h"}, {Image: &runtimeapi.ImageSpec{Image: ref}},
 		}}
 		if got := mountsImage(config, img); got != want {
-			t.Errorf("the mount of %q: %t, want %t", ref, got, want)
+			t.Errorf("whether a mount of %q is a mount of the image: %t, want %t", ref, got, want)
 		}
 	}
 }

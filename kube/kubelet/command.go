@@ -1,11 +1,11 @@
 // Package kubelet is Kubernetes' kubelet for local hosts: the real one, with its flags, configuration file, TLS
-// bootstrap, API, pod lifecycle and probes, but without cgroups and cAdvisor. So it runs in a few namespaces, without
-// root, and many times on one machine.
+// bootstrap, API, pod lifecycle and probes, but without cgroups and cAdvisor. So it needs only a few namespaces and no
+// root, and many such kubelets can run on one machine.
 //
-// The stock command has no place for other dependencies. So this package reads flags and file as that command does
-// (flags win), adapts the settings to such a host (settings.go), replaces some of the stock dependencies
-// (dependencies.go), and calls the stock Run. The CRI endpoint determines whether containers are hollow (mode.go). If
-// they are, the kubelet mounts nothing and changes pods as it receives them (pods.go).
+// The stock command has no place for other dependencies. So this package reads the flags and the configuration file as
+// that command does (flags win), adapts the settings to such a host (settings.go), replaces some of the stock
+// dependencies (dependencies.go), and calls the stock Run. The CRI endpoint determines whether containers are hollow
+// (mode.go). If they are, the kubelet mounts nothing and changes pods as it receives them (pods.go).
 package kubelet
 
 import (

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine answers the kubelet's cAdvisor requests about the machine as a whole: what it has, and what is free. It runs
-// no background work and reads every answer on request.
+// machine answers the kubelet's cAdvisor requests about the machine as a whole: what the machine has,
+// and what is free. It does no background work: it reads the values anew for every request.
 type machine struct {
 	root    string // the kubelet's root directory: its filesystem is the node's
 	started time.Time

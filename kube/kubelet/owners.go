@@ -9,8 +9,8 @@ import (
 )
 
 // On a host with one id, all files belong to that id, including those in volumes. Each container sees them as its own,
-// because its user is the same id under another number. No other owner is possible, so the kubelet must not try to set
-// one.
+// because the container's user is the same id under another number. No other owner is possible, so the kubelet must not
+// try to set one.
 
 // withoutOwners returns the pod as a kubelet with one id must see it: its volumes belong to no group. The containers
 // still request the group, so that the CRI server reports that they don't have it.

@@ -16,12 +16,12 @@ import (
 func TestWithoutOwners(t *testing.T) {
 	policy := v1.FSGroupChangeAlways
 	for name, c := range map[string]struct{ in, want *v1.PodSecurityContext }{
-		"nothing asked for": {nil, nil},
-		"a group": {
+		"no security context": {nil, nil},
+		"an fsGroup": {
 			&v1.PodSecurityContext{RunAsUser: ptr.To[int64](5), FSGroup: ptr.To[int64](7), FSGroupChangePolicy: &policy},
 			&v1.PodSecurityContext{RunAsUser: ptr.To[int64](5), SupplementalGroups: []int64{7}},
 		},
-		"a group that is asked for twice": {
+		"an fsGroup that is also a supplemental group": {
 			&v1.PodSecurityContext{FSGroup: ptr.To[int64](7), SupplementalGroups: []int64{6, 7}},
 			&v1.PodSecurityContext{SupplementalGroups: []int64{6, 7}},
 		},
@@ -34,7 +34,7 @@ func TestWithoutOwners(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, in); diff != "" {
-				t.Errorf("the pod that came in was changed:\n%s", diff)
+				t.Errorf("the given pod was changed:\n%s", diff)
 			}
 		})
 	}
@@ -56,8 +56,8 @@ func TestPluginsWithoutOwners(t *testing.T) {
 		plugin volume.VolumePlugin
 		kept   bool
 	}{
-		"tokens belong to nobody":       {projected.ProbeVolumePlugins()[0], false},
-		"other volumes are as they are": {emptydir.ProbeVolumePlugins()[0], true},
+		"projected volumes get no owner": {projected.ProbeVolumePlugins()[0], false},
+		"other volumes keep their owner": {emptydir.ProbeVolumePlugins()[0], true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := volume.MounterArgs{FsUser: ptr.To[int64](5), FsGroup: ptr.To[int64](7)}
@@ -72,7 +72,7 @@ func TestPluginsWithoutOwners(t *testing.T) {
 			} {
 				given = args
 				if err := try(); err != nil || (given.FsUser != nil) != c.kept || (given.FsGroup != nil) != c.kept {
-					t.Errorf("given %+v, %v", given, err)
+					t.Errorf("the mounter got %+v, %v", given, err)
 				}
 			}
 		})

@@ -51,7 +51,7 @@ func TestPatientWaitsForTheServer(t *testing.T) {
 		}
 		done <- err
 	}()
-	<-refused // it has failed at least once
+	<-refused // at least one request has failed
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestPatienceEnds(t *testing.T) {
 	client := http.Client{Transport: &patient{next: http.DefaultTransport, limit: 100 * time.Millisecond}}
 	_, err := client.Get("http://" + freeAddress(t) + "/api/v1/pods?limit=500")
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("got %v, want the refusal", err)
+		t.Errorf("got %v, want connection refused", err)
 	}
 }
 
@@ -79,15 +79,15 @@ func TestWorthWaiting(t *testing.T) {
 		method, url string
 		want        bool
 	}{
-		"a list of an informer": {
+		"a list that an informer requests": {
 			http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3Dx&limit=500&resourceVersion=0", true,
 		},
-		"a watch":                 {http.MethodGet, "/api/v1/services?allowWatchBookmarks=true&watch=true", true},
-		"the registration":        {http.MethodPost, "/api/v1/nodes", true},
-		"one object":              {http.MethodGet, "/api/v1/nodes/first", false},
-		"one object of the cache": {http.MethodGet, "/api/v1/nodes/first?resourceVersion=0", false},
-		"a certificate":           {http.MethodPost, "/apis/certificates.k8s.io/v1/certificatesigningrequests", false},
-		"a status":                {http.MethodPatch, "/api/v1/nodes/first/status", false},
+		"a watch":                  {http.MethodGet, "/api/v1/services?allowWatchBookmarks=true&watch=true", true},
+		"the Node's registration":  {http.MethodPost, "/api/v1/nodes", true},
+		"one object":               {http.MethodGet, "/api/v1/nodes/first", false},
+		"an object from the cache": {http.MethodGet, "/api/v1/nodes/first?resourceVersion=0", false},
+		"a certificate":            {http.MethodPost, "/apis/certificates.k8s.io/v1/certificatesigningrequests", false},
+		"a status":                 {http.MethodPatch, "/api/v1/nodes/first/status", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -110,9 +110,9 @@ func TestAgain(t *testing.T) {
 		"refused":                            {get, syscall.ECONNREFUSED, true},
 		"refused with a body":                {post, syscall.ECONNREFUSED, true},
 		"a body that can't be sent again":    {stream, syscall.ECONNREFUSED, false},
-		"hung up on a read":                  {get, io.EOF, true},
-		"hung up on a write":                 {post, io.EOF, false},
-		"reset on a write":                   {post, syscall.ECONNRESET, false},
+		"a closed connection on a read":      {get, io.EOF, true},
+		"a closed connection on a write":     {post, io.EOF, false},
+		"a reset connection on a write":      {post, syscall.ECONNRESET, false},
 		"an error that waiting won't change": {get, errors.New("certificate"), false},
 	}
 	for name, c := range cases {

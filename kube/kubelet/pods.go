@@ -32,7 +32,7 @@ func hastenComponents(pod *v1.Pod, source string) *v1.Pod {
 func rewrite(pod *v1.Pod, source string) *v1.Pod {
 	pod = pod.DeepCopy()
 	if kubetypes.IsMirrorPod(pod) {
-		return pod // only the mirror of a static pod
+		return pod // it is only the mirror of a static pod
 	}
 	annotations := maps.Clone(pod.Annotations)
 	if annotations == nil {
@@ -116,7 +116,7 @@ func hollowSpec(spec *v1.PodSpec) {
 	if sc := spec.SecurityContext; sc != nil {
 		sc.AppArmorProfile = nil
 		sc.SELinuxOptions = nil
-		sc.FSGroup = nil // rootless hosts may not change the owner of files, and nobody reads these
+		sc.FSGroup = nil // rootless hosts can't change the owner of files, and no process reads a hollow pod's files
 	}
 	spec.HostUsers = nil
 
@@ -127,7 +127,7 @@ func hollowSpec(spec *v1.PodSpec) {
 	})
 	for i := range spec.Volumes {
 		if host := spec.Volumes[i].HostPath; host != nil {
-			host.Type = nil // nothing is checked or created on the host
+			host.Type = nil // so that the kubelet checks and creates nothing on the host
 		}
 	}
 	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {

@@ -36,7 +36,7 @@ func TestRewrite(t *testing.T) {
 		pod, want v1.PodSpec
 		ends      string
 	}{
-		"a component keeps all and starts quicker": {
+		"a component keeps everything and gets a quicker start-up probe": {
 			source: kubetypes.FileSource,
 			pod: v1.PodSpec{
 				Containers: []v1.Container{full(etcdImage)},
@@ -68,7 +68,7 @@ func TestRewrite(t *testing.T) {
 				},
 			},
 		},
-		"another image of a manifest is hollow": {
+		"another image from a manifest is hollow": {
 			source: kubetypes.FileSource,
 			pod:    v1.PodSpec{Containers: []v1.Container{full(otherImage)}},
 			want: v1.PodSpec{
@@ -77,7 +77,7 @@ func TestRewrite(t *testing.T) {
 				},
 			},
 		},
-		"volumes of files stay, others go with their mounts": {
+		"volumes of files stay, other volumes and their mounts are removed": {
 			source: kubetypes.ApiserverSource,
 			pod: v1.PodSpec{
 				Containers: []v1.Container{{Name: "main", VolumeMounts: []v1.VolumeMount{
@@ -124,7 +124,7 @@ func TestRewrite(t *testing.T) {
 			want:   v1.PodSpec{RestartPolicy: v1.RestartPolicyOnFailure, Containers: []v1.Container{{Name: "main"}}},
 			ends:   "main",
 		},
-		"what the host can't do goes": {
+		"features that the host lacks are removed": {
 			source: kubetypes.ApiserverSource,
 			pod: v1.PodSpec{
 				HostUsers: ptr.To(false),
@@ -152,13 +152,13 @@ func TestRewrite(t *testing.T) {
 				t.Errorf("spec (-want +got):\n%s", diff)
 			}
 			if got.Annotations[component.EndsAnnotation] != c.ends || got.Annotations["a"] != "b" {
-				t.Errorf("annotations %v, want containers that end: %q", got.Annotations, c.ends)
+				t.Errorf("annotations %v, want %q as the containers that end", got.Annotations, c.ends)
 			}
 			if diff := cmp.Diff(before, in); diff != "" {
-				t.Errorf("the pod that came in was changed:\n%s", diff)
+				t.Errorf("the given pod was changed:\n%s", diff)
 			}
 			if diff := cmp.Diff(got, rewrite(got, c.source)); diff != "" && c.source == kubetypes.ApiserverSource {
-				t.Errorf("rewriting twice differs from once, so the kubelet would see changes:\n%s", diff)
+				t.Errorf("rewriting a second time changes the pod, so the kubelet would see changes:\n%s", diff)
 			}
 		})
 	}
@@ -183,16 +183,16 @@ func TestRewriteDoesNotBelieveAnAnnotationOfThePod(t *testing.T) {
 	}
 	got := rewrite(pod, kubetypes.ApiserverSource)
 	if got.Spec.Containers[0].StartupProbe != nil || got.Annotations[component.EndsAnnotation] != "" {
-		t.Errorf("a pod of the API was taken for one of the host's: %v", got)
+		t.Errorf("a pod from the API was treated like one from the host's files: %v", got)
 	}
 }
 
 func TestHasten(t *testing.T) {
 	cases := map[string]struct{ in, want *v1.Probe }{
-		"no probe":         {nil, nil},
-		"kubeadm's":        {probe(10, 10, 24), probe(0, 1, 250)},
-		"only defaults":    {&v1.Probe{}, &v1.Probe{PeriodSeconds: 1, FailureThreshold: 30, TimeoutSeconds: 1}},
-		"one that is fast": {probe(0, 1, 30), probe(0, 1, 30)},
+		"no probe":        {nil, nil},
+		"kubeadm's probe": {probe(10, 10, 24), probe(0, 1, 250)},
+		"only defaults":   {&v1.Probe{}, &v1.Probe{PeriodSeconds: 1, FailureThreshold: 30, TimeoutSeconds: 1}},
+		"a fast probe":    {probe(0, 1, 30), probe(0, 1, 30)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 )
 
 // imagesHigh is how full, in percent, the disk of the image store must be before a host with real pods removes images;
-// at imagesLow it stops. The disk is the machine's and holds more than images, so both values are higher than usual.
+// at imagesLow it stops. The disk belongs to the machine and holds more than images, so both values are higher than
+// usual.
 const imagesHigh, imagesLow = 90, 85
 
 // fit overrides the settings that a host without cgroups, iptables and its own machine can't support; everything else
@@ -42,7 +43,7 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	config.ProtectKernelDefaults = false
 	config.MakeIPTablesUtilChains = false
 
-	// The disk and the memory are the machine's too: one host's pods must not be evicted because of others' usage.
+	// The disk and the memory belong to the machine, too: what others use must not cause evictions on a host.
 	config.EvictionHard = map[string]string{
 		"memory.available":   "0%",
 		"nodefs.available":   "0%",

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// kubeadmConfig is what kubeadm writes, with user settings that such a host can't support.
+// kubeadmConfig is what kubeadm writes, with user settings that a local host can't support.
 const kubeadmConfig = `
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -57,7 +57,7 @@ func TestFitAcceptsAnOrdinaryConfiguration(t *testing.T) {
 	fit(flags, config, mode.Mode{Hollow: true})
 
 	if err := validation.ValidateKubeletConfiguration(config, utilfeature.DefaultFeatureGate); err != nil {
-		t.Errorf("it is not valid: %v", err)
+		t.Errorf("the configuration is not valid: %v", err)
 	}
 	if flags.NodeLabels[mode.HollowLabel] != "true" || flags.NodeLabels["mine"] != "yes" {
 		t.Errorf("labels %v, want ours and the user's", flags.NodeLabels)
@@ -66,11 +66,11 @@ func TestFitAcceptsAnOrdinaryConfiguration(t *testing.T) {
 		t.Errorf("maxPods is %d, want the flag to win over the file", config.MaxPods)
 	}
 	if config.ClusterDomain != "cluster.local" || config.KubeReserved["cpu"] != "100m" {
-		t.Errorf("what the host can do was changed: %v, %v", config.ClusterDomain, config.KubeReserved)
+		t.Errorf("settings that the host supports were changed: %v, %v", config.ClusterDomain, config.KubeReserved)
 	}
 	if config.CgroupsPerQOS || config.EnforceNodeAllocatable != nil || config.EvictionHard["nodefs.available"] != "0%" ||
 		config.ResolverConfig != "" {
-		t.Errorf("what the host can't do is left: %v", config)
+		t.Errorf("settings that the host can't support are left: %v", config)
 	}
 }
 
@@ -79,8 +79,8 @@ func TestRealPodsGiveUpImagesOfAFullDisk(t *testing.T) {
 		of        mode.Mode
 		high, low int32
 	}{
-		"hollow pods have none": {mode.Mode{Hollow: true}, 100, 99},
-		"real pods":             {mode.Mode{}, imagesHigh, imagesLow},
+		"hollow pods": {mode.Mode{Hollow: true}, 100, 99},
+		"real pods":   {mode.Mode{}, imagesHigh, imagesLow},
 	} {
 		config, err := options.NewKubeletConfiguration()
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 const tick = 10 * time.Millisecond
 
 // usage returns the processor time and the memory of all processes of this host: those that its /proc shows. The time
-// includes processes that have ended. Pages of files and shared memory count for no process: processes of all hosts
+// includes processes that have ended. Pages of files and shared memory are not counted, because processes of all hosts
 // share the same programs.
 func usage() (cpu time.Duration, memory uint64, err error) {
 	dir, err := os.Open("/proc")
@@ -30,7 +30,7 @@ func usage() (cpu time.Duration, memory uint64, err error) {
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
-			continue // it has just ended
+			continue // the process has just ended
 		}
 		pages, err := os.ReadFile("/proc/" + name + "/statm")
 		if err != nil {

@@ -16,11 +16,11 @@ func TestUsage(t *testing.T) {
 		"100 50 20 1 0 30 0": 30 * page, "100 20 50": 0, "100 50": 0, "": 0,
 	} {
 		if got := parseAlone(text); got != want {
-			t.Errorf("of %q a process has %d alone, want %d", text, got, want)
+			t.Errorf("%q: a process has %d bytes alone, want %d", text, got, want)
 		}
 	}
 	if got := parseTime("7 (a) S 1"); got != 0 {
-		t.Errorf("the processor time of nothing is %s", got)
+		t.Errorf("the processor time of a truncated line is %s", got)
 	}
 	before, memory, err := usage()
 	if err != nil || memory == 0 {

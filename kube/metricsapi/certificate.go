@@ -21,8 +21,8 @@ const (
 	publishEach = time.Second
 )
 
-// makeCertificate creates a certificate that is valid for a year, in memory: a restarted pod creates another one.
-// authority is the certificate that signed it.
+// makeCertificate creates a certificate that is valid for a year. It exists only in memory: a restarted pod creates
+// another one. authority is the certificate that signed it.
 func makeCertificate() (
 	served dynamiccertificates.CertKeyContentProvider, authority []byte, err error,
 ) {
@@ -37,7 +37,8 @@ func makeCertificate() (
 	return served, cert, nil
 }
 
-// publish tells the API server which authority to trust for this API. It retries until it succeeds or ctx ends.
+// publish tells the API server which authority to trust for this API. It retries until ctx ends, except if
+// the request is forbidden or the APIService does not exist.
 func publish(ctx context.Context, api clientset.Interface, authority []byte) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": authority}})
 	if err != nil {

@@ -48,7 +48,7 @@ func makeScheme() *runtime.Scheme {
 // server.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: Name, Short: "Serve metrics.k8s.io of the cluster in which this is a pod", Args: cobra.NoArgs,
+		Use: Name, Short: "Serve metrics.k8s.io for the cluster in which this program runs as a pod", Args: cobra.NoArgs,
 		SilenceUsage: true,
 		RunE:         func(*cobra.Command, []string) error { return serve(genericapiserver.SetupSignalContext()) },
 	}
@@ -94,7 +94,8 @@ func serve(ctx context.Context) error {
 	return server.PrepareRun().RunWithContext(ctx)
 }
 
-// serveFrom makes a server answer with a reader's figures for objects.
+// serveFrom installs the API in a server. The server finds Nodes and pods with the client objects, and gets their usage
+// from the reader r.
 func serveFrom(server *genericapiserver.GenericAPIServer, objects metadata.Interface, r *reader) error {
 	core := schema.GroupVersion{Version: "v1"}
 	group := genericapiserver.NewDefaultAPIGroupInfo(metrics.GroupName, scheme, metav1.ParameterCodec,
@@ -109,7 +110,7 @@ func serveFrom(server *genericapiserver.GenericAPIServer, objects metadata.Inter
 	return nil
 }
 
-// newConfig returns a server's configuration without addresses and rights.
+// newConfig returns a server's configuration that does not yet set addresses, authentication or authorization.
 func newConfig() *genericapiserver.Config {
 	config := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
 	config.EffectiveVersion = utilcompatibility.DefaultBuildEffectiveVersion()
@@ -136,10 +137,10 @@ func newServer() (*genericapiserver.GenericAPIServer, []byte, error) {
 	}
 	if err := genericoptions.NewDelegatingAuthenticationOptions().ApplyTo(&config.Authentication, config.SecureServing,
 		nil); err != nil {
-		return nil, nil, fmt.Errorf("reading from the cluster who asks on behalf of whom: %w", err)
+		return nil, nil, fmt.Errorf("setting up authentication by the cluster's API server: %w", err)
 	}
 	if err := genericoptions.NewDelegatingAuthorizationOptions().ApplyTo(&config.Authorization); err != nil {
-		return nil, nil, fmt.Errorf("asking the cluster for rights: %w", err)
+		return nil, nil, fmt.Errorf("setting up authorization by the cluster's API server: %w", err)
 	}
 	server, err := config.Complete(nil).New(Name, genericapiserver.NewEmptyDelegate())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// TestServer asks a server without rights, as the API server would.
+// TestServer sends requests as the API server would, to a server without authentication and authorization.
 func TestServer(t *testing.T) {
 	config := newConfig()
 	config.LoopbackClientConfig, config.ExternalAddress = &rest.Config{}, serviceName+":443"

@@ -35,7 +35,7 @@ var retries = apiwait.Backoff{Duration: 250 * time.Millisecond, Factor: 1.6, Jit
 const (
 	requestLimit = 10 * time.Second
 	installLimit = 40 * time.Second
-	requestRate  = 100 // a second: the objects are applied one after the other
+	requestRate  = 100 // per second; client-go's default would delay the requests, which follow each other closely
 )
 
 // NewInstaller returns an Installer for the cluster of a configuration.
@@ -50,7 +50,7 @@ func NewInstaller(config *clientrest.Config, version string) (*Installer, error)
 }
 
 // Install applies all objects to a new cluster. It reports false if the cluster should not have them: its pods are
-// hollow or not ours, so that nothing would answer, or kubeadm was told to omit its own add-ons.
+// hollow or run in another container runtime, or kubeadm was told to omit its own add-ons.
 func (i *Installer) Install(ctx context.Context) (installed bool, err error) {
 	return i.retry(ctx, func(ctx context.Context) (bool, error) {
 		if runs, err := i.runsPods(ctx); err != nil || !runs {

@@ -19,8 +19,8 @@ import (
 type cluster struct {
 	nodes   int               // number of Nodes that run real pods
 	objects map[string]string // by path
-	applied []string          // paths
-	failing int               // number of requests that still fail
+	applied []string          // paths of applied objects
+	failing int               // number of requests that are still to fail
 	selects string            // label selector of the last request for Nodes
 }
 
@@ -84,8 +84,8 @@ func TestInstallAndRefresh(t *testing.T) {
 		"a cluster with another proxy":             {1, map[string]string{dnsPath: object}, true, false},
 		"hollow pods, or those of another runtime": {0, map[string]string{proxyPath: object}, false, false},
 		"a cluster without add-ons":                {1, nil, false, false},
-		"one of the release before":                {0, map[string]string{serverPath: deployment("v1.35.4")}, false, true},
-		"one of this release":                      {0, map[string]string{serverPath: deployment("v1.36.3")}, false, false},
+		"a cluster with an older metrics API":      {0, map[string]string{serverPath: deployment("v1.35.4")}, false, true},
+		"a cluster with this metrics API":          {0, map[string]string{serverPath: deployment("v1.36.3")}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world := &cluster{nodes: c.nodes, objects: c.objects}
@@ -110,7 +110,7 @@ func TestInstallAndRefresh(t *testing.T) {
 	}
 }
 
-// TestInstallTriesAgain makes each request fail in turn, and then all requests.
+// TestInstallTriesAgain makes the first requests fail: none, one, two and so on, and at last all requests.
 func TestInstallTriesAgain(t *testing.T) {
 	objects, err := objectsOf(Manifest("v1.36.3"))
 	if err != nil {

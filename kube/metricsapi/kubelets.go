@@ -46,7 +46,7 @@ func newKubelets(api kubernetes.Interface, log *slog.Logger) *kubelets {
 	return &kubelets{api: api, log: log, client: &http.Client{
 		Timeout: askLimit,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("a kubelet doesn't redirect: its answer is not used")
+			return errors.New("the answer is a redirect, which a kubelet never sends, so it is ignored")
 		},
 		Transport: &http.Transport{
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, // see kubelets

@@ -52,7 +52,7 @@ func TestKubelets(t *testing.T) {
 		}
 		w.Write([]byte("node_cpu_usage_seconds_total 300 6000000\n"))
 	})
-	elsewhere := serve(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is asked", r.Host) })
+	elsewhere := serve(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a redirect led to %s", r.Host) })
 	redirects := serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) })
 	refuses := serve(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	api := fake.NewClientset(node(t, "good", good), node(t, "redirects", redirects), node(t, "refuses", refuses),
@@ -77,10 +77,10 @@ func TestKubelets(t *testing.T) {
 		}
 	}
 	if tokens != 1 {
-		t.Errorf("asked for %d tokens", tokens)
+		t.Errorf("the reader requested %d tokens, want one", tokens)
 	}
 	k.expires = time.Now().Add(tokenMargin)
 	if _, err := k.read(t.Context()); err != nil || tokens != 2 {
-		t.Errorf("the token is old: %v, asked for %d tokens", err, tokens)
+		t.Errorf("after the token expired: %v, %d tokens requested, want two", err, tokens)
 	}
 }

@@ -48,7 +48,7 @@ func TestTheKubeletsTokenReadsNothingElse(t *testing.T) {
 	rule := roles[bound[0]][0].(map[string]any)
 	for field, want := range map[string]string{"apiGroups": "", "resources": "nodes/metrics", "verbs": "get"} {
 		if got := rule[field].([]any); len(got) != 1 || got[0] != want {
-			t.Errorf("%s of its rule are %q, want %q alone", field, got, want)
+			t.Errorf("%s of the account's rule are %q, want only %q", field, got, want)
 		}
 	}
 }
@@ -77,15 +77,15 @@ func TestTheServerOutlivesItsNode(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("it does not leave a Node with %s within 10 s: %+v", key, pod.Tolerations)
+			t.Errorf("the server's pod does not leave a Node with %s within 10 s: %+v", key, pod.Tolerations)
 		}
 	}
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil {
-		t.Fatal("it prefers no Node")
+		t.Fatal("the server's pod prefers no Node")
 	}
 	preferred := pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	if len(preferred) != 1 || preferred[0].Weight != 100 || len(preferred[0].Preference.MatchExpressions) != 1 ||
 		preferred[0].Preference.MatchExpressions[0].Key != "node-role.kubernetes.io/control-plane" {
-		t.Errorf("it prefers %+v, want control planes", preferred)
+		t.Errorf("the server's pod prefers %+v, want control planes", preferred)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	containerStart  = "container_start_time_seconds"
 )
 
-// bodyLimit bounds what is read from a kubelet.
+// bodyLimit bounds how many bytes are read from a kubelet.
 const bodyLimit = 16 << 20
 
 // A container is identified by its names. All are empty for a Node's own figures.
@@ -29,10 +29,11 @@ type point struct {
 	at     time.Time // when the kubelet measured it
 	cpu    float64   // seconds of processor time since start
 	memory float64   // bytes
-	start  time.Time // of the container; zero if unknown
+	start  time.Time // when the container started; zero if unknown
 }
 
-// parse reads the figures of one Node from the text of its kubelet. Metrics without a time were measured now.
+// parse reads the figures of one Node from the text of its kubelet. Metrics without a time count as measured
+// now.
 func parse(r io.Reader, now time.Time) (map[container]point, error) {
 	points := map[container]point{}
 	limited := &io.LimitedReader{R: r, N: bodyLimit}
@@ -99,7 +100,7 @@ func parseLine(line string) (name string, labels map[string]string, value float6
 		return "", nil, 0, 0, false
 	}
 	if len(numbers) > 1 {
-		at, _ = strconv.ParseInt(numbers[1], 10, 64) // without a time, it was now
+		at, _ = strconv.ParseInt(numbers[1], 10, 64) // at stays 0 if the line has no time
 	}
 	return name, labels, value, at, true
 }

@@ -33,8 +33,8 @@ func TestParse(t *testing.T) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 	for name, text := range map[string]string{
-		"a long line": "node_cpu_usage_seconds_total " + strings.Repeat("1", 1<<20),
-		"too much":    strings.Repeat("# a comment of some length, again and again and again\n", bodyLimit/50),
+		"a long line":   "node_cpu_usage_seconds_total " + strings.Repeat("1", 1<<20),
+		"too much text": strings.Repeat("# a comment of some length, again and again and again\n", bodyLimit/50),
 	} {
 		if _, err := parse(strings.NewReader(text), now); err == nil {
 			t.Errorf("%s is accepted", name)

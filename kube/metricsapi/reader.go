@@ -9,8 +9,8 @@ import (
 
 // Ages of readings. Nothing is read unless a client asks: an idle cluster stays idle.
 const (
-	fresh   = 10 * time.Second // a younger reading is used again
-	useful  = 2 * time.Minute  // an older one is not used as the base of a rate
+	fresh   = 10 * time.Second // a reading younger than this is used again
+	useful  = 2 * time.Minute  // a reading older than this is not used as the base of a rate
 	between = 2 * time.Second  // pause between two readings for one answer
 )
 
@@ -26,7 +26,7 @@ type reader struct {
 	now  func() time.Time
 	wait func(context.Context, time.Duration) error
 
-	turn          chan struct{} // holds one token; whoever takes it may use what follows
+	turn          chan struct{} // holds one token; whoever takes it may use the fields below
 	before, after *reading
 }
 
@@ -45,7 +45,7 @@ func (r *reader) usages(ctx context.Context) (usages, error) {
 	return usagesOf(before, after), nil
 }
 
-// pair returns two readings, of which the second is fresh. It takes readings that are missing.
+// pair returns two readings, of which the second is fresh. If readings are missing, pair takes them.
 func (r *reader) pair(ctx context.Context) (before, after *reading, err error) {
 	select {
 	case <-ctx.Done():
@@ -72,7 +72,7 @@ func (r *reader) pair(ctx context.Context) (before, after *reading, err error) {
 	return r.before, r.after, nil
 }
 
-// next takes a reading.
+// next takes one reading: it asks the kubelets.
 func (r *reader) next(ctx context.Context) error {
 	at := r.now()
 	nodes, err := r.read(ctx)
@@ -128,8 +128,8 @@ func usagesOf(before, after *reading) usages {
 	return u
 }
 
-// rateOf returns the usage between two points. A container that started in between counts from its start. It returns
-// false if there is no point to compare with.
+// rateOf returns the usage between two points. A container that started in between counts from its start. rateOf
+// returns false if there is no point to compare with.
 func rateOf(base point, has bool, p point) (rate, bool) {
 	if !has || p.start.After(base.at) || p.cpu < base.cpu {
 		base = point{at: p.start}

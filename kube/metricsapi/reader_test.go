@@ -13,7 +13,7 @@ import (
 
 var begin = time.Unix(1_700_000_000, 0)
 
-// clock is a clock, and kubelets that record when they are asked, in seconds since begin.
+// clock is a fake clock. It also stands for the kubelets: it records when they are asked, in seconds since begin.
 type clock struct {
 	at    time.Time
 	asked []int
@@ -44,11 +44,11 @@ func TestKubeletsAreReadWhenSomebodyAsks(t *testing.T) {
 		asked []int
 	}{
 		{0, []int{0, 2}},                // two readings for a rate
-		{5 * time.Second, nil},          // these are fresh
-		{5 * time.Second, []int{12}},    // one more
+		{5 * time.Second, nil},          // the readings are still fresh
+		{5 * time.Second, []int{12}},    // the last reading is not fresh any more
 		{time.Minute, []int{72}},        // the last reading is recent enough as a base
 		{time.Hour, []int{3672, 3674}},  // now it is too old
-		{11 * time.Second, []int{3685}}, //
+		{11 * time.Second, []int{3685}}, // the last reading is not fresh
 	} {
 		f.asked, f.at = nil, f.at.Add(c.pause)
 		u, err := r.usages(t.Context())
@@ -71,9 +71,9 @@ func TestAReadingThatFails(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if u, err := r.usages(t.Context()); err != nil || u.nodes["n"].cpu != 0.5 {
-		t.Errorf("the next one: %v, %v", u, err)
+		t.Errorf("the next request: %v, %v", u, err)
 	}
-	<-r.turn // somebody reads, and a kubelet is slow
+	<-r.turn // another request is reading, and a kubelet is slow
 	if _, err := r.usages(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

@@ -24,15 +24,15 @@ import (
 // pageSize is how many objects of the API server are in memory at once.
 const pageSize = 500
 
-// storage answers for one resource. The API server reports which objects exist, with their labels; the reader reports
-// what they use. storage omits objects without figures.
+// storage answers the requests for one resource. The API server reports which objects exist, with their labels; the
+// reader reports what they use. storage omits objects without figures.
 type storage struct {
 	rest.TableConvertor
 	kind       string
 	namespaced bool
 	empty      func() runtime.Object
 	emptyList  func() runtime.Object
-	// fill adds an object's usage to a list, if it is known.
+	// fill adds an object's usage to a list if the usage is known.
 	fill func(list runtime.Object, of metav1.ObjectMeta, u usages)
 
 	objects metadata.Getter
@@ -111,7 +111,7 @@ func (s *storage) List(ctx context.Context, options *internalversion.ListOptions
 	for {
 		objects, err := s.in(ctx).List(ctx, page)
 		if err != nil {
-			return nil, fmt.Errorf("listing for %s: %w", s.kind, err)
+			return nil, fmt.Errorf("listing the objects for %s: %w", s.kind, err)
 		}
 		for _, o := range objects.Items {
 			s.fill(list, o.ObjectMeta, u)
@@ -141,7 +141,7 @@ func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (r
 	return items[0], nil
 }
 
-// in returns the objects of the request's namespace, or all.
+// in returns the objects of the request's namespace, or all objects if the request names none.
 func (s *storage) in(ctx context.Context) metadata.ResourceInterface {
 	if namespace := request.NamespaceValue(ctx); s.namespaced && namespace != "" {
 		return s.objects.Namespace(namespace)

@@ -11,14 +11,14 @@ func TestParse(t *testing.T) {
 		info    map[string]string
 		want    Mode
 	}{
-		"what a server says": {RuntimeName, Mode{IDs: IDsOne, Limits: "cpu"}.Info(),
+		"a server with real pods": {RuntimeName, Mode{IDs: IDsOne, Limits: "cpu"}.Info(),
 			Mode{IDs: IDsOne, Limits: "cpu"}},
 		"a hollow endpoint": {RuntimeName, Mode{Hollow: true, IDs: IDsAll}.Info(),
 			Mode{Hollow: true, IDs: IDsAll}},
-		"a server of ours of before":       {RuntimeName, nil, Mode{Hollow: true}},
-		"another runtime is not hollow":    {"containerd", map[string]string{"config": "{}"}, Mode{}},
-		"another word than true is a no":   {RuntimeName, map[string]string{infoHollow: `"yes"`}, Mode{}},
-		"another runtime that says hollow": {"theirs", Mode{Hollow: true}.Info(), Mode{Hollow: true}},
+		"an older server of ours":        {RuntimeName, nil, Mode{Hollow: true}},
+		"another runtime is not hollow":  {"containerd", map[string]string{"config": "{}"}, Mode{}},
+		"a value other than true":        {RuntimeName, map[string]string{infoHollow: `"yes"`}, Mode{}},
+		"another runtime that is hollow": {"theirs", Mode{Hollow: true}.Info(), Mode{Hollow: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Parse(c.runtime, c.info); got != c.want {

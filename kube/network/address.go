@@ -35,7 +35,7 @@ func ParseRanges(texts []string) ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// Gateway returns the host's address in a range: the first after the network's own. No pod gets it.
+// Gateway returns the host's address in a range: the first after the address of the network. No pod gets it.
 func Gateway(r netip.Prefix) netip.Addr { return r.Masked().Addr().Next() }
 
 // ErrExhausted is wrapped by Take's error if all addresses of a range are in use.
@@ -46,7 +46,7 @@ var ErrExhausted = errors.New("all addresses of the Node's pod range are in use:
 // concurrent use.
 type Addresses struct {
 	ranges []netip.Prefix
-	held   map[netip.Addr]string // the id of the holder
+	held   map[netip.Addr]string // the id of the pod that holds the address
 	last   map[netip.Prefix]netip.Addr
 }
 
@@ -111,7 +111,7 @@ func (a *Addresses) init() {
 	}
 }
 
-// next returns a free address of a range. It skips the first address (the network's), the second (the gateway's), and
+// next returns a free address of a range. It skips the first address (of the network), the second (of the gateway), and
 // in IPv4 the last (broadcast).
 func (a *Addresses) next(r netip.Prefix) (netip.Addr, error) {
 	first := Gateway(r).Next()

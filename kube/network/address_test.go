@@ -13,12 +13,12 @@ func TestParseRanges(t *testing.T) {
 		want  string
 		err   string
 	}{
-		"one range":                 {texts: []string{"10.244.1.0/24"}, want: "10.244.1.0/24"},
-		"one of each family":        {texts: []string{"fd00::/64", " 10.244.1.0/24 "}, want: "fd00::/64 10.244.1.0/24"},
-		"the bits of hosts are cut": {texts: []string{"10.244.1.7/24"}, want: "10.244.1.0/24"},
-		"no range":                  {texts: []string{"10.244.1.0"}, err: "is not valid"},
-		"no room":                   {texts: []string{"10.244.1.0/31"}, err: "no room"},
-		"two of a family":           {texts: []string{"10.244.1.0/24", "10.244.2.0/24"}, err: "two pod ranges of one family"},
+		"one range":               {texts: []string{"10.244.1.0/24"}, want: "10.244.1.0/24"},
+		"one of each family":      {texts: []string{"fd00::/64", " 10.244.1.0/24 "}, want: "fd00::/64 10.244.1.0/24"},
+		"host bits are cleared":   {texts: []string{"10.244.1.7/24"}, want: "10.244.1.0/24"},
+		"an address, not a range": {texts: []string{"10.244.1.0"}, err: "is not valid"},
+		"a range without room":    {texts: []string{"10.244.1.0/31"}, err: "no room"},
+		"two ranges of a family":  {texts: []string{"10.244.1.0/24", "10.244.2.0/24"}, err: "two pod ranges of one family"},
 	} {
 		ranges, err := ParseRanges(c.texts)
 		var got []string
@@ -67,10 +67,10 @@ func TestAddresses(t *testing.T) {
 	a.Free("d")
 	take("g", "10.244.1.5 fd00::2")
 	if !a.HoldsIn(ranges[0]) || a.HoldsIn(netip.MustParsePrefix("10.9.0.0/16")) {
-		t.Error("what is held is of other ranges")
+		t.Error("HoldsIn does not tell ranges with held addresses from others")
 	}
 
-	var after Addresses // a restart
+	var after Addresses // the addresses after a restart
 	after.SetRanges(ranges)
 	held := []netip.Addr{netip.MustParseAddr("10.244.1.2"), netip.MustParseAddr("fd00::2")}
 	for range 2 {
@@ -79,7 +79,7 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 	if err := after.Hold("b", held[:1]); err == nil || !strings.Contains(err.Error(), "is already held by pod sandbox a") {
-		t.Errorf("held twice: %v", err)
+		t.Errorf("a second pod holds an address: %v", err)
 	}
 	if got, err := after.Take("b"); texts(got) != "10.244.1.3 fd00::3" {
 		t.Errorf("b got %v, %v", got, err)

@@ -200,7 +200,7 @@ func (n *Netlink) Cables() ([]string, error) {
 // Uplink describes this host's link to all other hosts.
 type Uplink struct {
 	Address netip.Addr // the host's IPv4 address on that link; invalid if there is none
-	MTU     int        // for pods: the link's, minus the tunnel's headers
+	MTU     int        // the MTU for pods: the MTU of the link minus the tunnel's headers
 }
 
 // Uplink returns the link of the default route.

@@ -183,8 +183,8 @@ func (n *Network) connect(p Pod, mtu int) error {
 	return k.Forget(nil, p.Ports)
 }
 
-// Remove removes a pod's cable and ports, and frees its addresses. It may be called again, and for a pod without a
-// network.
+// Remove removes a pod's cable and ports, and frees its addresses. It succeeds if the pod has no network or was removed
+// before.
 func (n *Network) Remove(id string) error {
 	k, err := Open()
 	if err != nil {
@@ -219,8 +219,8 @@ func (n *Network) Remove(id string) error {
 }
 
 // Restore takes over the pods from before a restart, and removes the cables and packet rules of all others. It returns
-// the ids of pods that lost their cable or whose addresses are not this Node's any more. These hold their addresses
-// until they are removed.
+// the ids of pods that lost their cable or whose addresses are not this Node's any more. These pods keep their
+// addresses until they are removed.
 func (n *Network) Restore(ranges []netip.Prefix, pods []Pod) (lost []string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -71,9 +71,9 @@ func (h *host) remove(p *pod) {
 
 func at(a netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(a, port) }
 
-const silence = 300 * time.Millisecond // after this time nothing more is expected
+const silence = 300 * time.Millisecond // how long to wait for an answer that must not arrive
 
-// deaf checks that nobody answers at an address.
+// deaf checks that nothing answers at an address.
 func deaf(t *testing.T, who *nettest.Space, to netip.AddrPort) {
 	t.Helper()
 	for _, protocol := range []string{"tcp", "udp"} {
@@ -99,10 +99,10 @@ func TestPodsOfOneHost(t *testing.T) {
 	for i, source := range []netip.Addr{addrA, gateway6} {
 		a.Hears(at(b.addresses[i], 8080), "b saw "+a.addresses[i].String())
 		a.Hears(at(a.addresses[i], 8080), "a saw "+a.addresses[i].String())
-		h.Hears(at(b.addresses[i], 8080), "b saw "+source.String()) // as probes do
+		h.Hears(at(b.addresses[i], 8080), "b saw "+source.String()) // the host asks pods directly, as probes do
 		a.Hears(at(source, 9090), "host saw "+a.addresses[i].String())
 	}
-	a.Hears(at(nettest.Gateway, 9090), "dock saw "+addrA.String()) // masqueraded, outward only
+	a.Hears(at(nettest.Gateway, 9090), "dock saw "+addrA.String()) // traffic of pods to places outside is masqueraded
 	h.Hears(at(nettest.Gateway, 9090), "dock saw "+addrA.String())
 	if mtu := a.MTU("eth0"); mtu != 1500-network.TunnelHeaders {
 		t.Errorf("the pod's MTU is %d", mtu)
@@ -139,7 +139,7 @@ func TestHostPorts(t *testing.T) {
 		_, err := h.net.Add(idOf("conflict"), other.Path(), both(local, 80)[:1])
 		return err
 	}); err == nil || !strings.Contains(err.Error(), "port 80/tcp of 127.0.0.1 already leads to pod sandbox "+all.id) {
-		t.Errorf("a port was given twice: %v", err)
+		t.Errorf("two pods got the same port: %v", err)
 	}
 	h.remove(onLoopback)
 	deaf(t, h.Space, at(local, 81))
@@ -213,21 +213,22 @@ func TestAPodHasItsOwnAddressesOnly(t *testing.T) {
 		}
 		hosttest.WaitFor(t, text, func() bool { return c.ear.Heard(text) }, notHeard)
 		if c.ear.Heard("spoofed") {
-			t.Errorf("%s has heard a foreign address", c.name)
+			t.Errorf("%s got a packet from an address that is not the pod's", c.name)
 		}
 	}
 	if err := h.Say(netip.Addr{}, at(nettest.Gateway, network.TunnelPort), []byte("control")); err != nil {
 		t.Fatal(err)
 	}
-	hosttest.WaitFor(t, "the control", func() bool { return tunnel.Heard("control") }, notHeard)
+	hosttest.WaitFor(t, "the control packet", func() bool { return tunnel.Heard("control") }, notHeard)
 	if tunnel.Heard("spoofed") {
-		t.Error("a pod has sent to the port of tunnels with its host's address")
+		t.Error("a pod sent a packet to the tunnel's port from its host's address")
 	}
 }
 
 func notHeard() string { return "not heard" }
 
-// Whichever step fails, everything created is removed, and a new Network takes over what exists.
+// TestNothingIsLeft checks that everything created is removed, whichever step fails, and that a new Network takes over
+// the existing pods.
 func TestNothingIsLeft(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -251,7 +252,7 @@ func TestNothingIsLeft(t *testing.T) {
 		return err
 	})
 	if len(lost) != 1 || lost[0] != idOf("lost") {
-		t.Errorf("lost are %v", lost)
+		t.Errorf("the lost pods are %v", lost)
 	}
 	h.net = after
 	h.Hears(at(addrA, 80), "stays saw "+addrA.String())
@@ -260,19 +261,19 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("a cable is left:\n%s", text)
 	}
 	broken := nettest.New(t)
-	broken.Do(func() error { // a link of this name exists already
+	broken.Do(func() error { // a link with the name of the pod's link
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "x"})
 	})
 	if err := network.Within(h.Path(), func() error {
 		_, err := after.Add(idOf("broken"), broken.Path(), []network.HostPort{{Protocol: table.TCP, Port: 82, Pod: 8080}})
 		return err
 	}); err == nil {
-		t.Error("a pod was connected where there is a link already")
+		t.Error("a pod was connected although its namespace already has a link eth0")
 	}
 	h.remove(stays)
 	h.remove(stays)
 	if text := h.Dump(); text != before {
-		t.Errorf("left is\n%s\nwas\n%s", text, before)
+		t.Errorf("the network is\n%s\nwas\n%s", text, before)
 	}
 	h.Do(func() error { return after.Remove(idOf("lost")) })
 }
@@ -282,7 +283,7 @@ func TestANodesRangeChanges(t *testing.T) {
 	dock := nettest.NewDock(t)
 	h := &host{dock.Host(addrA), t, network.New(nil)}
 	if err := h.net.Ready(); !errors.Is(err, network.ErrNoRange) {
-		t.Errorf("without a range it says %v", err)
+		t.Errorf("without a range Ready returns %v", err)
 	}
 	h.Do(func() error { return h.net.SetRanges(prefixes(t, "10.244.1.0/24", "fd00:1::/64")) })
 	old := h.pod("old")
@@ -298,6 +299,6 @@ func TestANodesRangeChanges(t *testing.T) {
 	h.remove(old)
 	h.Do(func() error { return h.net.SetRanges(prefixes(t, "10.244.2.0/24")) })
 	if text := h.Dump(); strings.Contains(text, "fd00:1::1") {
-		t.Errorf("an address of before is left:\n%s", text)
+		t.Errorf("an address of the earlier range is left:\n%s", text)
 	}
 }

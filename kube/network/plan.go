@@ -15,25 +15,26 @@ type Op interface {
 
 // Kernel is the kernel's side of one network namespace, which a plan changes. All calls are idempotent.
 type Kernel interface {
-	// MakeVeth creates a veth pair. The link called name is in this namespace, and the link called peer is in the network
-	// namespace at the path space. MakeVeth first deletes an existing link called name, which is a leftover.
+	// MakeVeth creates a veth pair. The link called name is in this namespace, and the link called peer is in the
+	// network namespace at the path space. MakeVeth first deletes an existing link called name, which is a leftover.
 	MakeVeth(name string, mac net.HardwareAddr, peer string, peerMAC net.HardwareAddr, mtu int, space string) error
 	// EnsureAddress adds an address to a link, and DeleteAddress removes it.
 	EnsureAddress(link string, address netip.Addr) error
 	DeleteAddress(link string, address netip.Addr) error
-	// EnsureNeighbor sets the permanent MAC of an address at a link.
+	// EnsureNeighbor permanently sets the MAC to which a link sends packets for an address.
 	EnsureNeighbor(link string, address netip.Addr, mac net.HardwareAddr) error
 	// EnsureRoute adds a route to the range dst through a link. If source is valid, it becomes the source address. The
 	// next hop is via; if via is the zero Addr, the destinations are on the link itself.
 	EnsureRoute(link string, dst netip.Prefix, via, source netip.Addr) error
 	// SetUp brings a link up.
 	SetUp(link string) error
-	// AwaitRunning waits until a link carries packets: after both ends came up, the kernel still drops them for a while.
+	// AwaitRunning waits until a link carries packets: after both ends came up, the kernel still drops them for a
+	// while.
 	AwaitRunning(link string) error
-	// AwaitLocal waits until the kernel accepts packets for an address. For IPv6, that takes a while after the address was
-	// added.
+	// AwaitLocal waits until the kernel accepts packets for an address. For IPv6, that takes a while after the address
+	// was added.
 	AwaitLocal(address netip.Addr) error
-	// DeleteLink deletes a link; it may be missing.
+	// DeleteLink deletes a link if it exists.
 	DeleteLink(name string) error
 	// SetSysctl writes value to /proc/sys/net/KEY. If optional is true, it ignores a key that the kernel lacks.
 	SetSysctl(key, value string, optional bool) error
@@ -140,7 +141,7 @@ func PlanCable(p Pod, mtu int) []Op {
 		sysctl{"ipv6/conf/" + link + "/accept_ra", "0", true},
 		sysctl{"ipv6/conf/" + link + "/disable_ipv6", off(hasIPv6(p)), !hasIPv6(p)},
 	}
-	if len(p.Ports) > 0 { // the host can reach them at 127.0.0.1, too
+	if len(p.Ports) > 0 { // the host can reach the pod's ports at 127.0.0.1, too
 		plan = append(plan, sysctl{"ipv4/conf/" + link + "/route_localnet", "1", false})
 	}
 	for _, a := range p.Addresses {

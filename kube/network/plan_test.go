@@ -95,7 +95,7 @@ func TestConflicts(t *testing.T) {
 		have, want HostPort
 		conflict   bool
 	}{
-		"the same":         {port(table.TCP, "", 80, 1), port(table.TCP, "", 80, 2), true},
+		"the same port":    {port(table.TCP, "", 80, 1), port(table.TCP, "", 80, 2), true},
 		"another port":     {port(table.TCP, "", 80, 1), port(table.TCP, "", 81, 1), false},
 		"another protocol": {port(table.TCP, "", 80, 1), port(table.UDP, "", 80, 1), false},
 		"another address": {port(table.TCP, "10.0.0.1", 80, 1),
@@ -114,7 +114,7 @@ func TestConflicts(t *testing.T) {
 			}
 		}
 		if err := Conflict(have, []Pod{have}); err != nil {
-			t.Errorf("%s: a pod is in its own way: %v", name, err)
+			t.Errorf("%s: a pod conflicts with itself: %v", name, err)
 		}
 		twice := podOf("twice", 4, dual, c.have, c.want)
 		if err := Conflict(twice, nil); (err != nil) != c.conflict {

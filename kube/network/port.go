@@ -45,7 +45,7 @@ func (p HostPort) meets(other HostPort) bool {
 	return p.Host == other.Host
 }
 
-// Conflict returns the reason why a pod can't have its ports beside those of other pods, or nil.
+// Conflict returns the reason why a pod can't have its ports together with the ports of other pods, or nil.
 func Conflict(p Pod, others []Pod) error {
 	for i, port := range p.Ports {
 		for _, mine := range p.Ports[:i] {
@@ -86,8 +86,8 @@ func rules(ranges []netip.Prefix, pods []Pod) table.Table {
 	away := table.Chain{Name: "away", Hook: table.Forward, Priority: table.Filter}
 	from := table.Chain{Name: "from", NAT: true, Hook: table.Postrouting, Priority: table.SrcNAT}
 	for _, r := range ranges {
-		// Traffic of pods to other places is masqueraded: it leaves with the host's own address. If it could reach the port
-		// of other hosts' tunnels, it would look as if it came from this host's tunnel.
+		// Traffic of pods to other places is masqueraded: it leaves with the host's own address. If it could reach the
+		// port of other hosts' tunnels, it would look as if it came from this host's tunnel.
 		away.Rules = append(away.Rules, table.Rule{
 			table.From(r), outward, table.Port(table.UDP, TunnelPort), table.Drop,
 		})

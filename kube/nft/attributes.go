@@ -10,7 +10,7 @@ import (
 // attributes are the attributes of a netlink message.
 type attributes []byte
 
-// put adds an attribute. Its length is limited to 16 bits; callers bound what they add.
+// put adds an attribute. The length field of an attribute has 16 bits, so callers must bound what they add.
 func (a *attributes) put(kind uint16, data []byte) {
 	*a = binary.NativeEndian.AppendUint16(*a, uint16(unix.SizeofNlAttr+len(data)))
 	*a = binary.NativeEndian.AppendUint16(*a, kind)
@@ -25,7 +25,7 @@ func (a *attributes) number(kind uint16, n uint32) {
 
 func (a *attributes) nest(kind uint16, inner attributes) { a.put(kind|unix.NLA_F_NESTED, inner) }
 
-// note adds a note, which nft stores beside an object: a comment, or how to show the object.
+// note adds a note, which nft stores together with an object: a comment, or how to show the object.
 func (a *attributes) note(kind byte, data []byte) {
 	*a = append(append(*a, kind, byte(len(data))), data...)
 }
@@ -74,7 +74,7 @@ func number32(data []byte, kind uint16) uint32 {
 	return 0
 }
 
-// noted returns the note of a kind that is stored beside an object.
+// noted returns the note of a kind that is stored together with an object.
 func noted(notes []byte, kind byte) []byte {
 	for len(notes) >= 2 {
 		size := int(notes[1])

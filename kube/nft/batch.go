@@ -28,7 +28,7 @@ type batch struct {
 	line     string // the line being parsed
 }
 
-// Kinds of notes beside objects.
+// Kinds of notes that are stored together with objects.
 const (
 	noteComment      = 0 // of tables, chains, rules, elements
 	noteKeyOrder     = 0 // of sets
@@ -142,7 +142,7 @@ func (c command) properties(f func(name string) (known bool, err error)) (commen
 		if name == "comment" {
 			known = true
 			if comment, err = c.quoted(); len(comment) >= maxComment {
-				err = fmt.Errorf("comments have less than %d bytes", maxComment)
+				err = fmt.Errorf("a comment must have less than %d bytes", maxComment)
 			}
 		} else if f != nil {
 			known, err = f(name)
@@ -414,7 +414,7 @@ func (c command) doElement() error {
 // element is an element of a set or map.
 type element struct {
 	key     []byte
-	end     bool // it ends the range that begins at the previous one
+	end     bool // this element ends the range that begins at the previous element
 	data    attributes
 	comment string
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
-// place is where a pod is, with its address and that of its Service.
+// place is where a pod is, with the addresses of the pod and of its Service.
 type place struct {
 	name            string
 	to              *pod
@@ -54,7 +54,7 @@ func (p place) compare(b *testing.B, unit string, amount float64, way func(netip
 				}
 				took[address] = append(took[address], time.Since(began))
 			}
-			slices.Reverse(turn) // neither is always the first
+			slices.Reverse(turn) // so that neither of the two ways is always the first
 		}
 		direct, service := median(took[p.direct]), median(took[p.service])
 		b.ReportMetric(amount/service.Seconds(), unit+"/s")

@@ -52,8 +52,8 @@ func frame(data []byte, kind, flags uint16, sequence uint32, family byte, resour
 
 func subsystem(kind uint16) uint16 { return unix.NFNL_SUBSYS_NFTABLES<<8 | kind }
 
-// transact executes all messages or none; a check executes none. at is the index of the message that the kernel
-// refuses, or -1 if the error does not concern a message.
+// transact executes all messages or none; if check is true, it executes none. at is the index of the message that the
+// kernel refuses, or -1 if the error does not concern a message.
 func (c *conn) transact(messages []sent, check bool) (at int, err error) {
 	data := frame(nil, unix.NFNL_MSG_BATCH_BEGIN, 0, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
 	for i, m := range messages {

@@ -54,7 +54,8 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		"--json [--terse] list table|set|map; it was called with %q", args)
 }
 
-// transact reads commands from in and executes them atomically. A check only finds out whether that would succeed.
+// transact reads commands from the reader in, and executes them atomically. A check only finds out whether that would
+// succeed.
 func transact(in io.Reader, check bool) error {
 	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err != nil {

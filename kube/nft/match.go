@@ -125,7 +125,7 @@ func (r *rule) lookup(want setType) error {
 
 // port parses a condition on a protocol's port.
 func (r *rule) port() error {
-	protocol, _ := inetProto.encode(r.next()) // the caller has checked it
+	protocol, _ := inetProto.encode(r.next()) // the caller has checked the protocol
 	if err := r.must("dport"); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (r *rule) prefix() (netip.Prefix, error) {
 		p = netip.PrefixFrom(a, a.BitLen())
 	}
 	if err != nil || p.Addr().BitLen() != r.address().size*8 || p.Addr().Zone() != "" {
-		return p, fmt.Errorf("%q is not an address or range of the family", text)
+		return p, fmt.Errorf("%q is not an address or range of the rule's address family", text)
 	}
 	return p.Masked(), nil
 }
@@ -215,10 +215,10 @@ func spans(ranges []netip.Prefix) []element {
 	var end netip.Addr // the first address after the last range; invalid if there is none
 	for i, p := range ranges {
 		if i > 0 && (!end.IsValid() || p.Addr().Less(end)) {
-			continue // inside the previous range: CIDR ranges never overlap in part
+			continue // this range is inside the previous one: CIDR ranges never overlap partially
 		}
 		if i > 0 && p.Addr() == end {
-			all = all[:len(all)-1] // continues the previous range
+			all = all[:len(all)-1] // this range continues the previous one
 		} else {
 			all = append(all, element{key: p.Addr().AsSlice()})
 		}
@@ -239,7 +239,7 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// maxChoices bounds a list of backends. A Service has fewer endpoints.
+// maxChoices is the maximum number of backends in a random choice. A Service has fewer endpoints.
 const maxChoices = 1 << 20
 
 // random parses a random choice: "2 vmap { 0 : goto A , 1 : goto B }", or a choice among addresses with ports.
@@ -249,7 +249,7 @@ func (r *rule) random(word string) error {
 		return err
 	}
 	if choices == 0 || choices > maxChoices {
-		return fmt.Errorf("a choice among %d", choices)
+		return fmt.Errorf("a choice among %d elements is not supported", choices)
 	}
 	if err := r.must(word, "{"); err != nil {
 		return err
@@ -312,8 +312,8 @@ func (r *rule) choice(data keyType) (element, error) {
 	return e, err
 }
 
-// unnamedSet creates a set that only this rule uses, and returns its number. data is the type of a map's values; nil
-// means verdicts.
+// unnamedSet creates a set or a map that only this rule uses, and returns its number. data is the type of a map's
+// values, or nil if the values are verdicts.
 func (r *rule) unnamedSet(name string, key keyType, flags uint32, data keyType, all []element) (uint32, error) {
 	r.unnamed++
 	var set, desc, notes attributes
@@ -359,5 +359,5 @@ func (r *rule) unnamedSet(name string, key keyType, flags uint32, data keyType, 
 	return r.unnamed, nil
 }
 
-// maxMessages bounds a transaction.
+// maxMessages is the maximum number of netlink messages in a transaction.
 const maxMessages = 1 << 22

@@ -51,7 +51,8 @@ func others(t *testing.T) string {
 	return ""
 }
 
-// With kube-proxy's transactions we create the same tables as the nft program, according to that program's own list.
+// From kube-proxy's transactions, capstan-nft creates the same tables as the nft program does. The test lists both
+// results with the nft program.
 func TestTheKernelHasWhatNftMakes(t *testing.T) {
 	hosttest.Need(t)
 	program := others(t)
@@ -79,7 +80,7 @@ func TestTheKernelHasWhatNftMakes(t *testing.T) {
 		show(theirs, string(text), "-f", "-")
 		got, want := show(ours, "", "list", "ruleset"), show(theirs, "", "list", "ruleset")
 		if got != want {
-			t.Errorf("%s: there is\n%s\nwant\n%s", family, got, want)
+			t.Errorf("%s: the tables are\n%s\nwant\n%s", family, got, want)
 		}
 	}
 }
@@ -95,10 +96,10 @@ func TestKnftablesReadsLists(t *testing.T) {
 			return err
 		}
 		if _, err := tables.ListAll(ctx); !knftables.IsNotFound(err) {
-			t.Errorf("a table that is missing: %v", err)
+			t.Errorf("listing a missing table: %v", err)
 		}
 		if _, err := tables.ListElements(ctx, "map", "to"); !knftables.IsNotFound(err) {
-			t.Errorf("a map that is missing: %v", err)
+			t.Errorf("listing a missing map: %v", err)
 		}
 		tx := tables.NewTransaction()
 		comment := "a comment"
@@ -118,14 +119,14 @@ func TestKnftablesReadsLists(t *testing.T) {
 			t.Errorf("checking: %v", err)
 		}
 		if _, err := tables.ListAll(ctx); !knftables.IsNotFound(err) {
-			t.Errorf("a check made the table: %v", err)
+			t.Errorf("a check created the table: %v", err)
 		}
 		if err := tables.Run(ctx, tx); err != nil {
 			return err
 		}
 		all, err := tables.ListAll(ctx)
 		if got := fmt.Sprint(all); err != nil || got != "map[chain:[away] map:[to] set:[who] table:[kube-proxy]]" {
-			t.Errorf("there is %s, %v", got, err)
+			t.Errorf("the objects are %s, %v", got, err)
 		}
 		got, err := tables.ListElements(ctx, "map", "to")
 		slices.SortFunc(got, func(a, b *knftables.Element) int { return strings.Compare(a.Key[1], b.Key[1]) })
@@ -137,10 +138,10 @@ func TestKnftablesReadsLists(t *testing.T) {
 		tx.Add(&knftables.Chain{Name: "new"})
 		tx.Delete(&knftables.Chain{Name: "missing"})
 		if err := tables.Run(ctx, tx); !knftables.IsNotFound(err) {
-			t.Errorf("deleting a chain that is missing: %v", err)
+			t.Errorf("deleting a missing chain: %v", err)
 		}
 		if chains, err := tables.List(ctx, "chain"); err != nil || !slices.Equal(chains, []string{"away"}) {
-			t.Errorf("half a transaction was done: %v, %v", chains, err)
+			t.Errorf("part of a failed transaction was executed: %v, %v", chains, err)
 		}
 		return nil
 	})
@@ -180,7 +181,7 @@ func TestWhatKubeProxyDoesNotWriteIsRefused(t *testing.T) {
 		}
 		if _, err := do(s, "", "--json", "list", "table", "ip", "kube-proxy"); err == nil ||
 			!strings.Contains(err.Error(), "No such file or directory") {
-			t.Errorf("%s: it changed something: %v", text, err)
+			t.Errorf("%s: the refused transaction changed something: %v", text, err)
 		}
 	}
 }
@@ -226,8 +227,8 @@ func services(n int) string {
 	return b.String()
 }
 
-// A host of a rootless dock can send only as much at once as any user. With the kernel's defaults that is enough for
-// some hundred Services.
+// A host of a rootless dock can send only as much at once as any user. With the kernel's defaults, that is enough
+// for 200 Services.
 func TestManyServices(t *testing.T) {
 	hosttest.Need(t)
 	if _, err := do(nettest.New(t), services(200), "-f", "-"); err != nil {

@@ -226,7 +226,7 @@ func (r *rule) translate() error {
 	text := r.next()
 	to, err := netip.ParseAddrPort(text)
 	if err != nil || to.Addr().BitLen() != r.address().size*8 {
-		return fmt.Errorf("%q is not an address of the family with a port", text)
+		return fmt.Errorf("%q is not an address and port of the rule's address family", text)
 	}
 	const port = unix.NFT_REG_2
 	r.add(

@@ -42,7 +42,7 @@ func hears(t *testing.T, from *nettest.Space, address string, want ...string) {
 		heard[got] = true
 	}
 	if len(heard) != len(want) {
-		t.Errorf("%s: heard %v only of %q", address, heard, want)
+		t.Errorf("%s: heard only %v of %q", address, heard, want)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestServices(t *testing.T) {
 		before, after := slice(s, a, b), slice(s, rest)
 		c.each(func(p *nftables.Proxier) { p.OnEndpointSliceUpdate(before, after) })
 		if got := ask(); got != saw(rest, me) {
-			t.Errorf("when its pod is gone: got %q", got)
+			t.Errorf("after the client's pod is gone: got %q", got)
 		}
 	})
 	t.Run("hairpin", func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestServices(t *testing.T) {
 		c.each(func(p *nftables.Proxier) { p.OnEndpointSliceUpdate(before, after) })
 		hears(t, client.Space, "10.96.0.17", saw(b, me))
 	})
-	t.Run("UDP goes where pods are", func(t *testing.T) {
+	t.Run("UDP follows the pods", func(t *testing.T) {
 		s := service("names", "10.96.0.18", nil)
 		c.has(s, a)
 		// The kernel remembers where packets from this port went.
@@ -171,7 +171,7 @@ func TestServices(t *testing.T) {
 		c.each(func(p *nftables.Proxier) { p.OnEndpointSliceDelete(after); p.OnServiceDelete(s) })
 		silent(t, client.Space, at("10.96.0.18", 80))
 	})
-	t.Run("kube-proxy starts anew", func(t *testing.T) {
+	t.Run("kube-proxy restarts", func(t *testing.T) {
 		s, e := service("plain", "10.96.0.10", nil), slice(service("plain", "10.96.0.10", nil), a, b)
 		for _, n := range c.nodes {
 			n.proxiers = nil
@@ -179,6 +179,6 @@ func TestServices(t *testing.T) {
 		}
 		c.each(func(p *nftables.Proxier) { p.OnServiceAdd(s); p.OnEndpointSliceAdd(e) })
 		hears(t, client.Space, "10.96.0.10", saw(a, me), saw(b, me))
-		silent(t, client.Space, at("10.96.0.16", 80)) // answered before
+		silent(t, client.Space, at("10.96.0.16", 80)) // this address answered before
 	})
 }

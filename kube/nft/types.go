@@ -180,7 +180,7 @@ func (t setType) word() string {
 	return "set"
 }
 
-// verdicts by name. Jump and goto name a chain.
+// verdicts maps names to verdicts. After jump and goto comes the name of a chain.
 var verdicts = map[string]int32{
 	"accept": 1, "drop": 0, "return": unix.NFT_RETURN, "jump": unix.NFT_JUMP, "goto": unix.NFT_GOTO,
 }

@@ -84,7 +84,7 @@ func (w *words) must(want ...string) error {
 	return nil
 }
 
-// unexpected returns the error that something other than wanted comes next.
+// unexpected returns the error for a line in which something else follows where wanted should.
 func (w *words) unexpected(wanted string) error {
 	if w.done() {
 		return fmt.Errorf("want %s, the line has ended", wanted)

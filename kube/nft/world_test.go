@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/routes"
 )
 
-// cluster is two Nodes that run kube-proxy's own, unmodified library, which runs our nft.
+// cluster is two Nodes that run kube-proxy's own, unmodified library. That library runs our nft.
 type cluster struct {
 	t     testing.TB
 	dock  *nettest.Dock

@@ -1,4 +1,4 @@
-// Package proxy is kube-proxy on local hosts: upstream's own, with settings for its host, capstan-nft as its nft
+// Package proxy is kube-proxy on local hosts: the upstream program, with settings for its host, capstan-nft as its nft
 // command, and the routes to other Nodes' pods (package network/routes).
 package proxy
 
@@ -56,7 +56,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// findNft puts the nft beside this program first on kube-proxy's PATH.
+// findNft puts this program's directory, which also contains the nft program, first on kube-proxy's PATH.
 func findNft() error {
 	self, err := os.Executable()
 	if err != nil {

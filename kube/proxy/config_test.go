@@ -20,12 +20,12 @@ func TestComplete(t *testing.T) {
 				"conntrack: {maxPerCore: 0, min: 0, tcpBeLiberal: false}}",
 			"/var/lib/kube-proxy/kubeconfig.conf [10.244.0.0/16]",
 		},
-		"what is set stays": {
+		"settings that are present stay": {
 			"{mode: ipvs, conntrack: {maxPerCore: 7, min: 9}, clusterCIDR: '10.244.0.0/16,fd00::/48'}",
 			"{mode: ipvs, conntrack: {maxPerCore: 7, min: 9}, clusterCIDR: '10.244.0.0/16,fd00::/48'}",
 			" [10.244.0.0/16 fd00::/48]",
 		},
-		"nothing": {"", "{mode: nftables, conntrack: {maxPerCore: 0, min: 0}}", " []"},
+		"an empty configuration": {"", "{mode: nftables, conntrack: {maxPerCore: 0, min: 0}}", " []"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, s, err := complete([]byte(c.text))
@@ -49,7 +49,7 @@ func TestComplete(t *testing.T) {
 	}
 	for _, text := range []string{"[", "clusterCIDR: ten"} {
 		if _, _, err := complete([]byte(text)); err == nil {
-			t.Errorf("%q was taken", text)
+			t.Errorf("%q was accepted", text)
 		}
 	}
 }
@@ -84,13 +84,13 @@ func TestAChangeIsCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, now := read(); text != before || now != at {
-		t.Errorf("it was written again: %s", text)
+		t.Errorf("the copy was written again without a change: %s", text)
 	}
 	write("metricsBindAddress: b")
 	if err := c.again(); err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := read(); text == before {
-		t.Error("it was not written again")
+		t.Error("the copy was not written again after a change")
 	}
 }

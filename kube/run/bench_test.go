@@ -75,14 +75,14 @@ func (w *world) startOnce(filtered bool) time.Duration {
 	})
 }
 
-// milliseconds returns the median.
+// milliseconds returns the median in milliseconds.
 func milliseconds(all []time.Duration) float64 {
 	slices.Sort(all)
 	return float64(all[len(all)/2].Microseconds()) / 1000
 }
 
-// BenchmarkSupervisorMemory reports what one container costs besides its program while ten run: each supervisor's
-// proportional share of memory, including its program file.
+// BenchmarkSupervisorMemory reports the memory that one container needs in addition to its program, while ten
+// containers run: each supervisor's proportional share of memory, including its program file.
 func BenchmarkSupervisorMemory(b *testing.B) {
 	w := newWorld(b)
 	b.Run("of ten"+hosttest.Suffix(), w.supervisorMemory)

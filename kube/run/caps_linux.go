@@ -70,7 +70,7 @@ func capabilityBits(names []string) (uint64, error) {
 	return bits, nil
 }
 
-// dropBounding removes capabilities that are not kept from the bounding set, for good.
+// dropBounding permanently removes from the bounding set all capabilities that s does not keep there.
 func (s capabilitySets) dropBounding() error {
 	for n := range capabilityNames {
 		if s.bounding&(1<<n) != 0 {

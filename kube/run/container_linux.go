@@ -70,7 +70,7 @@ func orMissing(err error) error {
 }
 
 // openInput opens the container's standard input. keeper holds the pipe's other end open, so that the input does not
-// end when a caller dies. Without input both are nil.
+// end when a caller dies. Without input, in is /dev/null and keeper is nil.
 func openInput(dir string, spec *Spec) (in, keeper *os.File, err error) {
 	if !spec.Process.Stdin || spec.Process.Terminal {
 		in, err = nullInput()
@@ -195,7 +195,7 @@ func (s *starter) spawnIn(t tree, process *Process, ownGroups bool, stdio [3]*os
 	return p, terminal, err
 }
 
-// announce writes and sends the report of a running container.
+// announce completes the report of a running container, writes it to disk, and sends it.
 func announce(dir string, started *Report, report *os.File) error {
 	var err error
 	// Even a program that has already ended still has its entry in /proc, because nobody has waited for it.

@@ -51,7 +51,7 @@ func TestAContainerIsApart(t *testing.T) {
 	spec.ReadOnly = []string{"/proc/sys", "/proc/no-such-file"}
 	b := w.start(spec)
 	if len(b.report.Notes) > 0 {
-		t.Errorf("left out: %q", b.report.Notes)
+		t.Errorf("the start left out %q", b.report.Notes)
 	}
 	if code := b.wait(); code != 0 {
 		t.Fatalf("exit code %d: %s", code, b.output())
@@ -90,7 +90,7 @@ func TestAContainerIsApart(t *testing.T) {
 		t.Errorf("environment %q, want %q", f.Env, want)
 	}
 	if strings.Contains(f.Links["/proc/1/exe"], "capstan-run") {
-		t.Errorf("the program is %s", f.Links["/proc/1/exe"])
+		t.Errorf("the first process is %s, not the program", f.Links["/proc/1/exe"])
 	}
 	for _, m := range f.Mounts {
 		if strings.Contains(m, w.dir) && !strings.HasPrefix(m, "/ ") {
@@ -157,7 +157,7 @@ func TestAnImageAsAVolume(t *testing.T) {
 		path, want string // the path of what is mounted at /volume/here, and the output or ""
 		args       []string
 	}{
-		"all of it": {two, "", "list /volume/here escape,link,share ok\nbelow\nupper\n" +
+		"the whole image": {two, "", "list /volume/here escape,link,share ok\nbelow\nupper\n" +
 			"write /volume/here/new EROFS\nwrite /volume/here/share/data/both EROFS\n", []string{
 			"list=/volume/here", "cat=/volume/here/share/below", "cat=/volume/here/share/data/both",
 			"write=/volume/here/new", "write=/volume/here/share/data/both",
@@ -168,13 +168,13 @@ func TestAnImageAsAVolume(t *testing.T) {
 		"a directory": {two, "share/data", "list /volume/here both ok\nwrite /volume/here/new EROFS\n", []string{
 			"list=/volume/here", "write=/volume/here/new",
 		}},
-		"a file":            {two, "share/below", "below\n", []string{"cat=/volume/here"}},
-		"a link":            {two, "link", "upper\n", []string{"cat=/volume/here/both"}},
-		"nothing":           {two, "share/none", "", nil},
-		"a deleted file":    {two, "gone", "", nil},
-		"a way out":         {two, "../../etc", "", nil},
-		"a link out":        {two, "escape", "", nil},
-		"a link out beyond": {two, "escape/passwd", "", nil},
+		"a file":                     {two, "share/below", "below\n", []string{"cat=/volume/here"}},
+		"a link":                     {two, "link", "upper\n", []string{"cat=/volume/here/both"}},
+		"a missing path":             {two, "share/none", "", nil},
+		"a deleted file":             {two, "gone", "", nil},
+		"a path out of the image":    {two, "../../etc", "", nil},
+		"a link out of the image":    {two, "escape", "", nil},
+		"a path through such a link": {two, "escape/passwd", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := w.spec(c.args...)
@@ -204,7 +204,7 @@ func TestMounts(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		"a file over one of the image": {
+		"a file over a file of the image": {
 			Mount{Source: filepath.Join(source, "file"), Target: "/etc/hostile"}, []string{"cat=/etc/hostile"},
 			"host\n",
 		},
@@ -212,11 +212,11 @@ func TestMounts(t *testing.T) {
 			Mount{Source: source, Target: "/a/b/c"}, []string{"cat=/a/b/c/file", "write=/a/b/c/below/x"},
 			"host\nwrite /a/b/c/below/x ok\n",
 		},
-		"read-only, but what is below": {
+		"read-only without the mounts below": {
 			Mount{Source: source, Target: "/m", ReadOnly: true}, []string{"write=/m/x", "write=/m/below/x"},
 			"write /m/x EROFS\nwrite /m/below/x ok\n",
 		},
-		"read-only with all below": {
+		"read-only with the mounts below": {
 			Mount{Source: source, Target: "/m", ReadOnly: true, Recursive: true}, []string{"write=/m/x",
 				"write=/m/below/x"},
 			"write /m/x EROFS\nwrite /m/below/x EROFS\n",
@@ -233,14 +233,14 @@ func TestMounts(t *testing.T) {
 			if c.want == "" {
 				b := w.try(spec)
 				if !strings.Contains(b.report.Error, "is a link to something that does not exist") {
-					t.Errorf("it started: %+v", b.report)
+					t.Errorf("the container started: %+v", b.report)
 				}
 				<-b.ended
 			} else if out := w.run(spec); out != c.want {
 				t.Errorf("got %q, want %q", out, c.want)
 			}
 			if _, err := os.Lstat(filepath.Join(w.dir, "outside")); err == nil {
-				t.Error("something was made outside of the root")
+				t.Error("something was created outside the root")
 			}
 		})
 	}
@@ -256,7 +256,7 @@ func TestMountPropagation(t *testing.T) {
 	spec.Mounts = []Mount{{Source: source, Target: "/m", Propagation: Bidirectional}}
 	b := w.try(spec)
 	if !strings.Contains(b.report.Error, "not on a shared mount") {
-		t.Errorf("a private mount passed for a shared one: %+v", b.report)
+		t.Errorf("a private mount was accepted as a shared one: %+v", b.report)
 	}
 	<-b.ended
 	w.must(unix.Mount("", source, "", unix.MS_SHARED, ""))
@@ -321,10 +321,10 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 				t.Errorf("the report is %+v, want %q", b.report, c.want)
 			}
 			if code := <-b.ended; code == 0 {
-				t.Error("exit code 0")
+				t.Error("a failed start has exit code 0")
 			}
 			if _, ok, _ := ReadRunning(b.dir); ok {
-				t.Error("it is recorded to run")
+				t.Error("a container that did not start is recorded as running")
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func newCrun(w *world) (*crun, string) {
 	if err != nil {
 		return nil, "not compared: crun is not installed"
 	}
-	// crun refuses machines that have both versions of control groups, even if it must use neither: hide the second.
+	// crun refuses machines that have both versions of control groups, even if it must use neither: hide version 2.
 	const second = "/sys/fs/cgroup/unified"
 	if _, err := os.Stat(second); err == nil {
 		w.must(unix.Mount("none", second, "tmpfs", 0, ""))

@@ -19,7 +19,7 @@ var devLinks = map[string]string{
 	"/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
 }
 
-// terminals is the group of terminals, everywhere.
+// terminals is the id of the group of terminals. It is the same everywhere.
 const terminals = 5
 
 // mountDev mounts a tmpfs with devices of the host on /dev: creating device files would require all ids of the machine.
@@ -28,7 +28,7 @@ func (t tree) mountDev(spec *Spec, own ids) error {
 		return err
 	}
 	options := "newinstance,ptmxmode=0666,mode=0620"
-	if own.groups.has(terminals) { // a mount that fails takes as long as one that succeeds
+	if own.groups.has(terminals) { // check first: a failed attempt takes as long as a successful one
 		options += ",gid=" + strconv.Itoa(terminals)
 	}
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NOEXEC)
@@ -75,7 +75,7 @@ func (t tree) shared(source, target, kind string, flags uintptr, data string) er
 	return t.mount(kind, target, flags, data)
 }
 
-// hostDevices lists the device files of the host, except terminals and what has directories of its own.
+// hostDevices lists the device files of the host, except terminals and devices in directories of their own.
 func hostDevices() ([]Device, error) {
 	entries, err := os.ReadDir("/dev")
 	if err != nil {

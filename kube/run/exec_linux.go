@@ -41,7 +41,7 @@ func execute(report *os.File) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		closeAll(stdio[:]...) // the program has them, and may close them
+		closeAll(stdio[:]...) // the program has its own copies, and may close them
 		started.Terminal = terminal
 		taken := terminalTaken(terminal, func() { unix.Close(terminalFD) })
 		sendReport(report, started)
@@ -51,8 +51,8 @@ func execute(report *os.File) (int, error) {
 	})
 }
 
-// takenLimit is how long a terminal of an ended program waits to be taken over: only the process that takes it over
-// reads the remaining output.
+// takenLimit is how long capstan-run keeps the terminal of an exited program open until another process has taken it
+// over. That process reads the remaining output.
 const takenLimit = 10 * time.Second
 
 // terminalTaken waits for SIGUSR2, which confirms that the terminal was taken over, and then calls f. It returns a
@@ -97,7 +97,7 @@ func enter(pid int) error {
 		{"cgroup", unix.CLONE_NEWCGROUP}, {"mnt", unix.CLONE_NEWNS},
 	} {
 		if ns.kind == unix.CLONE_NEWCGROUP && sameNamespace(dir+ns.name, "/proc/self/ns/"+ns.name) {
-			continue // joining requires rights in a namespace that may be the machine's
+			continue // joining requires rights in the user namespace that owns it, which may be the machine's
 		}
 		fd, err := unix.Open(dir+ns.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -106,7 +106,7 @@ func enter(pid int) error {
 		all = append(all, namespace{ns.kind, fd})
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("leaving the root of other threads: %w", err)
+		return fmt.Errorf("giving this thread its own root and working directory: %w", err)
 	}
 	for _, ns := range all {
 		if err := unix.Setns(ns.fd, ns.kind); err != nil {

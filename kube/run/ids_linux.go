@@ -81,8 +81,8 @@ func (i ids) place(id Identity) (placed Identity, nested bool, notes []string) {
 	return placed, nested, notes
 }
 
-// Accounts of people and services have ids in this range. Ids below it belong to the system; the last id belongs to
-// nobody.
+// Accounts of people and services have ids in this range. Ids below it belong to the system. The id above it, 65534, is
+// that of the user "nobody".
 const (
 	firstAccount = 100
 	lastAccount  = 65533
@@ -106,7 +106,7 @@ func (i ids) advice(t tree, id Identity) (string, error) {
 	if account == "" || err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the image has user %q, and this host has one id, so that root can't become that user or give "+
+	return fmt.Sprintf("the image has user %q, and this host has one id, so root can't become that user or give "+
 		"it files: set runAsUser in the pod's securityContext; or install newuidmap (Debian's package uidmap), add "+
 		"lines to /etc/subuid and /etc/subgid for the user who runs capstan, and run capstan down and capstan up",
 		account), nil

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeProgram is the second part of a start: it already runs as the container's process and becomes the ordered
+// becomeProgram is the second part of a start: it already runs as the container's process and becomes the requested
 // program. It returns only on failure. This thread is the process's main thread and becomes the program; exec ends the
 // other threads.
 func becomeProgram() int {
@@ -25,7 +25,7 @@ func becomeProgram() int {
 	}
 	results := json.NewEncoder(os.NewFile(resultFD, "result"))
 	if err := followOrder(results); err != nil {
-		results.Encode(result{Error: err.Error()}) // it can fail only if the reader has ended
+		results.Encode(result{Error: err.Error()}) // Encode fails only if the reader has ended
 	}
 	return 1
 }
@@ -43,7 +43,7 @@ func followOrder(results *json.Encoder) error {
 		return fmt.Errorf("reading what to run: %w", err)
 	}
 	if o.Pause {
-		unix.Close(resultFD) // tells the supervisor that it runs
+		unix.Close(resultFD) // tells the supervisor that the program runs
 		reap()
 	}
 	if o.OwnGroups {
@@ -187,7 +187,7 @@ func setRlimit(l Rlimit) error {
 	return nil
 }
 
-// setIDs changes user and groups of this thread and keeps its permitted capabilities.
+// setIDs changes the user and groups of this thread and keeps its permitted capabilities.
 func setIDs(id Identity) error {
 	if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("keeping capabilities: %w", err)
@@ -197,7 +197,7 @@ func setIDs(id Identity) error {
 		groups[i] = uint32(gid)
 	}
 	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(id.Groups)), uintptr(unsafe.Pointer(&groups[0])), 0)
-	// without the right to set groups there are none to drop
+	// EPERM is fine if no groups are wanted: a process that may not set groups has none to drop
 	if errno != 0 && (errno != unix.EPERM || len(id.Groups) > 0) {
 		return fmt.Errorf("setting groups %v: %w", id.Groups, errno)
 	}

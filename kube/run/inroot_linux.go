@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a directory that becomes a container's root. Paths in it are the image's; links never lead out.
+// tree is a directory that becomes a container's root. Paths in the tree come from the image; links in it never lead
+// out of the tree.
 type tree struct{ fd int }
 
 // fdPath returns a path to an open descriptor's file.

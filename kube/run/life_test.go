@@ -21,12 +21,12 @@ func TestHowContainersEnd(t *testing.T) {
 		code   int
 		out    string
 	}{
-		"done":                        {[]string{"say=hello", "complain=oops"}, 0, 0, "hello\noops\n"},
-		"with a code":                 {[]string{"exit=42"}, 0, 42, ""},
-		"stopped":                     {[]string{"term"}, unix.SIGTERM, 7, "waiting\nending\n"},
-		"killed":                      {[]string{"wait"}, unix.SIGKILL, 137, "waiting\n"},
-		"an orphan goes with it":      {[]string{"orphan", "exit=3"}, 0, 3, ""},
-		"a signal that it ignores":    {[]string{"ignore", "say=x", "exit=5"}, 0, 5, "x\n"},
+		"a program that succeeds":     {[]string{"say=hello", "complain=oops"}, 0, 0, "hello\noops\n"},
+		"a program with an exit code": {[]string{"exit=42"}, 0, 42, ""},
+		"a stopped program":           {[]string{"term"}, unix.SIGTERM, 7, "waiting\nending\n"},
+		"a killed program":            {[]string{"wait"}, unix.SIGKILL, 137, "waiting\n"},
+		"an orphan of the program":    {[]string{"orphan", "exit=3"}, 0, 3, ""},
+		"a signal that is ignored":    {[]string{"ignore", "say=x", "exit=5"}, 0, 5, "x\n"},
 		"standard output by its name": {[]string{"reopen"}, 0, 0, "reopened\n"},
 	}
 	for name, c := range cases {
@@ -37,7 +37,7 @@ func TestHowContainersEnd(t *testing.T) {
 				w.must(unix.Kill(b.report.PID, c.signal))
 			}
 			if code := b.wait(); code != c.code || !strings.Contains(b.output(), c.out) {
-				t.Errorf("it ended with %d and %q, want %d and %q", code, b.output(), c.code, c.out)
+				t.Errorf("the container ended with %d and %q, want %d and %q", code, b.output(), c.code, c.out)
 			}
 		})
 	}
@@ -80,10 +80,10 @@ func TestARunningContainerIsRecorded(t *testing.T) {
 	b := w.start(w.spec("wait"))
 	on, ok, err := ReadRunning(b.dir)
 	if err != nil || !ok || on.PID != b.report.PID || on.Started == "" || on.Started != b.report.Started {
-		t.Errorf("recorded is %+v, %v, %v; reported %+v", on, ok, err, b.report)
+		t.Errorf("the report on disk is %+v, %v, %v; the report sent is %+v", on, ok, err, b.report)
 	}
 	if started, err := startTime(on.PID); err != nil || started != on.Started {
-		t.Errorf("the process was started at %s (%v), recorded is %s", started, err, on.Started)
+		t.Errorf("the process was started at %s (%v), but %s is recorded", started, err, on.Started)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestStandardInput(t *testing.T) {
 		b.says("got " + line)
 	}
 	if strings.Contains(b.output(), "input ended") {
-		t.Error("a writer's end was the input's")
+		t.Error("the input ended when a writer closed it")
 	}
 	w.must(b.cmd.Process.Signal(unix.SIGUSR1))
 	if code := b.wait(); code != 0 || !strings.Contains(b.output(), "input ended") {
@@ -117,7 +117,7 @@ func TestATerminal(t *testing.T) {
 	fd, err := unix.PidfdGetfd(pidfd, b.report.Terminal, 0)
 	w.must(err)
 	terminal := os.NewFile(uintptr(fd), "terminal")
-	w.must(b.cmd.Process.Signal(unix.SIGUSR2)) // the terminal was taken over
+	w.must(b.cmd.Process.Signal(unix.SIGUSR2)) // confirm that the terminal was taken over
 	defer terminal.Close()
 	var out strings.Builder
 	buf := make([]byte, 1<<16)
@@ -133,7 +133,7 @@ func TestATerminal(t *testing.T) {
 	until("}\r\n")
 	line, _, _ := strings.Cut(out.String(), "\r\n")
 	if f := parse(t, line); !f.Terminal || f.Rows != 33 || f.Cols != 77 {
-		t.Errorf("the terminal: %v, %d, %d", f.Terminal, f.Rows, f.Cols)
+		t.Errorf("the program has a terminal: %v; its size is %d, %d", f.Terminal, f.Rows, f.Cols)
 	}
 	_, err = terminal.WriteString("typed\n")
 	w.must(err)
@@ -145,7 +145,7 @@ func TestATerminal(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if _, err := terminal.Read(buf); err == nil || errors.Is(err, fs.ErrClosed) {
-		t.Errorf("reading on: %v, want an error", err)
+		t.Errorf("reading the terminal after the end: %v, want an error", err)
 	}
 }
 

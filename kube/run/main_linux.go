@@ -18,7 +18,8 @@ func Main(args []string) int {
 		return pauseProgram()
 	}
 	if len(args) < 2 {
-		fmt.Fprintln(os.Stderr, "capstan-run: it is called by the CRI server: container DIRECTORY, exec, check")
+		fmt.Fprintln(os.Stderr,
+			"capstan-run: only the CRI server calls this program; its commands are: container DIRECTORY, exec, check")
 		return 2
 	}
 	switch {
@@ -57,8 +58,9 @@ func sendReport(report *os.File, r Report) {
 	report.Close()
 }
 
-// inThread runs f in a goroutine locked to its thread, whose namespaces and root f may change: the thread exits with
-// the goroutine. The kernel kills a program that f starts when the thread exits, so f must wait for the program.
+// inThread runs f in a goroutine that is locked to its thread. f may change the thread's namespaces and root, because
+// no other goroutine runs in this thread. When the thread exits, the kernel kills the programs that f has started, so f
+// must wait for them.
 func inThread(f func() (int, error)) (int, error) {
 	type outcome struct {
 		code int

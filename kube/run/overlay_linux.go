@@ -14,7 +14,8 @@ import (
 // maxLayers is how many layers fit into the options of one mount.
 const maxLayers = 128
 
-// mountOverlay mounts the image's layers below a directory for changes.
+// mountOverlay mounts an overlay: the image's layers are the lower directories, and a directory in dir receives the
+// changes.
 func mountOverlay(dir, root string, layers []string) error {
 	for _, name := range []string{rootDir, upperDir, workDir, emptyDir} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -37,7 +38,7 @@ func (t tree) mountImage(temp string, m Mount) error {
 			return fmt.Errorf("making the directories of an image: %w", err)
 		}
 	}
-	// Without a directory for changes, the kernel wants two layers at least.
+	// Without a directory for changes, the kernel requires at least two layers.
 	if err := (overlay{layers: append([]string{empty}, m.Layers...)}).mount(root); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (o overlay) mount(root string) error {
 		if err != nil {
 			return err
 		}
-		lower[len(o.layers)-1-i] = path // the kernel wants the highest first
+		lower[len(o.layers)-1-i] = path // the kernel expects the highest layer first
 	}
 	options := "lowerdir=" + strings.Join(lower, ":") + ",userxattr"
 	if o.upper != "" {
@@ -111,7 +112,7 @@ func (o overlay) mount(root string) error {
 		options += ",upperdir=" + upper + ",workdir=" + work
 	}
 	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
-		return fmt.Errorf("mounting the image by overlayfs on %s (Linux 5.11 or later, "+
+		return fmt.Errorf("mounting the image with overlayfs on %s (this requires Linux 5.11 or later, "+
 			"and a directory on ext4, xfs, btrfs or tmpfs): %w",
 			root, err)
 	}

@@ -12,8 +12,8 @@ import (
 // procFD is the descriptor of the directory on which "capstan-run proc" mounts /proc.
 const procFD = 3
 
-// mountProc mounts /proc in the tree, where the program's process already waits in its PID namespace. notes says what
-// was left out.
+// mountProc mounts /proc in the tree. At this time, the program's process already waits in its PID namespace. notes
+// says what was left out.
 func (s *starter) mountProc(t tree, namespace string) (notes []string, err error) {
 	if namespace == Host {
 		err = t.mount("proc", "/proc", kernelFlags, "")
@@ -27,7 +27,8 @@ func (s *starter) mountProc(t tree, namespace string) (notes []string, err error
 	if err := t.bind("/proc", "/proc"); err != nil {
 		return nil, errors.Join(refused, err)
 	}
-	return []string{fmt.Sprintf("/proc is the host's: %v (are parts of the machine's covered?)", refused)}, nil
+	return []string{fmt.Sprintf("the container sees the host's /proc: %v "+
+		"(is something mounted over parts of the machine's /proc?)", refused)}, nil
 }
 
 // mountProcOf mounts the /proc of the namespace that this thread's children are in.

@@ -16,10 +16,13 @@ import (
 	"github.com/capstan-dev/capstan/kube/internal/hosttest"
 )
 
-// TestBothWaysToMountProc: later kernels don't need the process that older ones need. The result is the same.
+// TestBothWaysToMountProc checks that both ways to mount /proc have the same result: in a short-lived process, which
+// older kernels need, and by the name of the PID namespace.
 func TestBothWaysToMountProc(t *testing.T) {
 	w := newWorld(t)
-	w.must(exec.Command(hosttest.Tool("program")).Run()) // the first call tries it in a separate process
+	// The first start of a program makes package os try out pidfds in another process. That process must not become the
+	// first one of a new PID namespace.
+	w.must(exec.Command(hosttest.Tool("program")).Run())
 	self, err := os.Open(hosttest.Tool("capstan-run"))
 	w.must(err)
 	defer self.Close()
@@ -60,7 +63,7 @@ func inNewSpace(dir string, mount func(at int) error) (first, line string, err e
 		if err = unix.Unshare(unix.CLONE_NEWPID | unix.CLONE_NEWNS); err != nil {
 			return
 		}
-		defer unix.Setns(host, unix.CLONE_NEWNS) // the main thread does not exit
+		defer unix.Setns(host, unix.CLONE_NEWNS) // if this is the main thread, it outlives the goroutine
 		if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return
 		}
@@ -71,7 +74,7 @@ func inNewSpace(dir string, mount func(at int) error) (first, line string, err e
 		}
 		defer program.Wait()
 		defer program.Process.Kill()
-		if _, err = out.Read(make([]byte, 1)); err != nil { // it has become the program
+		if _, err = out.Read(make([]byte, 1)); err != nil { // the process has become the program
 			return
 		}
 		at, e := os.Open(dir)

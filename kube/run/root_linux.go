@@ -196,7 +196,7 @@ func (t tree) mask(path string) error {
 	return attachAt(mount, at, path)
 }
 
-// pivot makes the tree the root of this mount namespace and detaches the host's.
+// pivot makes the tree the root of this mount namespace and detaches the host's root from it.
 func pivot(root int) error {
 	if err := unix.Fchdir(root); err != nil {
 		return fmt.Errorf("entering the container's root: %w", err)

@@ -20,15 +20,15 @@ func TestAMissingSource(t *testing.T) {
 	cases := map[string]struct {
 		source string
 		create bool
-		made   string // below host, or "" if nothing is
+		made   string // the directory that is created below host, or "" if none is
 		want   string
 	}{
-		"some directories":        {"a/b/c", true, "a/b/c", ""},
-		"through a link":          {"link/d", true, "real/d", ""},
-		"not wanted":              {"e", false, "", "e on the host"},
-		"at a link to nothing":    {"dangling", true, "", "is a link to something that does not exist"},
-		"below a link to nothing": {"dangling/f", true, "", "is a link to something that does not exist"},
-		"through a magic link":    {"/proc/self/root" + host + "/g", true, "", "the path goes through a link of /proc"},
+		"some directories":       {"a/b/c", true, "a/b/c", ""},
+		"through a link":         {"link/d", true, "real/d", ""},
+		"creation not requested": {"e", false, "", "e on the host"},
+		"at a broken link":       {"dangling", true, "", "is a link to something that does not exist"},
+		"below a broken link":    {"dangling/f", true, "", "is a link to something that does not exist"},
+		"through a magic link":   {"/proc/self/root" + host + "/g", true, "", "the path goes through a link of /proc"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

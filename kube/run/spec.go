@@ -33,7 +33,7 @@ const (
 	imagesDir   = "images"
 )
 
-// File descriptors of capstan-run besides the standard ones.
+// File descriptors of capstan-run in addition to the standard ones.
 const (
 	ReportFD = 3 // capstan-run writes its Report here and closes it
 	SpecFD   = 4 // "exec" reads an Exec here
@@ -45,14 +45,14 @@ const (
 	Host = "host" // the supervisor's
 )
 
-// Namespaces selects the container's namespace of each kind: New, Host, or the path of one to join.
+// Namespaces selects the container's namespace of each kind: New, Host, or the path of a namespace to join.
 type Namespaces struct{ PID, Net, IPC, UTS string }
 
 // Spec describes a container.
 type Spec struct {
-	// Layers are the image's directories, lowest first. They are only read. They mark deletions in the form that overlayfs
-	// needs with its option userxattr: a character device 0/0 in place of a deleted file, user.overlay.opaque=y on a
-	// replaced directory.
+	// Layers are the image's directories, lowest first. They are only read. They mark deletions in the form that
+	// overlayfs needs with its option userxattr: a character device 0/0 in place of a deleted file,
+	// user.overlay.opaque=y on a replaced directory.
 	Layers []string
 	// ReadOnlyRoot makes the root read-only, except for mounts.
 	ReadOnlyRoot bool
@@ -66,14 +66,14 @@ type Spec struct {
 	AllDevices bool
 	// Shm and Mqueue are the pod's mounts for /dev/shm and /dev/mqueue. If they are empty, new ones are created.
 	Shm, Mqueue string
-	// Masked paths appear empty; ReadOnly paths can't be written.
+	// The paths in Masked appear empty, and the paths in ReadOnly can't be written.
 	Masked, ReadOnly []string
 	// WritableSys keeps /sys writable, for privileged containers.
 	WritableSys bool
 	// Sysctls maps names (with dots) to values to be set in the container's namespaces.
 	Sysctls map[string]string
-	// Pause runs a process that only reaps orphans, as the first process of a PID namespace that containers share. Of the
-	// other fields it uses only Namespaces.
+	// Pause runs a process that only reaps orphans, as the first process of a PID namespace that containers share. Of
+	// the other fields it uses only Namespaces.
 	Pause   bool
 	Process Process
 	// Groups are the directories of the control groups in which the program starts.
@@ -87,9 +87,9 @@ type Spec struct {
 
 // GroupMount is a control group to mount.
 type GroupMount struct {
-	// Source is its directory.
+	// Source is the directory of the control group on the host.
 	Source string
-	// Names are the mount's name and those of links to it.
+	// Names are the name of the mount and the names of links to the mount.
 	Names []string `json:",omitempty"`
 }
 
@@ -156,7 +156,7 @@ const (
 // Device is a device file of the host.
 type Device struct{ Source, Target string }
 
-// Capabilities are those of a process. A user other than root starts with only the ambient ones.
+// Capabilities are the capabilities of a process. A user other than root starts with only the ambient ones.
 type Capabilities struct{ Bounding, Ambient []string }
 
 // Rlimit is a resource limit of a process, by name (RLIMIT_NOFILE).

@@ -15,9 +15,9 @@ import (
 
 // File descriptors of the second part, which becomes the program.
 const (
-	orderFD  = 3 // the second part reads an order here
-	resultFD = 4 // it writes a result here; exec closes it
-	beginFD  = 5 // it waits here until the container is complete
+	orderFD  = 3 // the second part reads its order from this file
+	resultFD = 4 // the second part writes its result to this file; exec closes the file
+	beginFD  = 5 // the second part waits at this file until the container is complete
 )
 
 // order is sent to the second part.
@@ -52,8 +52,8 @@ type mapRequest struct {
 	done     chan error
 }
 
-// newStarter prepares, while this process still sees the host, for programs in these control groups. Its goroutine runs
-// until the process exits.
+// newStarter prepares everything that is needed to start programs in these control groups. Call it while this process
+// still sees the host. The starter's goroutine runs until the process exits.
 func newStarter(groups []string) (*starter, error) {
 	s := &starter{maps: make(chan mapRequest)}
 	var err error
@@ -84,7 +84,7 @@ func openSelf() (int, error) {
 	if err := readOnly(mount, false); err != nil {
 		return -1, fmt.Errorf("protecting the supervisor's program: %w", err)
 	}
-	// Use a number that no file of the program has.
+	// Use a descriptor that no file of the container's program has.
 	fd, err := unix.FcntlInt(uintptr(mount), unix.F_DUPFD_CLOEXEC, terminalFD+1)
 	if err != nil {
 		return -1, fmt.Errorf("opening the supervisor's program: %w", err)
@@ -96,14 +96,14 @@ func openSelf() (int, error) {
 type spawned struct {
 	pid     int
 	order   order
-	orders  *os.File // in memory, empty until release
+	orders  *os.File // a file in memory, which is empty until release writes to it
 	results *os.File
 	begin   *os.File
 	notes   []string
 }
 
 // spawn starts a process with these standard streams in the calling thread's namespaces and root. The process waits
-// until release turns it into a program or kill kills it.
+// until the function release turns it into a program, or the function kill ends it.
 func (s *starter) spawn(o order, stdio [3]*os.File) (p *spawned, err error) {
 	id, nested, notes := s.ids.place(o.Identity)
 	o.Identity, o.Nested = id, nested
@@ -130,7 +130,8 @@ func (s *starter) spawn(o order, stdio [3]*os.File) (p *spawned, err error) {
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: o.Process.Terminal},
 	}
 	if nested {
-		// If the user is not root there, executing capstan-run drops all capabilities except ambient ones.
+		// If the user is not root in the new user namespace, executing capstan-run drops all capabilities except
+		// ambient ones.
 		attr.Sys.Cloneflags = unix.CLONE_NEWUSER
 		attr.Sys.AmbientCaps = allCapabilities()
 	}
@@ -175,7 +176,7 @@ func (p *spawned) release() (report Report, err error) {
 		return report, fmt.Errorf("telling the process in the container: %w", err)
 	}
 	report = Report{PID: p.pid, User: p.order.Identity, Notes: p.notes}
-	// Executing the program closes the other end of the results, so their end means success.
+	// Executing the program closes the other side of the pipe for results, so io.EOF means success.
 	for answers := json.NewDecoder(p.results); ; {
 		var r result
 		if err := answers.Decode(&r); errors.Is(err, io.EOF) {

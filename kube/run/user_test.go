@@ -26,13 +26,13 @@ func TestUsers(t *testing.T) {
 	}{
 		"root":    {User{}, 0, 0, nil, "/root"},
 		"by name": {User{Name: "web"}, 101, 102, []int{103}, "/srv/web"},
-		"by name, groups as told": {User{Name: "web", Groups: []int64{7}, Strict: true}, 101, 102, []int{7},
+		"by name, with only the given groups": {User{Name: "web", Groups: []int64{7}, Strict: true}, 101, 102, []int{7},
 			"/srv/web"},
-		"by number that has a name": {User{UID: num(101), Groups: []int64{9}}, 101, 102, []int{9, 103}, "/srv/web"},
-		"by number without a name":  {User{UID: num(5000)}, 5000, 0, nil, "/"},
-		"with a group":              {User{UID: num(5000), GID: num(6000)}, 5000, 6000, nil, "/"},
-		"a group's name":            {User{Name: "101:logs"}, 101, 103, []int{103}, "/srv/web"},
-		"root of another group":     {User{UID: num(0), GID: num(50)}, 0, 50, nil, "/root"},
+		"a number with a name":    {User{UID: num(101), Groups: []int64{9}}, 101, 102, []int{9, 103}, "/srv/web"},
+		"a number without a name": {User{UID: num(5000)}, 5000, 0, nil, "/"},
+		"a number with a group":   {User{UID: num(5000), GID: num(6000)}, 5000, 6000, nil, "/"},
+		"number and group name":   {User{Name: "101:logs"}, 101, 103, []int{103}, "/srv/web"},
+		"root of another group":   {User{UID: num(0), GID: num(50)}, 0, 50, nil, "/root"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -45,14 +45,14 @@ func TestUsers(t *testing.T) {
 			line, rest, _ := strings.Cut(b.output(), "\n")
 			f := parse(t, line)
 			if f.UID != c.uid || f.GID != c.gid || !slices.Contains(f.Env, "HOME="+c.home) {
-				t.Errorf("user %d of group %d with %q, want %d, %d and home %s", f.UID, f.GID, f.Env, c.uid, c.gid,
+				t.Errorf("user %d, group %d, environment %q, want %d, %d, home %s", f.UID, f.GID, f.Env, c.uid, c.gid,
 					c.home)
 			}
 			if rest != "write /dev/shm/x ok\nreopened\n" {
-				t.Errorf("it says %q", rest)
+				t.Errorf("the program prints %q", rest)
 			}
 			if int(b.report.User.UID) != c.uid || int(b.report.User.GID) != c.gid {
-				t.Errorf("reported is %+v", b.report.User)
+				t.Errorf("the report has the user %+v", b.report.User)
 			}
 			want := c.groups
 			if w.one {
@@ -76,7 +76,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// A volume can replace the accounts of the image.
+// A volume can replace the image's account files, /etc/passwd and /etc/group.
 func TestAccountsOfAVolume(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Join(w.dir, "accounts")
@@ -97,13 +97,13 @@ func TestAccountsOfAVolume(t *testing.T) {
 			spec.Process.User.Name = "guest:guests"
 			f := parse(t, w.run(spec))
 			if f.UID != 201 || f.GID != 203 || !slices.Contains(f.Env, "HOME=/srv/guest") {
-				t.Errorf("user %d of group %d with %q", f.UID, f.GID, f.Env)
+				t.Errorf("user %d of group %d with the environment %q", f.UID, f.GID, f.Env)
 			}
 		})
 	}
 }
 
-// Files belong to the user of the program that writes them, at both levels. With one id, everything belongs to it.
+// Files belong to the user of the program that writes them. On a host with one id, all files belong to this id.
 func TestAUserOwnsWhatItWrites(t *testing.T) {
 	w := newWorld(t)
 	volume := filepath.Join(w.dir, "volume")
@@ -126,7 +126,7 @@ func TestAUserOwnsWhatItWrites(t *testing.T) {
 	}
 }
 
-// With one id, a program that starts as root from an image with further users gets advice.
+// On a host with one id, there is advice for a program that starts as root if its image has further users.
 func TestAdvice(t *testing.T) {
 	w := newWorld(t)
 	advice := func(user User) string {
@@ -137,15 +137,15 @@ func TestAdvice(t *testing.T) {
 		return b.report.Advice
 	}
 	if got := advice(User{Name: "web"}); got != "" {
-		t.Errorf("a program that is one of the users gets %q", got)
+		t.Errorf("a program that runs as one of the users gets the advice %q", got)
 	}
 	if got := advice(User{}); (got != "") != w.one || w.one && !strings.Contains(got, `user "web"`) {
-		t.Errorf("root gets %q", got)
+		t.Errorf("root gets the advice %q", got)
 	}
 	w.must(os.WriteFile(filepath.Join(w.layer, "etc/passwd"),
 		[]byte("root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"), 0o644))
 	if got := advice(User{}); got != "" {
-		t.Errorf("an image with the usual users only gets %q", got)
+		t.Errorf("with an image that has only the usual users, root gets the advice %q", got)
 	}
 }
 
@@ -172,13 +172,13 @@ func TestPlace(t *testing.T) {
 		nested bool
 		note   string
 	}{
-		"any user of many":       {all, Identity{UID: 7, GID: 8, Groups: []int64{9}}, []int64{9}, false, ""},
-		"root of one":            {one, Identity{}, nil, false, ""},
-		"another user of one":    {one, Identity{UID: 7}, nil, true, ""},
-		"another group of one":   {one, Identity{GID: 7}, nil, true, ""},
-		"groups of one":          {one, Identity{Groups: []int64{5, 6}}, nil, false, "without groups 5, 6"},
-		"its own group of one":   {one, Identity{UID: 7, GID: 7, Groups: []int64{7}}, nil, true, ""},
-		"a user beyond the many": {all, Identity{UID: 70000}, nil, true, ""},
+		"any user of all ids":           {all, Identity{UID: 7, GID: 8, Groups: []int64{9}}, []int64{9}, false, ""},
+		"root, one id":                  {one, Identity{}, nil, false, ""},
+		"another user, one id":          {one, Identity{UID: 7}, nil, true, ""},
+		"another group, one id":         {one, Identity{GID: 7}, nil, true, ""},
+		"further groups, one id":        {one, Identity{Groups: []int64{5, 6}}, nil, false, "without groups 5, 6"},
+		"the group given twice, one id": {one, Identity{UID: 7, GID: 7, Groups: []int64{7}}, nil, true, ""},
+		"a user beyond all ids":         {all, Identity{UID: 70000}, nil, true, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

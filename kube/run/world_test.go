@@ -31,7 +31,7 @@ type world struct {
 	t     testing.TB
 	dir   string
 	layer string
-	one   bool // there is one id only
+	one   bool // the host has only one id
 }
 
 // newWorld creates an image with the program, and checks after the test that nothing is left.
@@ -191,7 +191,7 @@ func (b *box) output() string {
 	return string(data)
 }
 
-// says waits until the container has written a text.
+// says waits until the container has written this text.
 func (b *box) says(text string) {
 	b.w.t.Helper()
 	b.w.waitFor("the container to say "+text, func() bool { return strings.Contains(b.output(), text) }, b.output)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# host.sh ROOT NAME ADDRESS GATEWAY BUNDLES: the first process of a test host, in fresh net, mount, UTS, PID and IPC namespaces. It makes the
-# root directory, waits for eth0, and becomes init.sh inside of the root.
+# host.sh ROOT NAME ADDRESS GATEWAY BUNDLES: the first process of a test host, in new network, mount, UTS, PID and IPC
+# namespaces. It creates the root directory, waits for eth0, and then executes init.sh inside the root.
 set -eu
 root=$1 name=$2 address=$3 gateway=$4 bundles=$5 scripts=$(dirname "$0")
 

@@ -1,12 +1,13 @@
 #!/bin/sh
-# init.sh: PID 1 of a test host. It keeps the CRI server running, and the kubelet while /run/kubelet.wanted exists (see systemctl).
+# init.sh: PID 1 of a test host. It keeps the CRI server running and, while /run/kubelet.wanted exists (see systemctl),
+# the kubelet.
 export PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 version=$(ls /opt/capstan/bundles | sort -V | tail -n 1)
 for applet in cri kubeadm kubelet kubectl; do
 	ln -sf "/opt/capstan/bundles/$version/capstan-kube" "/usr/local/bin/$applet"
 done
 
-keep() { # keep NAME CONDITION COMMAND...: restarts it while the condition holds
+keep() { # keep NAME CONDITION COMMAND...: restarts the command while the condition holds
 	name=$1 condition=$2
 	shift 2
 	while :; do

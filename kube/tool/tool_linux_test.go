@@ -34,7 +34,7 @@ func TestCopyOfATree(t *testing.T) {
 	if code, _, stderr := run("cp", from, to); code == 0 || !strings.Contains(stderr, "use -r") {
 		t.Errorf("copying a directory without -r: %d, %q", code, stderr)
 	}
-	for _, want := range []string{to, filepath.Join(to, "from")} { // the second time it goes into the directory
+	for _, want := range []string{to, filepath.Join(to, "from")} { // the second copy goes into the existing directory
 		if code, _, stderr := run("cp", "-r", from, to); code != 0 {
 			t.Fatalf("cp failed: %s", stderr)
 		}
@@ -57,10 +57,10 @@ func TestMountOptions(t *testing.T) {
 		flags uintptr
 		data  string
 	}{
-		"nothing":         {"", 0, ""},
-		"flags":           {"ro,nosuid", unix.MS_RDONLY | unix.MS_NOSUID, ""},
-		"both":            {"size=1m,noexec,mode=755", unix.MS_NOEXEC, "size=1m,mode=755"},
-		"a recursive one": {"rbind", unix.MS_BIND | unix.MS_REC, ""},
+		"no options":             {"", 0, ""},
+		"flags":                  {"ro,nosuid", unix.MS_RDONLY | unix.MS_NOSUID, ""},
+		"flags and data":         {"size=1m,noexec,mode=755", unix.MS_NOEXEC, "size=1m,mode=755"},
+		"a recursive bind mount": {"rbind", unix.MS_BIND | unix.MS_REC, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -79,12 +79,12 @@ func TestErrorsSayWhat(t *testing.T) {
 	}{
 		"no such tool":           {[]string{"fdisk"}, "fdisk: there is no such tool"},
 		"mount without a target": {[]string{"mount", "/a"}, "fstab is not read"},
-		"mount of nothing": {[]string{"mount", "-t", "tmpfs", "x", "/no/such/directory"},
+		"mount at a missing directory": {[]string{"mount", "-t", "tmpfs", "x", "/no/such/directory"},
 			"mounting x at /no/such/directory"},
-		"umount of nothing":  {[]string{"umount"}, "give a target"},
-		"umount of no mount": {[]string{"umount", "/no/such/directory"}, "unmounting /no/such/directory"},
-		"an unknown option":  {[]string{"cp", "--sparse", "a", "b"}, "sparse"},
-		"a loop device":      {[]string{"losetup", "/dev/loop0", "file"}, "no loop devices"},
+		"umount without a target":       {[]string{"umount"}, "give a target"},
+		"umount of a missing directory": {[]string{"umount", "/no/such/directory"}, "unmounting /no/such/directory"},
+		"an unknown option":             {[]string{"cp", "--sparse", "a", "b"}, "sparse"},
+		"a loop device":                 {[]string{"losetup", "/dev/loop0", "file"}, "no loop devices"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

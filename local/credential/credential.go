@@ -1,4 +1,4 @@
-// Package credential keeps enrolment credentials: whoever holds one may make a computer a host of the plane, within
+// Package credential keeps enrolment credentials: anybody who has one may make a computer a host of the plane, within
 // limits.
 //
 // A credential is stored as a Secret in kube-system, where tenants have no rights. The Secret holds the credential's
@@ -47,17 +47,18 @@ const (
 
 // Limits restrict what a credential allows.
 type Limits struct {
-	// Namespace is the namespace of its hosts. Required.
+	// Namespace is the namespace of the hosts that enroll with the credential. Required.
 	Namespace string `json:"namespace"`
 	// Name is a pattern for host names, in which * matches any characters. Empty: any name.
 	Name string `json:"name,omitempty"`
-	// Zone is the failure domain of its hosts. Empty: that of the host if it is already registered, else DefaultZone.
+	// Zone is the failure domain of these hosts. Empty: a host that is already registered keeps its zone, and a new
+	// host gets DefaultZone.
 	Zone string `json:"zone,omitempty"`
-	// Labels are added to its hosts.
+	// Labels are added to these hosts.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Reenroll allows the computer of a registered host to enroll as that host again after it was reinstalled.
 	Reenroll bool `json:"reenroll,omitempty"`
-	// Uses is the number of hosts that it may enroll.
+	// Uses is the number of hosts that may enroll with the credential.
 	Uses int `json:"uses"`
 	// Expires is when the credential expires.
 	Expires time.Time `json:"expires"`
@@ -72,14 +73,14 @@ type Use struct {
 
 // Credential is a credential without its secret.
 type Credential struct {
-	// ID is its name, which is not secret.
+	// ID is the credential's name, which is not secret.
 	ID string `json:"id"`
 	Limits
-	// Created is when it was created.
+	// Created is when the credential was created.
 	Created time.Time `json:"created"`
-	// Used lists the hosts that enrolled with it.
+	// Used lists the hosts that enrolled with the credential.
 	Used []Use `json:"used,omitempty"`
-	// State says whether it works; set by List.
+	// State says whether the credential works; List sets it.
 	State State `json:"state"`
 
 	hash   string
@@ -96,7 +97,7 @@ const (
 	UsedUp  State = "UsedUp"
 )
 
-// StateAt returns the state at a time.
+// StateAt returns the credential's state at the time now.
 func (c *Credential) StateAt(now time.Time) State {
 	switch {
 	case !now.Before(c.Expires):

@@ -33,37 +33,41 @@ func TestCheck(t *testing.T) {
 		change func(*Limits)
 		want   string
 	}{
-		"the least": {func(*Limits) {}, ""},
-		"all of it": {func(l *Limits) {
+		"only the required limits": {func(*Limits) {}, ""},
+		"all limits": {func(l *Limits) {
 			l.Name, l.Zone, l.Uses, l.Labels = "rack1-*", "Rack.1", 20, map[string]string{"disk": "ssd"}
 		}, ""},
 		"an attribute of the zone": {
 			func(l *Limits) { l.Labels = map[string]string{"zone.infrastructure.capstan.dev/power": "a"} }, "",
 		},
-		"no namespace":              {func(l *Limits) { l.Namespace = "" }, "not a namespace"},
-		"no uses":                   {func(l *Limits) { l.Uses = 0 }, "the number of uses can't be 0"},
-		"endless uses":              {func(l *Limits) { l.Uses = MaxUses + 1 }, "the number of uses can't be"},
-		"two of one name":           {func(l *Limits) { l.Name, l.Uses = "rack1", 2 }, "can't share the name rack1"},
-		"a name with a dot":         {func(l *Limits) { l.Name = "a.b" }, "not the name"},
-		"a pattern of another kind": {func(l *Limits) { l.Name = "rack[1" }, "not the name"},
-		"a zone that is no label":   {func(l *Limits) { l.Zone = "a/b" }, "not a zone"},
-		"it is over":                {func(l *Limits) { l.Expires = noon }, "already have expired"},
-		"it lives too long":         {func(l *Limits) { l.Expires = noon.Add(MaxLife + time.Second) }, "30 days"},
-		"a label that is none":      {func(l *Limits) { l.Labels = map[string]string{"a b": "c"} }, "is not a label"},
-		"a value that is none":      {func(l *Limits) { l.Labels = map[string]string{"a": "b c"} }, "is not a label"},
+		"no namespace":  {func(l *Limits) { l.Namespace = "" }, "not a namespace"},
+		"zero uses":     {func(l *Limits) { l.Uses = 0 }, "the number of uses can't be 0"},
+		"too many uses": {func(l *Limits) { l.Uses = MaxUses + 1 }, "the number of uses can't be"},
+		"two uses but only one name": {
+			func(l *Limits) { l.Name, l.Uses = "rack1", 2 }, "can't share the name rack1",
+		},
+		"a name with a dot":                      {func(l *Limits) { l.Name = "a.b" }, "not the name"},
+		"a pattern with a bracket":               {func(l *Limits) { l.Name = "rack[1" }, "not the name"},
+		"a zone that is not a valid label value": {func(l *Limits) { l.Zone = "a/b" }, "not a zone"},
+		"a credential that has expired":          {func(l *Limits) { l.Expires = noon }, "already have expired"},
+		"a credential that is valid too long": {
+			func(l *Limits) { l.Expires = noon.Add(MaxLife + time.Second) }, "30 days",
+		},
+		"an invalid label key":   {func(l *Limits) { l.Labels = map[string]string{"a b": "c"} }, "is not a label"},
+		"an invalid label value": {func(l *Limits) { l.Labels = map[string]string{"a": "b c"} }, "is not a label"},
 		"a label of Cluster API": {
 			func(l *Limits) { l.Labels = map[string]string{"cluster.x-k8s.io/cluster-name": "c"} }, "is reserved for programs",
 		},
-		"a label of a part of it": {
+		"a label of a subdomain of Cluster API": {
 			func(l *Limits) { l.Labels = map[string]string{"topology.cluster.x-k8s.io/owned": "c"} }, "is reserved for programs",
 		},
 		"a label of Kubernetes": {
 			func(l *Limits) { l.Labels = map[string]string{"node-role.kubernetes.io/x": ""} }, "is reserved for programs",
 		},
-		"a label of Capstan's own": {
+		"a label of Capstan": {
 			func(l *Limits) { l.Labels = map[string]string{"infrastructure.capstan.dev/host": "x"} }, "is reserved for programs",
 		},
-		"so many labels": {func(l *Limits) { l.Labels = many }, "too many"},
+		"too many labels": {func(l *Limits) { l.Labels = many }, "too many"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := good()
@@ -96,11 +100,11 @@ func TestLife(t *testing.T) {
 		t.Fatalf("Secrets are %v, %v", secrets.Items, err)
 	}
 	if data, err := json.Marshal(secrets.Items[0]); err != nil || strings.Contains(string(data), text[18:]) {
-		t.Errorf("the secret is at rest: %s, %v", data, err)
+		t.Errorf("the stored object contains the credential: %s, error %v", data, err)
 	}
 	for name, data := range secrets.Items[0].Data {
 		if strings.Contains(string(data), text[len(text)-26:]) {
-			t.Errorf("the secret is at rest, in %s", name)
+			t.Errorf("the stored object contains the credential's secret in its field %s", name)
 		}
 	}
 	found, err := Find(ctx, c, text)
@@ -113,13 +117,13 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := stale.Spend(ctx, c, Use{Host: "rack2", Key: "k2", Time: noon}); !apierrors.IsConflict(err) {
-		t.Errorf("two uses at the same time: %v", err)
+		t.Errorf("two uses at the same time: got error %v, want a conflict", err)
 	}
 	if found, err = Find(ctx, c, text); err != nil || len(found.Used) != 1 {
 		t.Fatalf("got %+v, %v", found, err)
 	}
 	if err := found.Spend(ctx, c, first); err != nil {
-		t.Errorf("the same host again: %v", err)
+		t.Errorf("a second use by the same host: %v", err)
 	}
 	if err := found.Spend(ctx, c, Use{Host: "rack2", Key: "k2", Time: noon}); err != nil {
 		t.Fatal(err)
@@ -132,10 +136,10 @@ func TestLife(t *testing.T) {
 		t.Errorf("the list shows the hash: %s, %v", data, err)
 	}
 	if list, err := List(ctx, c, "other", noon); err != nil || len(list) != 0 {
-		t.Errorf("of another namespace: %+v, %v", list, err)
+		t.Errorf("the list of another namespace is %+v, error %v", list, err)
 	}
 	if list, err = List(ctx, c, "", l.Expires); err != nil || list[0].State != Expired {
-		t.Errorf("when it has ended: %+v, %v", list, err)
+		t.Errorf("the list after the credential expired is %+v, error %v", list, err)
 	}
 	late, err := Find(ctx, c, text)
 	if err != nil {
@@ -145,13 +149,13 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Find(ctx, c, text); !errors.Is(err, ErrUnknown) {
-		t.Errorf("after it was revoked: %v", err)
+		t.Errorf("looking for a revoked credential: got error %v, want ErrUnknown", err)
 	}
 	if err := late.Spend(ctx, c, Use{Host: "rack3", Key: "k3"}); !errors.Is(err, ErrUnknown) {
-		t.Errorf("revoked between the look and the use: %v", err)
+		t.Errorf("using a credential that was revoked since it was found: got error %v, want ErrUnknown", err)
 	}
 	if err := Revoke(ctx, c, made.ID); err == nil || hint.Of(err) == "" {
-		t.Errorf("revoked twice: %v", err)
+		t.Errorf("revoking a credential twice: got error %v, want one with a hint", err)
 	}
 }
 
@@ -164,22 +168,23 @@ func TestFindRefuses(t *testing.T) {
 	}
 	other, _ := enrolment.NewCredential()
 	for name, try := range map[string]string{
-		"nothing":                  "",
-		"another credential":       other,
-		"another secret":           text[:len(text)-26] + other[len(other)-26:],
-		"another id":               other[:20] + text[20:],
-		"a path":                   "capstan1.../../x." + text[len(text)-26:],
-		"the secret alone":         text[len(text)-26:],
-		"the text with a line end": text + "\n",
-		"the text in capitals":     strings.ToUpper(text),
+		"an empty text":                     "",
+		"a credential that was not created": other,
+		"the right id with another secret":  text[:len(text)-26] + other[len(other)-26:],
+		"another id with the right secret":  other[:20] + text[20:],
+		"a path in place of the id":         "capstan1.../../x." + text[len(text)-26:],
+		"the secret without the id":         text[len(text)-26:],
+		"the credential with a line end":    text + "\n",
+		"the credential in capitals":        strings.ToUpper(text),
 	} {
 		if _, err := Find(ctx, c, try); err == nil || err.Error() != ErrUnknown.Error() {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want ErrUnknown", name, err)
 		}
 	}
 }
 
-// TestSecretsOfOthersAreNoCredentials, whatever their names and labels.
+// TestSecretsOfOthersAreNoCredentials: a Secret of another type, namespace or content is not a credential, whatever its
+// name and labels are.
 func TestSecretsOfOthersAreNoCredentials(t *testing.T) {
 	text, id := enrolment.NewCredential()
 	_, hash, err := enrolment.ParseCredential(text)
@@ -191,26 +196,26 @@ func TestSecretsOfOthersAreNoCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*corev1.Secret){
-		"of another type":       func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque },
-		"in another namespace":  func(s *corev1.Secret) { s.Namespace = "default" },
-		"with broken limits":    func(s *corev1.Secret) { s.Data[limitsKey] = []byte("{") },
-		"with broken uses":      func(s *corev1.Secret) { s.Data[usesKey] = []byte("{") },
-		"without a hash":        func(s *corev1.Secret) { delete(s.Data, hashKey) },
-		"with the hash of less": func(s *corev1.Secret) { s.Data[hashKey] = []byte(hash[:63]) },
+		"of another type":               func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque },
+		"in another namespace":          func(s *corev1.Secret) { s.Namespace = "default" },
+		"with broken limits":            func(s *corev1.Secret) { s.Data[limitsKey] = []byte("{") },
+		"with broken uses":              func(s *corev1.Secret) { s.Data[usesKey] = []byte("{") },
+		"without a hash":                func(s *corev1.Secret) { delete(s.Data, hashKey) },
+		"with a hash that is too short": func(s *corev1.Secret) { s.Data[hashKey] = []byte(hash[:63]) },
 	} {
 		s := right.DeepCopy()
 		s.Data = maps.Clone(right.Data)
 		change(s)
 		c := cluster(s)
 		if _, err := Find(t.Context(), c, text); !errors.Is(err, ErrUnknown) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a Secret %s: got error %v, want ErrUnknown", name, err)
 		}
 		if list, err := List(t.Context(), c, "", noon); err != nil || len(list) != 0 {
-			t.Errorf("%s: the list is %+v, %v", name, list, err)
+			t.Errorf("a Secret %s: the list is %+v, error %v", name, list, err)
 		}
 	}
 	if _, err := Find(t.Context(), cluster(right), text); err != nil {
-		t.Errorf("the right one: %v", err)
+		t.Errorf("the unchanged Secret is not found: %v", err)
 	}
 }
 
@@ -227,14 +232,14 @@ func TestCreateSweepsAndRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := List(ctx, c, "", noon); err != nil || len(list) != 1 {
-		t.Errorf("what ended long ago is still there: %+v, %v", list, err)
+		t.Errorf("Create left credentials that ended long ago: %+v, error %v", list, err)
 	}
 	nowhere := good()
 	nowhere.Namespace = "nowhere"
 	if _, _, err := Create(ctx, c, nowhere, noon); err == nil || hint.Of(err) == "" {
-		t.Errorf("for a namespace that does not exist: %v", err)
+		t.Errorf("a credential for a namespace that does not exist: got error %v, want one with a hint", err)
 	}
 	if _, _, err := Create(ctx, c, Limits{}, noon); err == nil {
-		t.Error("without limits")
+		t.Error("a credential without limits was created")
 	}
 }

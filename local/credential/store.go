@@ -109,13 +109,13 @@ func sweep(ctx context.Context, c client.Client, now time.Time) error {
 	return nil
 }
 
-// ErrUnknown is returned for a malformed, unknown, wrong or revoked credential. It does not say which, so guessing
-// teaches nothing.
+// ErrUnknown is returned for a malformed, unknown, wrong or revoked credential. It does not say which, so a guess
+// reveals nothing.
 var ErrUnknown = errors.New("the credential is not valid: it is wrong, or was revoked; create another one with " +
 	"capstan host token create")
 
-// Find returns the credential for a text. The reader must not be a cache, so that a credential that was revoked or used
-// a moment ago is seen as such.
+// Find returns the credential for a text. The reader must not be a cache, because a cache may not yet show
+// that the credential was revoked or used a moment ago.
 func Find(ctx context.Context, reader client.Reader, text string) (*Credential, error) {
 	id, hash, err := enrolment.ParseCredential(text)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// architectures are the ones that agents are built for, by their Go names.
+// architectures lists the architectures that agents are built for, by Go's names for them.
 var architectures = []string{"amd64", "arm64"}
 
 // agents are the builds of the agent in a directory with Capstan's binaries. "capstan-agent" is for this machine's

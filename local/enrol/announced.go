@@ -18,7 +18,7 @@ const (
 )
 
 // announced is a listener whose connections begin with a PROXY protocol version 1 header, which the dock adds to the
-// connections it carries. Only the dock's own processes can connect, so nobody can forge a source address.
+// connections that it forwards. Only the dock's own processes can connect, so nobody can forge a source address.
 type announced struct {
 	net.Listener
 	open *slots
@@ -33,7 +33,7 @@ func (l *announced) Accept() (net.Conn, error) {
 	return &carried{Conn: conn, open: l.open}, nil
 }
 
-// carried is a connection that the dock carries. The first Read or RemoteAddr reads its header.
+// carried is a connection that the dock forwards. The first call of Read or RemoteAddr reads the header.
 type carried struct {
 	net.Conn
 	open *slots

@@ -57,40 +57,40 @@ func TestAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := server.RemoteAddr().String(); got != "192.0.2.9:50001" {
-		t.Errorf("it comes from %s", got)
+		t.Errorf("the connection comes from %s, want the address in its header", got)
 	}
 	got := make([]byte, 5)
 	if _, err := io.ReadFull(server, got); err != nil || string(got) != "hello" {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("after the header, got %q, error %v", got, err)
 	}
 	second, more := connect(t, open)
 	if _, err := io.WriteString(second, "PROXY TCP4 192.0.2.9 192.0.2.1 50002 7444\r\nhello"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := more.Read(got); err == nil {
-		t.Error("an address has more connections than it may")
+		t.Error("a second connection from the same address was read, although the limit is one")
 	}
 	for range 2 {
 		server.Close()
 	}
 	more.Close()
 	if open.sum != 0 {
-		t.Errorf("%d connections are counted that have ended", open.sum)
+		t.Errorf("%d connections are still counted after all have ended", open.sum)
 	}
 }
 
-// TestAnnouncedRefuses: a connection that begins with anything else is not read.
+// TestAnnouncedRefuses: a connection that begins with anything other than a header is not read.
 func TestAnnouncedRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"no header":                 "\x16\x03\x01\x02\n",
-		"a header that doesn't end": "PROXY TCP4 " + strings.Repeat("1", 2*headerLimit),
+		"bytes that are not a header": "\x16\x03\x01\x02\n",
+		"a header that doesn't end":   "PROXY TCP4 " + strings.Repeat("1", 2*headerLimit),
 	} {
 		client, server := connect(t, newSlots(2, 2))
 		if _, err := io.WriteString(client, text); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := server.Read(make([]byte, 1)); err == nil {
-			t.Errorf("%s: it is read", name)
+			t.Errorf("%s: the connection was read", name)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// Bundles are only for enrolled hosts, which present the key that they enrolled with.
+// TestBundlesAreForHosts: only enrolled hosts get bundles. They present the key that they enrolled with.
 func TestBundlesAreForHosts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bundle")
 	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {
@@ -23,7 +23,7 @@ func TestBundlesAreForHosts(t *testing.T) {
 	f := newFrontWith(t, nil, func(o *Options) {
 		o.Known = func(_ context.Context, key string) (bool, error) {
 			if enrolment.CheckPin(key) != nil {
-				return false, errors.New("the key is no hash: " + key)
+				return false, errors.New("the key is not a hash: " + key)
 			}
 			return answers["known"], nil
 		}
@@ -37,19 +37,19 @@ func TestBundlesAreForHosts(t *testing.T) {
 	const good = enrolment.BundlePath + "v1.36.3/linux/amd64"
 	host, stranger := f.client(t, true), f.client(t, false)
 	if code, body := call(t, host, http.MethodGet, f.url+good, nil); code != http.StatusForbidden {
-		t.Errorf("a computer that has not enrolled got %d %s", code, body)
+		t.Errorf("a computer that has not enrolled: got %d %s, want 403", code, body)
 	}
 	answers["known"] = true
 	if code, body := call(t, stranger, http.MethodGet, f.url+good, nil); code != http.StatusForbidden {
-		t.Errorf("a stranger got %d %s", code, body)
+		t.Errorf("a client without a key: got %d %s, want 403", code, body)
 	}
 	if code, body := call(t, host, http.MethodGet, f.url+good, nil); code != http.StatusOK || body != "0123456789" {
-		t.Errorf("the host got %d %s", code, body)
+		t.Errorf("an enrolled host: got %d %s", code, body)
 	}
 	const digest = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882\n" // of 0123456789
 	for range 2 {
 		if code, body := call(t, host, http.MethodGet, f.url+good+enrolment.ChecksumSuffix, nil); body != digest {
-			t.Errorf("the digest is %d %s", code, body)
+			t.Errorf("the digest of the bundle: got %d %s", code, body)
 		}
 	}
 	if err := os.WriteFile(path, []byte("another one"), 0o600); err != nil {
@@ -57,21 +57,21 @@ func TestBundlesAreForHosts(t *testing.T) {
 	}
 	if code, body := call(t, host, http.MethodGet, f.url+good+enrolment.ChecksumSuffix, nil); code != http.StatusOK ||
 		body == digest {
-		t.Errorf("the digest of another bundle is %d %s", code, body)
+		t.Errorf("the digest after the bundle has changed: got %d %s", code, body)
 	}
 	if code, _ := call(t, stranger, http.MethodGet, f.url+good+".sha256", nil); code != http.StatusForbidden {
-		t.Errorf("a stranger got the digest: %d", code)
+		t.Errorf("a client without a key asked for the digest: got %d, want 403", code)
 	}
 	for _, other := range []string{
 		"v1.36.3/linux/arm64", "v1.36.3", "", "../linux/amd64", "v1.36.3/linux/amd64/x", ".sha256",
 	} {
 		code, body := call(t, host, http.MethodGet, f.url+enrolment.BundlePath+other, nil)
 		if code != http.StatusNotFound {
-			t.Errorf("%q: %d %s", other, code, body)
+			t.Errorf("an unknown bundle %q: got %d %s, want 404", other, code, body)
 		}
 	}
 	if code, _ := call(t, host, http.MethodPost, f.url+good, strings.NewReader("x")); code != http.StatusForbidden {
-		t.Errorf("a bundle was posted: %d", code)
+		t.Errorf("posting a bundle: got %d, want 403", code)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+good, nil)
 	if err != nil {
@@ -84,6 +84,6 @@ func TestBundlesAreForHosts(t *testing.T) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusPartialContent || response.Header.Get("ETag") == "" {
-		t.Errorf("the rest of it: %s, %q", response.Status, response.Header.Get("ETag"))
+		t.Errorf("the rest of a bundle: got status %s and ETag %q", response.Status, response.Header.Get("ETag"))
 	}
 }

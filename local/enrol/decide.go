@@ -119,8 +119,8 @@ func onto(c *credential.Credential, who claimant, there *infrav1.CapstanHost) (v
 		return 0, refuse(enrolment.ReasonTaken,
 			"host %s is another computer: choose another name with --name, or delete that CapstanHost", who.host)
 	case !c.Reenroll:
-		return 0, refuse(enrolment.ReasonTaken, "host %s has lost its key, as after a new installation: delete the "+
-			"CapstanHost, or create a credential with --reenroll", who.host)
+		return 0, refuse(enrolment.ReasonTaken, "host %s has lost its key, for example by a reinstallation: delete "+
+			"the CapstanHost, or create a credential with --reenroll", who.host)
 	case claim != nil && !claim.Released:
 		return 0, &enrolment.Refusal{Reason: enrolment.ReasonInUse, Retry: true, Message: fmt.Sprintf(
 			"machine %s is on host %s: delete its Machine before the host gets another identity",

@@ -47,31 +47,33 @@ func TestName(t *testing.T) {
 		request    enrolment.Request
 		want, fail string
 	}{
-		"the computer's own": {limited(nil), enrolment.Request{Hostname: "debian"}, "debian", ""},
-		"one that somebody has chosen": {
+		"the computer's own name": {limited(nil), enrolment.Request{Hostname: "debian"}, "debian", ""},
+		"a chosen name": {
 			limited(nil), enrolment.Request{Host: "rack1", Hostname: "debian"}, "rack1", "",
 		},
-		"the only one that is allowed": {only, enrolment.Request{Hostname: "debian"}, "rack1", ""},
-		"that one, chosen": {
+		"the only name that the credential allows": {only, enrolment.Request{Hostname: "debian"}, "rack1", ""},
+		"a chosen name that is the only one that the credential allows": {
 			only, enrolment.Request{Host: "rack1", Hostname: "debian"}, "rack1", "",
 		},
-		"another one": {
+		"a chosen name that the credential does not allow": {
 			only, enrolment.Request{Host: "rack2", Hostname: "debian"}, "", "does not allow the name rack2",
 		},
-		"one of a pattern": {many, enrolment.Request{Hostname: "rack1-07"}, "rack1-07", ""},
-		"none of a pattern": {
+		"a name that matches the pattern": {many, enrolment.Request{Hostname: "rack1-07"}, "rack1-07", ""},
+		"a name that does not match the pattern": {
 			many, enrolment.Request{Hostname: "rack2-07"}, "", "does not allow the name rack2-07",
 		},
-		"one that begins like the pattern": {many, enrolment.Request{Hostname: "xrack1-07"}, "", "does not allow the name"},
-		"none":                             {limited(nil), enrolment.Request{}, "", "choose a name for the host"},
-		"one with a dot":                   {limited(nil), enrolment.Request{Host: "a.b"}, "", "can't be the name"},
+		"a name that only ends like the pattern": {
+			many, enrolment.Request{Hostname: "xrack1-07"}, "", "does not allow the name",
+		},
+		"no name":           {limited(nil), enrolment.Request{}, "", "choose a name for the host"},
+		"a name with a dot": {limited(nil), enrolment.Request{Host: "a.b"}, "", "can't be the name"},
 		"a path": {
 			limited(nil), enrolment.Request{Host: "../kube-system/x"}, "", "can't be the name",
 		},
-		"one that ends behind the 63rd": {
+		"a name of 64 characters": {
 			limited(nil), enrolment.Request{Host: strings.Repeat("a", 64)}, "", "can't be the name",
 		},
-		"one with a pattern's own characters": {many, enrolment.Request{Host: "rack1-*"}, "", "can't be the name"},
+		"the pattern itself as a name": {many, enrolment.Request{Host: "rack1-*"}, "", "can't be the name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, refusal := nameOf(c.credential, c.request)
@@ -104,74 +106,76 @@ func TestDecide(t *testing.T) {
 		"the credential has just expired": {
 			credential: limited(nil), at: noon.Add(time.Hour), reason: enrolment.ReasonExpired,
 		},
-		"it has expired, for a host that has used it before": {credential: spent, there: enrolled("mine", "hw", nil),
+		"the credential that this host has used has expired": {credential: spent, there: enrolled("mine", "hw", nil),
 			at: noon.Add(2 * time.Hour), reason: enrolment.ReasonExpired},
-		"it is used up": {credential: limited(func(c *credential.Credential) {
+		"another host has used up the credential": {credential: limited(func(c *credential.Credential) {
 			c.Used = []credential.Use{{Host: "rack2", Key: "other"}}
 		}), reason: enrolment.ReasonUsedUp},
-		"it is used up, by this host": {credential: spent, there: enrolled("mine", "hw", nil), want: again},
-		"it is used up, by the host of that name with another key": {credential: limited(func(c *credential.Credential) {
+		"this host has used up the credential": {credential: spent, there: enrolled("mine", "hw", nil), want: again},
+		"another host of this name has used up the credential": {credential: limited(func(c *credential.Credential) {
 			c.Used = []credential.Use{{Host: "rack1", Key: "other"}}
 		}), there: enrolled("other", "hw", nil), reason: enrolment.ReasonUsedUp},
-		"it is used up, by this computer under another name": {credential: limited(func(c *credential.Credential) {
+		"this computer used up the credential under another name": {credential: limited(func(c *credential.Credential) {
 			c.Used = []credential.Use{{Host: "rack2", Key: "mine"}}
 		}), reason: enrolment.ReasonUsedUp},
-		"this computer is another host": {
+		"this computer has enrolled as another host": {
 			credential: limited(nil), same: "rack2", reason: enrolment.ReasonTaken,
 		},
-		"this computer is this host": {
+		"this computer has enrolled as this host": {
 			credential: limited(nil), there: enrolled("mine", "hw", nil), same: "rack1", want: again,
 		},
-		"it is this host, and a machine is on it": {
+		"this computer is this host, which a machine uses": {
 			credential: limited(nil), there: enrolled("mine", "hw", claimed(false)), want: again,
 		},
-		"it is this host, on other hardware": {
+		"this computer is this host, on other hardware": {
 			credential: limited(nil), there: enrolled("mine", "other", nil), want: again,
 		},
-		"it is this host, which is being deleted": {credential: limited(nil), there: enrolled("mine", "hw",
+		"this computer is this host, which is being deleted": {credential: limited(nil), there: enrolled("mine", "hw",
 			func(h *infrav1.CapstanHost) { h.DeletionTimestamp = &metav1.Time{Time: noon} },
 		), reason: enrolment.ReasonTaken},
-		"another computer has the name": {
+		"another computer has this name": {
 			credential: limited(nil), there: enrolled("other", "other", nil), reason: enrolment.ReasonTaken,
 		},
-		"another computer has it, with the right to reenroll": {
+		"another computer has this name, with the right to reenroll": {
 			credential: reenroll, there: enrolled("other", "other", nil), reason: enrolment.ReasonTaken,
 		},
-		"the same computer without its key": {
+		"the same hardware with another key": {
 			credential: limited(nil), there: enrolled("other", "hw", nil), reason: enrolment.ReasonTaken,
 		},
-		"that, with the right to reenroll": {
+		"the same hardware with another key and the right to reenroll": {
 			credential: reenroll, there: enrolled("other", "hw", nil), want: replace,
 		},
-		"that, with a machine on it": {
+		"the right to reenroll, but a machine uses the host": {
 			credential: reenroll, there: enrolled("other", "hw", claimed(false)), reason: enrolment.ReasonInUse,
 		},
-		"that, with a machine that has left": {
+		"the right to reenroll, and the host was released": {
 			credential: reenroll, there: enrolled("other", "hw", claimed(true)), want: replace,
 		},
-		"that, with a machine on it and no right": {
+		"a machine uses the host, and there is no right to reenroll": {
 			credential: limited(nil), there: enrolled("other", "hw", claimed(false)), reason: enrolment.ReasonTaken,
 		},
-		"registered by hand": {
+		"a host that was registered by hand": {
 			credential: limited(nil), there: enrolled("", "", nil), want: adopt,
 		},
-		"registered by hand, with an agent": {credential: reenroll, there: enrolled("", "", func(h *infrav1.CapstanHost) {
-			h.Status.Agent = &infrav1.AgentReport{Version: "v1"}
-		}), reason: enrolment.ReasonTaken},
-		"registered by hand, and claimed": {
+		"a host that was registered by hand and has an agent": {
+			credential: reenroll, there: enrolled("", "", func(h *infrav1.CapstanHost) {
+				h.Status.Agent = &infrav1.AgentReport{Version: "v1"}
+			}), reason: enrolment.ReasonTaken,
+		},
+		"a host that was registered by hand and is claimed": {
 			credential: reenroll, there: enrolled("", "", claimed(false)), reason: enrolment.ReasonTaken,
 		},
-		"registered by hand, claim released": {
+		"a host that was registered by hand and whose claim is released": {
 			credential: reenroll, there: enrolled("", "", claimed(true)), reason: enrolment.ReasonTaken,
 		},
 		"a local host": {credential: reenroll, there: enrolled("", "", func(h *infrav1.CapstanHost) {
 			h.Spec.Supplier = infrav1.SupplierDock
 		}), reason: enrolment.ReasonTaken},
-		"in the zone of the credential": {
+		"the host is in the credential's zone": {
 			credential: limited(func(c *credential.Credential) { c.Zone = "a" }), there: enrolled("mine", "hw", nil),
 			want: again,
 		},
-		"in another zone": {
+		"the host is in another zone than the credential's": {
 			credential: limited(func(c *credential.Credential) { c.Zone = "b" }), there: enrolled("mine", "hw", nil),
 			reason: enrolment.ReasonZone,
 		},

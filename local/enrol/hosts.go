@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/identity"
 )
 
-// tokenLife is how long the token in an answer is valid: the agent uses it at once to get its own.
+// tokenLife is how long the token in an answer is valid. The agent uses that token at once to get one of its own.
 const tokenLife = 10 * time.Minute
 
 // Hosts turns computers that have a credential into hosts.
@@ -64,7 +64,7 @@ func (h *Hosts) Enroll(ctx context.Context, r enrolment.Request, key string) (*e
 // changed reports whether err says that an object has changed since it was read.
 func changed(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// once makes one attempt. It sets made when it has created the host.
+// once makes one attempt. It sets *made to true if it has created the host.
 func (h *Hosts) once(ctx context.Context, r enrolment.Request, key string, made *bool) (*enrolment.Answer, error) {
 	c, err := credential.Find(ctx, h.Reader, r.Credential)
 	if errors.Is(err, credential.ErrUnknown) {
@@ -172,7 +172,7 @@ func (h *Hosts) settle(
 		}
 		return host, nil
 	case replace:
-		// Revoke all earlier tokens of the identity first: if a later step fails, the retry comes here again.
+		// Revoke all earlier tokens of the identity first: if a later step fails, the retry runs this step again.
 		if err := epoch.End(ctx, h.Reader, h.Client, there, there.Spec.Epoch); err != nil {
 			return nil, err
 		}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes this computer a host of the Capstan plane at @URL@: installs capstan-agent @VERSION@ and enrolls with it.
-# The credential comes from the standard input; the arguments of this script go to "capstan-agent enroll".
-# Whoever runs this has compared its SHA-256, so the checksums in it hold.
+# The script reads the credential from standard input, and passes its arguments to "capstan-agent enroll".
+# The caller must verify the SHA-256 of this script before running it. Then the checksums below can be trusted.
 url='@URL@'
 hash='@HASH@'
 amd64='@AMD64@'
@@ -10,7 +10,7 @@ arm64='@ARM64@'
 fail() { echo "capstan: $*" >&2; exit 1; }
 
 fetch() {
-	# Not by its certificate is the agent known, but by its checksum.
+	# Don't verify the server's certificate: the checksum proves that the download is the right agent.
 	if command -v curl >/dev/null 2>&1; then
 		curl -fsSk --retry 5 --connect-timeout 20 --max-time 600 -o "$2" "$1" </dev/null
 	else
@@ -26,7 +26,7 @@ main() {
 	Linux/aarch64 | Linux/arm64) arch=arm64 sum=$arm64 ;;
 	*) fail "hosts are Linux on amd64 or arm64, this is $(uname -s) on $(uname -m)" ;;
 	esac
-	[ -n "$sum" ] || fail "the plane has no agent for $arch: put capstan-agent-linux-$arch beside its binaries"
+	[ -n "$sum" ] || fail "the plane has no agent for $arch: put capstan-agent-linux-$arch next to the plane's binaries"
 	dir=/opt/capstan/bin
 	(umask 022 && mkdir -p "$dir")
 	if ! echo "$sum  $dir/capstan-agent" | sha256sum -c >/dev/null 2>&1; then

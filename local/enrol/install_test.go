@@ -39,7 +39,7 @@ func paste(t *testing.T, shell, line string, env ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// The shell reads the line from a file, as from a terminal, so no process has it as an argument.
+	// The shell reads the line from a file, as it would from a terminal, so no process has the line as an argument.
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c",
 		`mount --make-rprivate / && mount -t tmpfs none /opt && `+shell+` `+file+`; code=$?; ls -R /opt; exit $code`)
 	cmd.Env = append(os.Environ(), env...)
@@ -62,8 +62,8 @@ func served(t *testing.T, agent string) (*front, Invitation) {
 	return f, i
 }
 
-// TestTheLine: with a shell and curl, the line makes a computer a host; the agent gets the credential on standard
-// input.
+// TestTheLine: with a shell and curl, the line from Invitation.Line makes a computer a host; the agent gets the
+// credential on standard input.
 func TestTheLine(t *testing.T) {
 	f, i := served(t, fakeAgent)
 	credential, _ := enrolment.NewCredential()
@@ -109,7 +109,8 @@ func TestTheLineWithWget(t *testing.T) {
 	}
 }
 
-// TestTheLineIsClosed: anything that the line was not made for is neither run nor installed, and gets no credential.
+// TestTheLineIsClosed: the line runs and installs only the script and the agent that it was created for, and gives
+// nothing else the credential.
 func TestTheLineIsClosed(t *testing.T) {
 	credential, _ := enrolment.NewCredential()
 	untouched := func(t *testing.T, out string, err error) {
@@ -121,26 +122,26 @@ func TestTheLineIsClosed(t *testing.T) {
 			t.Errorf("the credential is in the output: %s", out)
 		}
 	}
-	t.Run("another script", func(t *testing.T) {
+	t.Run("the server sends another script", func(t *testing.T) {
 		_, i := served(t, fakeAgent)
 		i.ScriptHash = strings.Repeat("0", 64)
 		out, err := paste(t, "sh", i.Line(credential))
 		untouched(t, out, err)
 		if !strings.Contains(out, "is not the script of your plane") {
-			t.Errorf("it does not say why:\n%s", out)
+			t.Errorf("the output does not give the reason:\n%s", out)
 		}
 	})
-	t.Run("another plane at that address", func(t *testing.T) {
+	t.Run("another plane is at the address", func(t *testing.T) {
 		f, i := served(t, fakeAgent)
 		other, _ := served(t, fakeAgent)
 		i.Server = other.url
 		out, err := paste(t, "sh", i.Line(credential))
 		untouched(t, out, err)
 		if len(f.asked)+len(other.asked) != 0 {
-			t.Error("somebody heard the credential")
+			t.Error("a plane got the credential")
 		}
 	})
-	t.Run("the agent is exchanged after the line was made", func(t *testing.T) {
+	t.Run("the agent has changed since the line was made", func(t *testing.T) {
 		f, i := served(t, fakeAgent)
 		path := filepath.Join(f.binaries, "capstan-agent")
 		if err := os.WriteFile(path, []byte("#!/bin/sh\necho args: evil\n"), 0o755); err != nil {
@@ -149,13 +150,13 @@ func TestTheLineIsClosed(t *testing.T) {
 		out, err := paste(t, "sh", i.Line(credential))
 		untouched(t, out, err)
 	})
-	t.Run("nobody is there", func(t *testing.T) {
+	t.Run("no server is at the address", func(t *testing.T) {
 		_, i := served(t, fakeAgent)
 		i.Server = "https://127.0.0.1:1"
 		out, err := paste(t, "sh", i.Line(credential))
 		untouched(t, out, err)
 	})
-	t.Run("no agent for this architecture", func(t *testing.T) {
+	t.Run("the server has no agent for this architecture", func(t *testing.T) {
 		f := newFront(t, nil)
 		i, err := Invite(t.Context(), f.url, f.ca)
 		if err != nil {
@@ -164,7 +165,7 @@ func TestTheLineIsClosed(t *testing.T) {
 		out, err := paste(t, "sh", i.Line(credential))
 		untouched(t, out, err)
 		if !strings.Contains(out, "has no agent for "+runtime.GOARCH) {
-			t.Errorf("it does not say why:\n%s", out)
+			t.Errorf("the output does not give the reason:\n%s", out)
 		}
 	})
 }
@@ -187,7 +188,7 @@ func TestTheScriptComparesTheAgent(t *testing.T) {
 	}
 }
 
-// TestScriptIsPlain: no value in the script ends a quoted string there.
+// TestScriptIsPlain: no value in the script can end the quoted string that contains it.
 func TestScriptIsPlain(t *testing.T) {
 	got := string(script("https://x'; rm -rf /; '", "h\n", "v1\nrm", map[string]string{"amd64": "a'b@HASH@"}))
 	for _, bad := range []string{"x'", "v1\nrm", "@HASH@", "a'b"} {
@@ -196,7 +197,7 @@ func TestScriptIsPlain(t *testing.T) {
 		}
 	}
 	if out, err := exec.CommandContext(t.Context(), "sh", "-n", "-c", got).CombinedOutput(); err != nil {
-		t.Errorf("sh can't read it: %v %s", err, out)
+		t.Errorf("sh can't parse the script: %v %s", err, out)
 	}
 }
 
@@ -204,17 +205,17 @@ func TestScriptIsPlain(t *testing.T) {
 func TestInviteRefusesStrangers(t *testing.T) {
 	f, other := newFront(t, nil), newFront(t, nil)
 	if i, err := Invite(t.Context(), other.url, f.ca); err == nil {
-		t.Errorf("got %+v", i)
+		t.Errorf("a server of another plane: got %+v, want an error", i)
 	}
 	if _, err := Invite(t.Context(), "https://127.0.0.1:1", f.ca); err == nil {
-		t.Error("nobody is there")
+		t.Error("without a server, Invite returned no error")
 	}
 	if _, err := Invite(t.Context(), f.url, []byte("no PEM")); err == nil {
-		t.Error("an authority that is none")
+		t.Error("with an invalid authority, Invite returned no error")
 	}
 }
 
-// TestForms: a file is a ticket, and user data for cloud-init runs the same command as the line.
+// TestForms: File returns a ticket, and CloudInit returns user data that runs the same command as the line.
 func TestForms(t *testing.T) {
 	i := Invitation{
 		Server:     "https://192.0.2.1:7444",
@@ -228,7 +229,7 @@ func TestForms(t *testing.T) {
 		t.Errorf("the file is %s, %v", data, err)
 	}
 	if strings.Contains(i.Command(), "'") {
-		t.Error("the command ends the quotes of the line")
+		t.Error("the command contains a single quote, which would end the quoted part of the line")
 	}
 	if line := i.Line("secret"); strings.Contains(line, "\n") || !strings.HasPrefix(line, " ") {
 		t.Errorf("the line is %q", line)
@@ -304,12 +305,12 @@ func TestDownloadsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		open = append(open, response.Body) // nobody reads it
+		open = append(open, response.Body) // nobody reads it, so the download continues
 		if response.StatusCode == http.StatusTooManyRequests {
 			busy++
 		}
 	}
 	if busy == 0 {
-		t.Error("one address downloads as often as it likes")
+		t.Error("the downloads of one address are not limited")
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// Invitation is what a computer needs, besides a credential, to become a host. Nothing in it is secret.
+// Invitation is what a computer needs, in addition to a credential, to become a host. Nothing in it is secret.
 type Invitation struct {
 	// Server is the URL of the enrolment server.
 	Server string `json:"server"`
@@ -74,9 +74,9 @@ func Invite(ctx context.Context, server string, ca []byte) (Invitation, error) {
 	return Invitation{Server: server, CAHash: pin, ScriptHash: hex.EncodeToString(sum[:])}, nil
 }
 
-// Command returns the shell command that makes a computer a host. It must run as root with the credential on standard
-// input. It checks the hash of the downloaded script before it runs the script. args go to "capstan-agent enroll". The
-// command contains no single quotes. Pure.
+// Command returns the shell command that makes a computer a host. The command must run as root with the credential on
+// standard input. It checks the hash of the downloaded script before it runs the script. args go to "capstan-agent
+// enroll". The command contains no single quotes. Pure.
 func (i Invitation) Command(args ...string) string {
 	get := i.Server + enrolment.InstallPath
 	return strings.Join([]string{

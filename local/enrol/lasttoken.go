@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// lastToken holds the claims of the token of a host's account. In normal operation the API server validates tokens and
+// lastToken is the content of a token of a host's account. In normal operation the API server validates tokens and
 // rejects expired ones; only the code here reads a token after it has expired.
 type lastToken struct {
 	namespace, host string
@@ -28,8 +28,8 @@ type lastToken struct {
 // errToken is the only error about a token that this plane did not issue to a host; it gives no details.
 var errToken = errors.New("this plane has not issued this token to a host")
 
-// readToken verifies the signature of a token and reads its claims. It does not check expiry. The key determines the
-// algorithm; the one that the token names is ignored. Pure.
+// readToken verifies the signature of a token and returns the token's content. It does not check expiry. The key
+// determines the algorithm; the one that the token names is ignored. Pure.
 func readToken(text string, keys []any) (lastToken, error) {
 	signed, signature, ok := cutLast(text)
 	_, payload, two := strings.Cut(signed, ".")

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of the enrolment server. They are sized for enrolling a rack at once, and also bind callers without a
+// Limits of the enrolment server. They are sized for enrolling a rack at once, and also apply to callers without a
 // credential.
 const (
 	// perAddress and perAddressBurst limit the requests from one address, perSecond and burst those from all addresses.

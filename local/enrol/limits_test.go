@@ -17,14 +17,14 @@ func TestLimiter(t *testing.T) {
 		}
 	}
 	if l.allow(one) {
-		t.Error("an address asks as often as it likes")
+		t.Error("the requests of one address are not limited")
 	}
 	if !l.allow(other) {
-		t.Error("another address is refused, too")
+		t.Error("a request of another address was refused, too")
 	}
 	now = now.Add(time.Second)
 	if !l.allow(one) || l.allow(one) {
-		t.Error("after a second there is not room for one more")
+		t.Error("after one second, an address may not send exactly one more request")
 	}
 	served := 0
 	for i := range uint32(4 * burst) {
@@ -33,7 +33,7 @@ func TestLimiter(t *testing.T) {
 		}
 	}
 	if served > burst {
-		t.Errorf("%d requests of different addresses are served at once", served)
+		t.Errorf("%d requests of different addresses were served at once, more than the limit", served)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestAComputersAddressesCountAsOne(t *testing.T) {
 		}
 	}
 	if served != perAddressBurst {
-		t.Errorf("%d requests of one network are served, want %d", served, perAddressBurst)
+		t.Errorf("%d requests of one network were served, want %d", served, perAddressBurst)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestTheLimiterForgets(t *testing.T) {
 		l.allow(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 0x0a000000+i))))
 	}
 	if len(l.each) > addresses {
-		t.Errorf("%d addresses are remembered", len(l.each))
+		t.Errorf("%d addresses are remembered, more than the limit", len(l.each))
 	}
 }
 
@@ -70,19 +70,19 @@ func TestSlots(t *testing.T) {
 	s := newSlots(3, 2)
 	a, b, c := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
 	if first, second := s.take(a), s.take(a); !first || !second || s.take(a) {
-		t.Error("one address has not two")
+		t.Error("one address did not get exactly two slots")
 	}
 	if !s.take(b) || s.take(c) {
-		t.Error("all together have not three")
+		t.Error("all addresses together did not get exactly three slots")
 	}
 	s.leave(a)
 	if !s.take(c) {
-		t.Error("what is left is not there for others")
+		t.Error("a slot that one address left is not free for another")
 	}
 	s.leave(a)
 	s.leave(b)
 	s.leave(c)
 	if s.sum != 0 || len(s.used) != 0 {
-		t.Errorf("something is left: %+v", s)
+		t.Errorf("slots are still taken after all were left: %+v", s)
 	}
 }

@@ -10,8 +10,8 @@ import (
 // paceBurst is the maximum number of bytes read at once from a paced file.
 const paceBurst = 64 << 10
 
-// pace limits how fast all files together are read. Called after n bytes were read, it waits until the limit permits
-// that many; n is at most paceBurst. Nil means no limit.
+// A pace limits how fast all files together are read. It is called after n bytes were read, and waits until the limit
+// permits n bytes; n is at most paceBurst. A nil pace means no limit.
 type pace func(ctx context.Context, n int) error
 
 // newPace returns a limit in bytes per second. Zero means no limit.

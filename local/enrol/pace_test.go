@@ -31,7 +31,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("read %d bytes, %v", len(got), err)
 	}
 	if waited != len(content)-6 || largest > paceBurst {
-		t.Errorf("waited for %d of %d bytes, at most %d at once", waited, len(content)-6, largest)
+		t.Errorf("the pace counted %d of %d bytes, at most %d at once", waited, len(content)-6, largest)
 	}
 }
 
@@ -40,18 +40,18 @@ func TestAPacedReadEndsWithItsRequest(t *testing.T) {
 	cancel()
 	file := newPace(1).of(ctx, strings.NewReader("bundle"))
 	if n, err := file.Read(make([]byte, 6)); !errors.Is(err, context.Canceled) {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("after the request has ended: read %d bytes with error %v, want context.Canceled", n, err)
 	}
 	plain := strings.NewReader("bundle")
 	if newPace(0).of(ctx, plain) != io.ReadSeeker(plain) {
-		t.Error("a file without a limit is not read as it is")
+		t.Error("without a limit, the file is not returned unchanged")
 	}
 }
 
 // TestBandwidth measures real transfers: two hosts that download at the same time together stay within the limit, and
 // do not wait much longer than the limit requires.
 func TestBandwidth(t *testing.T) {
-	const bandwidth, size = 8 << 20, 6 << 20 // of each host
+	const bandwidth, size = 8 << 20, 6 << 20 // size is what each host downloads
 	path := filepath.Join(t.TempDir(), "bundle")
 	if err := os.WriteFile(path, bytes.Repeat([]byte{7}, size), 0o600); err != nil {
 		t.Fatal(err)
@@ -81,16 +81,16 @@ func TestBandwidth(t *testing.T) {
 		}()
 	}
 	if a, b := <-got, <-got; a != size || b != size {
-		t.Fatalf("the hosts got %d and %d bytes of %d", a, b, size)
+		t.Fatalf("the hosts got %d and %d bytes, want %d each", a, b, size)
 	}
 	took := time.Since(began)
 	rate := float64(2*size) / took.Seconds()
 	t.Logf("two hosts got %d MiB in %s: %.2f MiB/s, with a limit of %d MiB/s", 2*size>>20, took, rate/(1<<20),
 		bandwidth>>20)
 	if most := bandwidth * 1.1; rate > most {
-		t.Errorf("the hosts got %.0f bytes a second, more than %d", rate, bandwidth)
+		t.Errorf("the hosts got %.0f bytes per second, more than the limit of %d", rate, bandwidth)
 	}
 	if took > 30*time.Second {
-		t.Errorf("the hosts waited for %s", took)
+		t.Errorf("the transfers took %s, much longer than the limit requires", took)
 	}
 }

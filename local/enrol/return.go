@@ -21,7 +21,7 @@ import (
 const (
 	// awayLimit is how long after its token expired a host may return without an administrator.
 	awayLimit = 90 * 24 * time.Hour
-	// One host may return at most this often.
+	// One host may return returnBurst times at once, and then once per returnEvery.
 	returnEvery, returnBurst = time.Minute, 5
 )
 

@@ -8,9 +8,9 @@ import (
 //go:embed install.sh
 var installScript string
 
-// script returns the script that installs the agent and enrolls with it. It contains the checksums of everything that
-// it downloads, so whoever has verified the script's own checksum can run it. The values contain no quotes: they are a
-// URL, hashes and a version. Pure.
+// script returns the script that installs the agent and enrolls with it. The script contains the checksums of
+// everything that it downloads, so anybody who has verified the script's own checksum can safely run the script. The
+// values contain no quotes: they are a URL, hashes and a version. Pure.
 func script(url, hash, version string, checksums map[string]string) []byte {
 	return []byte(strings.NewReplacer("@URL@", plain(url), "@HASH@", plain(hash), "@VERSION@", plain(version),
 		"@AMD64@", plain(checksums["amd64"]), "@ARM64@", plain(checksums["arm64"])).Replace(installScript))

@@ -86,7 +86,7 @@ func New(o Options) *Server {
 		open: newSlots(connections, connectionsOfOne), pace: newPace(o.BundleBandwidth)}
 }
 
-// Serve serves the connections that the dock carries, until ctx ends.
+// Serve serves the connections that the dock forwards, until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
@@ -200,7 +200,7 @@ func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, from netip.Add
 	serve(s, w, r, from, "returned", s.Return)
 }
 
-// serve limits, reads, handles and logs a request of a host.
+// serve applies the limits to a request of a host, and reads, handles and logs the request.
 func serve[R any](
 	s *Server, w http.ResponseWriter, r *http.Request, from netip.Addr, done string,
 	do func(context.Context, R, string) (*enrolment.Answer, error),

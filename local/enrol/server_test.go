@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/testcert"
 )
 
-// front is an enrolment server behind a relay, which carries connections like the dock.
+// front is an enrolment server behind a relay that forwards connections as the dock does.
 type front struct {
 	url       string
 	authority *x509.Certificate
@@ -123,7 +123,7 @@ func call(t *testing.T, c *http.Client, method, url string, body io.Reader) (int
 	return response.StatusCode, string(data)
 }
 
-// TestWhoHasNoIdentityGetsNothingElse attacks the server with other paths and methods.
+// TestWhoHasNoIdentityGetsNothingElse sends requests for paths and methods that the server does not offer to everybody.
 func TestWhoHasNoIdentityGetsNothingElse(t *testing.T) {
 	hour := noon
 	f := newFront(t, func() time.Time { hour = hour.Add(time.Second); return hour })
@@ -156,12 +156,12 @@ func TestWhoHasNoIdentityGetsNothingElse(t *testing.T) {
 		for _, path := range paths {
 			code, body := call(t, c, method, f.url+path, nil)
 			if code != http.StatusForbidden || strings.Contains(body, "secret") || strings.Contains(body, f.binaries) {
-				t.Errorf("%s %s: %d %s", method, path, code, body)
+				t.Errorf("%s %s: got %d %s, want 403", method, path, code, body)
 			}
 		}
 	}
 	if len(f.asked) != 0 {
-		t.Errorf("somebody enrolled: %+v", f.asked)
+		t.Errorf("a request for another path or method enrolled a computer: %+v", f.asked)
 	}
 	for path, want := range map[string]func(string) bool{
 		"/v1/version":                                   func(s string) bool { return s == `{"version":"v9"}`+"\n" },
@@ -173,13 +173,13 @@ func TestWhoHasNoIdentityGetsNothingElse(t *testing.T) {
 		"/v1/version?x=" + strings.Repeat("y", headerBytes/2): func(s string) bool { return strings.Contains(s, "v9") },
 	} {
 		if code, body := call(t, c, http.MethodGet, f.url+path, nil); code != http.StatusOK || !want(body) {
-			t.Errorf("GET %s: %d %s", path, code, body)
+			t.Errorf("GET %s: got %d %s", path, code, body)
 		}
 	}
 }
 
-// TestEnrollOverTheNetwork: the request arrives with the hash of the key that the client has proved to hold, and
-// answers and refusals come back. No log contains the credential.
+// TestEnrollOverTheNetwork: the request arrives with the hash of the key that the client has proved to hold, and the
+// client gets answers and refusals. No log contains the credential.
 func TestEnrollOverTheNetwork(t *testing.T) {
 	f := newFront(t, nil)
 	credential, _ := enrolment.NewCredential()
@@ -199,7 +199,7 @@ func TestEnrollOverTheNetwork(t *testing.T) {
 	}
 	own, err := x509.ParseCertificate(c.Transport.(*http.Transport).TLSClientConfig.Certificates[0].Certificate[0])
 	if err != nil || f.keys[0] != enrolment.Pin(own) {
-		t.Errorf("the key is %s, %v", f.keys[0], err)
+		t.Errorf("the key's hash is %s, error %v", f.keys[0], err)
 	}
 	for reason, want := range map[string]int{
 		enrolment.ReasonCredential: 401, enrolment.ReasonExpired: 401, enrolment.ReasonUsedUp: 401, enrolment.ReasonName: 403,
@@ -210,7 +210,7 @@ func TestEnrollOverTheNetwork(t *testing.T) {
 		refusal := &enrolment.Refusal{}
 		if err := json.Unmarshal([]byte(text), refusal); err != nil || code != want || refusal.Reason != reason ||
 			refusal.Message != "no" {
-			t.Errorf("%s: %d %s, %v", reason, code, text, err)
+			t.Errorf("refusal with reason %s: got %d %s, error %v", reason, code, text, err)
 		}
 	}
 	f.reply = func(enrolment.Request) (*enrolment.Answer, error) {
@@ -219,14 +219,15 @@ func TestEnrollOverTheNetwork(t *testing.T) {
 	code, text = call(t, c, http.MethodPost, f.url+"/v1/enroll", body())
 	if code != http.StatusServiceUnavailable || strings.Contains(text, "10.0.0.1") ||
 		!strings.Contains(text, `"retry":true`) {
-		t.Errorf("the plane has a problem: %d %s", code, text)
+		t.Errorf("while the plane has a problem: got %d %s", code, text)
 	}
 	if log := f.log.String(); strings.Contains(log, credential[18:]) || !strings.Contains(log, "rack1") {
 		t.Errorf("the log is %s", log)
 	}
 }
 
-// TestEnrollRefusesRequests: an invalid request, one that is too large, or one without a key never reaches the hosts.
+// TestEnrollRefusesRequests: an invalid request, one that is too large, or one without a key never reaches
+// Options.Enroll.
 func TestEnrollRefusesRequests(t *testing.T) {
 	f := newFront(t, nil)
 	f.reply = func(enrolment.Request) (*enrolment.Answer, error) { return &enrolment.Answer{Token: "token"}, nil }
@@ -235,16 +236,16 @@ func TestEnrollRefusesRequests(t *testing.T) {
 		client *http.Client
 		body   string
 	}{
-		"nobody's key":        {f.client(t, false), `{"credential":"x"}`},
-		"nothing":             {with, ``},
-		"no JSON":             {with, `credential=x`},
-		"a list":              {with, `[]`},
-		"a zone":              {with, `{"credential":"x","zone":"b"}`},
-		"labels":              {with, `{"credential":"x","labels":{"a":"b"}}`},
-		"a key in the body":   {with, `{"credential":"x","key":"sha256:0"}`},
-		"two requests":        {with, `{"credential":"x"}{"credential":"y"}`},
-		"a body of megabytes": {with, `{"credential":"` + strings.Repeat("x", 4<<20) + `"}`},
-		"another type":        {with, `{"credential":7}`},
+		"a client without a key":        {f.client(t, false), `{"credential":"x"}`},
+		"an empty body":                 {with, ``},
+		"a body that is not JSON":       {with, `credential=x`},
+		"a JSON list":                   {with, `[]`},
+		"a request that chooses a zone": {with, `{"credential":"x","zone":"b"}`},
+		"labels":                        {with, `{"credential":"x","labels":{"a":"b"}}`},
+		"a key in the body":             {with, `{"credential":"x","key":"sha256:0"}`},
+		"two requests":                  {with, `{"credential":"x"}{"credential":"y"}`},
+		"a body of megabytes":           {with, `{"credential":"` + strings.Repeat("x", 4<<20) + `"}`},
+		"a credential that is a number": {with, `{"credential":7}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request, err := http.NewRequestWithContext(
@@ -258,16 +259,16 @@ func TestEnrollRefusesRequests(t *testing.T) {
 			}
 			response, err := c.client.Do(request)
 			if err != nil {
-				return // cut off while sending
+				return // the server closed the connection while the body was being sent
 			}
 			defer response.Body.Close()
 			if response.StatusCode != http.StatusBadRequest {
-				t.Errorf("got %s", response.Status)
+				t.Errorf("got status %s, want 400", response.Status)
 			}
 		})
 	}
 	if len(f.asked) != 0 {
-		t.Errorf("requests arrived: %d", len(f.asked))
+		t.Errorf("%d invalid requests reached Options.Enroll", len(f.asked))
 	}
 }
 
@@ -291,14 +292,14 @@ func TestAFloodOfRequests(t *testing.T) {
 			answered++
 		case http.StatusTooManyRequests:
 			if response.Header.Get("Retry-After") == "" {
-				t.Error("nobody says when to come back")
+				t.Error("the answer has no Retry-After header")
 			}
 		default:
 			t.Errorf("got %s", response.Status)
 		}
 	}
 	if answered != perAddressBurst || len(f.asked) != perAddressBurst {
-		t.Errorf("%d guesses were answered, %d arrived, want %d", answered, len(f.asked), perAddressBurst)
+		t.Errorf("%d requests were answered and %d arrived, want %d each", answered, len(f.asked), perAddressBurst)
 	}
 }
 
@@ -319,7 +320,7 @@ func TestSilentConnections(t *testing.T) {
 	other := f.client(t, false)
 	other.Transport.(*http.Transport).DialContext = from("127.0.0.10").DialContext
 	if code, text := call(t, other, http.MethodGet, f.url+"/v1/version", nil); code != http.StatusOK {
-		t.Errorf("another address gets %d %s", code, text)
+		t.Errorf("while one address is silent, another address gets %d %s", code, text)
 	}
 }
 
@@ -330,7 +331,7 @@ func TestAddressOf(t *testing.T) {
 		"somewhere":            {},
 	} {
 		if got := addressOf(&http.Request{RemoteAddr: text}); got != want {
-			t.Errorf("%s: %s", text, got)
+			t.Errorf("the address of %s is %s", text, got)
 		}
 	}
 }

@@ -32,8 +32,8 @@ func (b balancer) Ensure(ctx context.Context, cluster types.NamespacedName) (hos
 	return made.Address, int32(made.Port), err
 }
 
-// SetBackends replaces the cluster's backends. Agents report these addresses, so SetBackends refuses any that is not a
-// host's: the balancer would otherwise lead into the plane.
+// SetBackends replaces the cluster's backends. Agents report these addresses, so SetBackends refuses any address that
+// does not belong to a host: otherwise, an agent could make the balancer lead into the plane.
 func (b balancer) SetBackends(ctx context.Context, cluster types.NamespacedName, backends []string) error {
 	for _, backend := range backends {
 		if host, _, err := net.SplitHostPort(backend); err != nil || !dock.IsHost(host) {

@@ -67,23 +67,23 @@ func TestBalancer(t *testing.T) {
 	} {
 		backends := []string{"10.231.1.1:6443", foreign}
 		if err := b.SetBackends(t.Context(), cluster, backends); err == nil || len(fake.balancer.Backends) != 1 {
-			t.Errorf("the backend %q was taken, the backends are %q", foreign, fake.balancer.Backends)
+			t.Errorf("the backend %q was accepted; the backends are %q", foreign, fake.balancer.Backends)
 		}
 	}
 	fake.balancer.Error = "the port is taken"
 	if _, _, err := b.Ensure(t.Context(), cluster); err == nil || err.Error() != fake.balancer.Error {
-		t.Errorf("a balancer that does not work: %v", err)
+		t.Errorf("a balancer that does not work: got error %v", err)
 	}
 
-	fake.err = errors.New("the dock is on its way to end")
+	fake.err = errors.New("the dock is shutting down")
 	if _, _, err := b.Ensure(t.Context(), cluster); !errors.Is(err, fake.err) {
-		t.Errorf("error %v", err)
+		t.Errorf("a dock that fails: got error %v, want the dock's error", err)
 	}
 	if err := b.Delete(t.Context(), cluster); !errors.Is(err, fake.err) || fake.relay != "" {
-		t.Errorf("the relay %q stays because the balancer does: %v", fake.relay, err)
+		t.Errorf("the balancer could not be deleted: the relay %q is left, error %v", fake.relay, err)
 	}
 	fake.err = nil
 	if err := b.Delete(t.Context(), cluster); err != nil || fake.balancer.Name != "" {
-		t.Errorf("after it was deleted: %+v, %v", fake.balancer, err)
+		t.Errorf("the balancer was not deleted: %+v, error %v", fake.balancer, err)
 	}
 }

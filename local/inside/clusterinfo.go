@@ -12,7 +12,7 @@ import (
 
 // clusterInfo returns the ConfigMap kube-public/cluster-info. Programs written for kubeadm clusters read it to learn
 // where the API server is and which authority to trust. As in a kubeadm cluster, the server is the address that
-// machines use, because machines can't reach the user's address. It holds no credentials.
+// machines use, because machines can't reach the user's address. The ConfigMap holds no credentials.
 func clusterInfo(server string, authority []byte) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[""] = &clientcmdapi.Cluster{

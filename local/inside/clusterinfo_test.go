@@ -18,7 +18,7 @@ func TestClusterInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Namespace != "kube-public" || info.Name != "cluster-info" || info.Kind != "ConfigMap" {
-		t.Errorf("it is %s %s/%s", info.Kind, info.Namespace, info.Name)
+		t.Errorf("the object is the %s %s/%s", info.Kind, info.Namespace, info.Name)
 	}
 	config, err := clientcmd.Load([]byte(info.Data["kubeconfig"]))
 	if err != nil {
@@ -27,9 +27,9 @@ func TestClusterInfo(t *testing.T) {
 	cluster := config.Clusters[""]
 	if cluster == nil || cluster.Server != "https://127.0.0.1:40123" ||
 		string(cluster.CertificateAuthorityData) != "PEM" {
-		t.Errorf("its cluster is %+v", cluster)
+		t.Errorf("the cluster in the kubeconfig is %+v", cluster)
 	}
 	if len(config.AuthInfos) > 0 {
-		t.Errorf("it has the credentials of %d users", len(config.AuthInfos))
+		t.Errorf("the kubeconfig has the credentials of %d users, want none", len(config.AuthInfos))
 	}
 }

@@ -45,7 +45,7 @@ type Options struct {
 	local.Place
 	// Server is the URL at which the user reaches the API server from outside the dock. Required.
 	Server string
-	// Listen is where other computers reach the plane; the dock carries their connections.
+	// Listen is where other computers reach the plane; the dock forwards their connections.
 	Listen local.Listen
 	// Bundles says how owned hosts get the programs of a node.
 	Bundles local.Bundles
@@ -55,7 +55,7 @@ type Options struct {
 	Version string
 	// Gates are the Cluster API feature gates that differ from gates.Plane.
 	Gates gates.Set
-	// Audit and Contract are as in plane.Options.
+	// Audit and Contract have the same meaning as in plane.Options.
 	Audit, Contract string
 }
 
@@ -150,7 +150,7 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 		}},
 		Children: func(info plane.Info) []process.Process {
 			if !s.gates.On(feature.RuntimeSDK) {
-				return nil // nobody would call it
+				return nil // nothing would call the extension
 			}
 			return []process.Process{extensionProcess(s.extension, info, "--bundle", s.kube, "--backups", s.home.Backups())}
 		},

@@ -49,11 +49,11 @@ func TestNewServerRefuses(t *testing.T) {
 		`there is no feature gate "Nonsense"`)
 	o := s.plane(nil, nil)
 	if o.Ports.APIServer != local.PlanePort || o.Bind != "0.0.0.0" || o.Dir != filepath.Join(good.Home, "plane") {
-		t.Errorf("the plane listens on %s:%d, and is in %s", o.Bind, o.Ports.APIServer, o.Dir)
+		t.Errorf("the plane listens on %s:%d, and its directory is %s", o.Bind, o.Ports.APIServer, o.Dir)
 	}
 }
 
-// TestAClosedGateLeavesOutWhatItRefuses: objects that the API server would reject are not among the initial ones.
+// TestAClosedGateLeavesOutWhatItRefuses: the plane's initial objects include none that the API server would reject.
 func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 	dir := t.TempDir() // the plane's directory, with its keys
 	keys, err := pki.Ensure(pki.Directory{Path: filepath.Join(dir, "pki")}, nil)
@@ -67,11 +67,12 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 		not     string
 		process bool
 	}{
-		"all open": {nil, []string{"kind: ClusterClass", "kind: ExtensionConfig"},
+		"all gates are open": {nil, []string{"kind: ClusterClass", "kind: ExtensionConfig"},
 			"kind: Nonsense", true},
-		"no runtime extensions (RC-02)": {gates.Set{"RuntimeSDK": false}, []string{"kind: ClusterClass"},
+		"the gate of runtime extensions is closed (RC-02)": {
+			gates.Set{"RuntimeSDK": false}, []string{"kind: ClusterClass"},
 			"kind: ExtensionConfig", false},
-		"no ClusterClasses": {gates.Set{"ClusterTopology": false}, []string{"kind: ExtensionConfig"},
+		"the gate of ClusterClasses is closed": {gates.Set{"ClusterTopology": false}, []string{"kind: ExtensionConfig"},
 			"kind: ClusterClass", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,22 +86,22 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(string(documents[0]), "name: cluster-info") {
-				t.Error("nobody learns where the API server is")
+				t.Error("the first object is not the ConfigMap cluster-info")
 			}
 			if !strings.Contains(string(documents[0]), "server: https://10.231.0.1:7443") {
-				t.Errorf("machines don't reach the API server:\n%s", documents[0])
+				t.Errorf("the ConfigMap cluster-info does not have the address for machines:\n%s", documents[0])
 			}
 			text := string(bytes.Join(documents, []byte("\n---\n")))
 			for _, kind := range c.want {
 				if !strings.Contains(text, kind) {
-					t.Errorf("%q is missing", kind)
+					t.Errorf("the initial objects lack %q", kind)
 				}
 			}
 			if strings.Contains(text, c.not) {
-				t.Errorf("%q is there", c.not)
+				t.Errorf("the initial objects include %q", c.not)
 			}
 			if runs := len(s.plane(nil, nil).Children(info)) > 0; runs != c.process {
-				t.Errorf("the extension runs: %t", runs)
+				t.Errorf("does the extension run? got %t", runs)
 			}
 		})
 	}

@@ -23,12 +23,12 @@ func TestRegistration(t *testing.T) {
 	for name, c := range map[string]struct {
 		failures int
 		within   time.Duration
-		want     int // hosts
+		want     int // number of hosts
 	}{
-		"at once":                      {0, 3 * time.Second, 4},
-		"after a failure":              {1, 4 * time.Second, 4},
-		"after many":                   {12, 4 * time.Minute, 4},
-		"the plane stops in the midst": {1000, time.Minute, 0},
+		"no step fails":                       {0, 3 * time.Second, 4},
+		"the first step fails":                {1, 4 * time.Second, 4},
+		"many steps fail":                     {12, 4 * time.Minute, 4},
+		"the plane stops before a step works": {1000, time.Minute, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRegistration(t *testing.T) {
 					t.Errorf("%d hosts are registered after %d calls, want %d", len(list.Items), calls, c.want)
 				}
 				if calls > 20 {
-					t.Errorf("%d calls: the pauses do not grow", calls)
+					t.Errorf("there were %d calls, so the pauses do not grow", calls)
 				}
 			})
 		})

@@ -22,7 +22,7 @@ type hostDock interface {
 // supplier supplies hosts from the dock.
 type supplier struct {
 	dock hostDock
-	// bundles returns the versions of the bundles beside our binary, which every local host can read.
+	// bundles returns the versions of the bundles next to our binary. Every local host can read these bundles.
 	bundles func() []string
 }
 

@@ -46,7 +46,7 @@ func TestSupplier(t *testing.T) {
 	if err != nil || address != "10.231.1.1" {
 		t.Fatalf("address %q, error %v", address, err)
 	}
-	// The configuration holds a token: nobody else may read it.
+	// The configuration contains a token, so only its owner may read it.
 	want := []dock.HostSpec{{Name: "host-01", Files: []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600,
 		Data: []byte("token")}}}}
 	if !reflect.DeepEqual(fake.hosts, want) {
@@ -56,18 +56,18 @@ func TestSupplier(t *testing.T) {
 		t.Errorf("hosts %q, error %v", names, err)
 	}
 	if err := s.Destroy(t.Context(), "host-01"); err != nil || len(fake.hosts) != 0 {
-		t.Errorf("after it was destroyed: %+v, %v", fake.hosts, err)
+		t.Errorf("after the host was destroyed, the dock has %+v, error %v", fake.hosts, err)
 	}
 
 	fake.err = errors.New("the disk is full")
 	if _, err := s.PowerOn(t.Context(), "host-01", nil); !errors.Is(err, fake.err) {
-		t.Errorf("error %v", err)
+		t.Errorf("PowerOn with a dock that fails: got error %v", err)
 	}
 	if _, err := s.List(t.Context()); !errors.Is(err, fake.err) {
-		t.Errorf("error %v", err)
+		t.Errorf("List with a dock that fails: got error %v", err)
 	}
 	if err := s.Destroy(t.Context(), "host-01"); !errors.Is(err, fake.err) {
-		t.Errorf("error %v", err)
+		t.Errorf("Destroy with a dock that fails: got error %v", err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // wayOut lets this process reach API servers of clusters outside the dock, through the dock's outer process. Call it
 // before anything else uses the network: Cluster API's clients read the proxy from the environment only once. Only this
-// process and the extension use the proxy. It stops when ctx ends.
+// process and the extension use the proxy. They can't use it any more once ctx ends.
 func wayOut(ctx context.Context, dir home.Dir) error {
 	// A proxy needs a TCP address but the dock's proxy is a socket, so this listener connects the two. It listens on
 	// the dock's loopback interface, which neither hosts nor pods reach.
@@ -42,7 +42,7 @@ func wayOut(ctx context.Context, dir home.Dir) error {
 		os.Setenv("NO_PROXY", strings.Join(inDock, ",")))
 }
 
-// join carries a connection to the dock's socket.
+// join forwards a connection to the dock's socket.
 func join(near net.Conn, socket string) {
 	defer near.Close()
 	far, err := net.Dial("unix", socket)

@@ -150,7 +150,8 @@ func plan(dir string) (*bundlefile.Manifest, []rooted, error) {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 || len(fields) > 3 || !fs.ValidPath(fields[1]) {
-			return nil, nil, hint.Errorf(advice, "%s has an image that can't be built: %q", dir, strings.TrimSpace(line))
+			return nil, nil, hint.Errorf(advice, "%s has an invalid line in its list of images: %q", dir,
+				strings.TrimSpace(line))
 		}
 		images = append(images, rooted{name: fields[0], path: filepath.Join(dir, "images", fields[1]),
 			entrypoint: strings.Join(fields[2:], "")})

@@ -18,8 +18,8 @@ import (
 var machines = map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}
 
 // checkPrograms checks all programs and libraries at a path, which may be a file or a directory. It returns an error if
-// one of them is for an architecture other than arch, because a bundle with it would fail only on the host. It ignores
-// other files.
+// one of them is for an architecture other than arch, because the mistake would otherwise show only on the host. It
+// ignores other files.
 func checkPrograms(path, arch string) error {
 	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

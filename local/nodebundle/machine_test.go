@@ -35,15 +35,15 @@ func TestAMixedBundleIsRefused(t *testing.T) {
 		data []byte
 		is   string
 	}{
-		"a program":          {"bin/runc", foreign, other},
-		"a plugin":           {"cni/ptp", foreign, other},
-		"an image's program": {"images/pause/pause", foreign, other},
-		"a library":          {"images/api/usr/lib/libx.so.1", foreign, other},
-		"what connects pods": {"../net", foreign, other},
+		"a program":                      {"bin/runc", foreign, other},
+		"a plugin":                       {"cni/ptp", foreign, other},
+		"an image's program":             {"images/pause/pause", foreign, other},
+		"a library":                      {"images/api/usr/lib/libx.so.1", foreign, other},
+		"the program that connects pods": {"../net", foreign, other},
 		"another byte order": {
 			"bin/runc", header(elf.ELFCLASS64, elf.ELFDATA2MSB, elf.EM_PPC64), "EM_PPC64 (ELFCLASS64, ELFDATA2MSB)",
 		},
-		"32 bits": {
+		"a program of 32 bits": {
 			"bin/runc", header(elf.ELFCLASS32, elf.ELFDATA2LSB, elf.EM_X86_64), "EM_X86_64 (ELFCLASS32",
 		},
 		"an unknown machine": {
@@ -70,10 +70,10 @@ func TestAMixedBundleIsRefused(t *testing.T) {
 			_, err := Build(dir, net, out, func(string) {})
 			if err == nil || !strings.Contains(err.Error(), path+" is a program for "+c.is) ||
 				!strings.Contains(hint.Of(err), "kube/stock VERSION DIRECTORY "+runtime.GOARCH) {
-				t.Errorf("got %v, with the advice %q", err, hint.Of(err))
+				t.Errorf("got error %v with the hint %q", err, hint.Of(err))
 			}
 			if left, _ := os.ReadDir(filepath.Dir(out)); len(left) > 0 {
-				t.Errorf("left is %v", left)
+				t.Errorf("files are left: %v", left)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func TestAMixedBundleIsRefused(t *testing.T) {
 // header.
 func TestMachineOf(t *testing.T) {
 	if got, err := machineOf(self(t)); err != nil || got != runtime.GOARCH {
-		t.Errorf("this test is for %q, %v", got, err)
+		t.Errorf("the architecture of this test program is %q, error %v", got, err)
 	}
 	for text, want := range map[string]string{
 		"": "", "#!/bin/sh\n": "", "#!/bin/sh\n# longer than a header is\n": "", elf.ELFMAG: "",
@@ -95,10 +95,10 @@ func TestMachineOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := machineOf(path); err != nil || got != want {
-			t.Errorf("%.10q is for %q, %v", text, got, err)
+			t.Errorf("the architecture of %.10q is %q, error %v", text, got, err)
 		}
 	}
 	if _, err := machineOf(filepath.Join(t.TempDir(), "gone")); err == nil {
-		t.Error("a missing file is no program")
+		t.Error("no error for a missing file")
 	}
 }

@@ -66,10 +66,10 @@ func built(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if m.Image("pause") != "example.com/pause:1" || m.Image(NetProgram) != NetImage || len(m.Files) != 6 {
-		t.Errorf("it has %+v", m)
+		t.Errorf("the manifest of the bundle is %+v", m)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(out)); len(left) != 1 {
-		t.Errorf("left is %v", left)
+		t.Errorf("want only the bundle in the directory, got %v", left)
 	}
 	return out
 }
@@ -90,7 +90,7 @@ func TestBuildImportList(t *testing.T) {
 	}
 	all, err := s.List()
 	if err != nil || len(all) != 1 || all[0] != *got {
-		t.Errorf("got %+v, %v", all, err)
+		t.Errorf("the list after the import is %+v, error %v", all, err)
 	}
 	kept, err := s.Open("v1.36.3", runtime.GOARCH)
 	if err != nil {
@@ -102,7 +102,7 @@ func TestBuildImportList(t *testing.T) {
 	}
 	for _, version := range []string{"v1.36.4", "../v1.36.3", ""} {
 		if _, err := s.Open(version, runtime.GOARCH); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%q: %v", version, err)
+			t.Errorf("opening the bundle of version %q: got error %v, want fs.ErrNotExist", version, err)
 		}
 	}
 }
@@ -114,13 +114,13 @@ func TestADamagedBundleIsNotImported(t *testing.T) {
 	}
 	s := Store{Dir: t.TempDir()}
 	for name, damaged := range map[string][]byte{
-		"cut": data[:len(data)/2], "nothing": nil, "changed": append(bytes.Clone(data[:len(data)-4]), 0, 0, 0, 0),
+		"cut off": data[:len(data)/2], "empty": nil, "changed": append(bytes.Clone(data[:len(data)-4]), 0, 0, 0, 0),
 	} {
 		if _, err := s.Import(bytes.NewReader(damaged)); !errors.Is(err, bundlefile.ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want ErrDamaged", name, err)
 		}
 		if left, _ := os.ReadDir(s.Dir); len(left) > 0 {
-			t.Errorf("%s: left is %v", name, left)
+			t.Errorf("%s: files are left: %v", name, left)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestBuildSaysWhatADirectoryLacks(t *testing.T) {
 		}
 		out := filepath.Join(t.TempDir(), "out")
 		if _, err := Build(dir, dir, out, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("without %s: %v", missing, err)
+			t.Errorf("without %s: got error %v", missing, err)
 		}
 	}
 	dir := stock(t)
@@ -143,6 +143,6 @@ func TestBuildSaysWhatADirectoryLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Build(dir, dir, filepath.Join(t.TempDir(), "out"), func(string) {}); err == nil {
-		t.Error("an image outside of the directory was made")
+		t.Error("a bundle with an image from outside of the directory was built")
 	}
 }

@@ -18,9 +18,9 @@ type Store struct{ Dir string }
 
 // Bundle is a bundle of the store.
 type Bundle struct {
-	// Kubernetes is the version.
+	// Kubernetes is the bundle's version of Kubernetes.
 	Kubernetes string `json:"kubernetes"`
-	// Architecture is the architecture of the hosts that it is for.
+	// Architecture is the architecture of the hosts that the bundle is for.
 	Architecture string `json:"architecture"`
 	// Size is the size of the archive, in bytes.
 	Size int64 `json:"size"`

@@ -39,9 +39,9 @@ func (f *File) measure() error {
 // or not at all.
 func write(path string, m Manifest) (err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return hint.Errorf("name another file", "%s already exists", path)
+		return hint.Errorf("specify another file", "%s already exists", path)
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	part, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // CreateTemp sets mode 0600
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func write(path string, m Manifest) (err error) {
 		return err
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, part.Name(), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); err != nil {
-		return fmt.Errorf("naming it %s: %w", path, err)
+		return fmt.Errorf("renaming the finished backup to %s: %w", path, err)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func add(out *tar.Writer, f File, m Manifest) error {
 func Read(path string) (Manifest, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return Manifest{}, hint.Errorf("name the file that capstan backup plane create has written", "%w", err)
+		return Manifest{}, hint.Errorf("specify a file that \"capstan backup plane create\" wrote", "%w", err)
 	}
 	defer file.Close()
 	m, err := readManifest(tar.NewReader(file))
@@ -107,7 +107,7 @@ func readManifest(in *tar.Reader) (m Manifest, err error) {
 		return m, err
 	}
 	if head.Name != manifestName || head.Size > 1<<20 {
-		return m, fmt.Errorf("it begins with %.60q", head.Name)
+		return m, fmt.Errorf("it does not begin with a valid manifest, but with %.60q", head.Name)
 	}
 	if err := json.NewDecoder(in).Decode(&m); err != nil {
 		return m, err
@@ -121,7 +121,7 @@ func readManifest(in *tar.Reader) (m Manifest, err error) {
 // check returns an error if the names or sizes of the files are invalid.
 func (m Manifest) check() error {
 	if len(m.Files) > mostFiles {
-		return fmt.Errorf("it has %d files", len(m.Files))
+		return fmt.Errorf("it has %d files, which are too many", len(m.Files))
 	}
 	seen, total := map[string]bool{}, int64(0)
 	for _, f := range m.Files {
@@ -129,7 +129,8 @@ func (m Manifest) check() error {
 		known := f.Name == snapshotName || f.Name == keysName || f.Name == choicesName ||
 			isKey && (filepath.Ext(rest) == ".crt" || filepath.Ext(rest) == ".key") && filepath.Base(rest) == rest
 		if total += f.Size; !known || seen[f.Name] || f.Size < 0 || total > mostBytes {
-			return fmt.Errorf("it has a file %.60q of %d bytes", f.Name, f.Size)
+			return fmt.Errorf("file %.60q (%d bytes) has an unexpected or repeated name or an invalid size",
+				f.Name, f.Size)
 		}
 		seen[f.Name] = true
 	}
@@ -145,7 +146,7 @@ func (m Manifest) check() error {
 func extract(path, into string) (m Manifest, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return m, hint.Errorf("name the file that capstan backup plane create has written", "%w", err)
+		return m, hint.Errorf("specify a file that \"capstan backup plane create\" wrote", "%w", err)
 	}
 	defer file.Close()
 	in := tar.NewReader(file)

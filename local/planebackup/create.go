@@ -45,7 +45,7 @@ func (o Options) step(name string, do func() error) error {
 	return o.Step(name, func(func(string)) error { return do() })
 }
 
-// Create backs up a plane, which must be running and keeps running. ctx bounds it.
+// Create backs up a plane, which must be running and keeps running. Create stops when ctx ends.
 func Create(ctx context.Context, o Options) (m Manifest, err error) {
 	// A starting plane could change the keys in the meantime.
 	unlock, err := local.LockFile(ctx, o.Home.Lock(), "capstan up or down", nil)

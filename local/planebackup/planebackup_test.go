@@ -52,25 +52,25 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		t.Errorf("the backup has mode %v, %v", info.Mode(), err)
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".plane.tar*")); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
+		t.Errorf("temporary files are left: %v, error %v", left, err)
 	}
 	into := t.TempDir()
 	got, err := extract(path, into)
 	if err != nil || got.Capstan != "test" || len(got.Files) != len(m.Files) {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("the extracted manifest is %+v, error %v", got, err)
 	}
 	for name, want := range content() {
 		file := filepath.Join(into, name)
 		data, err := os.ReadFile(file)
 		if err != nil || string(data) != want {
-			t.Errorf("%s is %q, %v", name, data, err)
+			t.Errorf("the extracted file %s contains %q, error %v", name, data, err)
 		}
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v, %v", name, info.Mode(), err)
+			t.Errorf("the extracted file %s has mode %v, error %v", name, info.Mode(), err)
 		}
 	}
 	if err := write(path, m); err == nil || hint.Of(err) == "" {
-		t.Errorf("a file that exists: %v", err)
+		t.Errorf("writing to a file that exists: got error %v, want one with a hint", err)
 	}
 }
 
@@ -94,16 +94,16 @@ func TestABackupThatIsNotWhole(t *testing.T) {
 		files  map[string]string
 		change func([]byte) []byte
 	}{
-		"cut off":                  {content(), cut},
-		"a changed key":            {content(), change("another key", "ANOTHER KEY")},
-		"no snapshot":              {without(snapshotName), nil},
-		"no keys":                  {without(keysName), nil},
-		"no authority":             {without(pkiPrefix + "ca.key"), nil},
-		"a path that leads out":    {with(pkiPrefix + "../../../evil.key"), nil},
-		"a file that nobody knows": {with("etcd/member"), nil},
-		"another archive":          {content(), func([]byte) []byte { return archive(t) }},
-		"another format":           {content(), change(`"format": 1`, `"format": 9`)},
-		"empty":                    {content(), func([]byte) []byte { return nil }},
+		"a backup that is cut off":        {content(), cut},
+		"a changed key":                   {content(), change("another key", "ANOTHER KEY")},
+		"no snapshot":                     {without(snapshotName), nil},
+		"no encryption keys":              {without(keysName), nil},
+		"no authority":                    {without(pkiPrefix + "ca.key"), nil},
+		"a path that leads out":           {with(pkiPrefix + "../../../evil.key"), nil},
+		"an unknown file":                 {with("etcd/member"), nil},
+		"an archive that is not a backup": {content(), func([]byte) []byte { return archive(t) }},
+		"another format":                  {content(), change(`"format": 1`, `"format": 9`)},
+		"an empty file":                   {content(), func([]byte) []byte { return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, _ := made(t, c.files)
@@ -118,10 +118,10 @@ func TestABackupThatIsNotWhole(t *testing.T) {
 			}
 			into := filepath.Join(t.TempDir(), "a", "b", "c")
 			if _, err := extract(path, into); err == nil || hint.Of(err) == "" {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want one with a hint", err)
 			}
 			if _, err := os.Lstat(filepath.Join(into, "../../evil.key")); err == nil {
-				t.Error("a file was written outside")
+				t.Error("a file was written outside the directory")
 			}
 		})
 	}
@@ -154,18 +154,18 @@ func TestARestoreThatFailsChangesNothing(t *testing.T) {
 	}
 	o.Tool.Path = "/bin/false"
 	if _, err := Restore(t.Context(), o); err == nil {
-		t.Fatal("it was restored without etcd")
+		t.Fatal("the backup was restored without etcd's program")
 	}
 	for _, name := range []string{"plane", newName, choicesName} {
 		if _, err := os.Lstat(filepath.Join(string(dir), name)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left", name)
+			t.Errorf("the failed restore left %s", name)
 		}
 	}
 	if err := os.Mkdir(dir.Plane(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Restore(t.Context(), o); err == nil || !strings.Contains(err.Error(), "already has a plane") {
-		t.Errorf("into a home with a plane: %v", err)
+		t.Errorf("restoring into a home with a plane: got error %v", err)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestTakeChoices(t *testing.T) {
 	}
 	o := Options{Home: home.Dir(dir)}
 	if err := o.takeChoices(fresh); err != nil {
-		t.Errorf("nothing was chosen: %v", err)
+		t.Errorf("a backup without choices: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(fresh, choicesName), []byte(content()[choicesName]), 0o600); err != nil {
 		t.Fatal(err)
@@ -188,6 +188,6 @@ func TestTakeChoices(t *testing.T) {
 	}
 	data, err := os.ReadFile(filepath.Join(dir, choicesName))
 	if want := `{"hosts":3,"listen":{"names":["plane.example.com"]}}`; err != nil || string(data) != want {
-		t.Errorf("chosen is %s, %v", data, err)
+		t.Errorf("the restored choices are %s, error %v", data, err)
 	}
 }

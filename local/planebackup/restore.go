@@ -16,12 +16,12 @@ import (
 	"github.com/capstan-dev/capstan/plane"
 )
 
-// newName is the directory beside the plane's in which Restore assembles the new plane.
+// newName is the name of the directory in which Restore assembles the new plane.
 const newName = ".new-plane"
 
-// Restore creates a plane from a backup in a home directory that has none. It does not start the plane. If Restore is
-// killed, there is no plane, and calling it again starts over; the last step moves everything into place. ctx bounds
-// it.
+// Restore creates a plane from a backup. The home directory must not have a plane yet. Restore does not start the new
+// plane. Its last step moves everything into place: if Restore is killed before that, there is no plane, and another
+// call starts over. Restore stops when ctx ends.
 func Restore(ctx context.Context, o Options) (m Manifest, err error) {
 	if m, err = Read(o.Path); err != nil {
 		return m, err

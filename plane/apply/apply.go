@@ -1,5 +1,6 @@
-// Package apply writes the plane's own objects to its API server and leaves up-to-date ones alone. Each object carries
-// a hash of its content, so a warm start reads some lists of names and writes nothing.
+// Package apply writes the plane's own objects to its API server and leaves up-to-date ones alone. Each object has an
+// annotation with a hash of its content, so a plane that starts again without changes reads some lists of names and
+// writes nothing.
 package apply
 
 import (
@@ -122,7 +123,7 @@ func (c *Client) ensure(ctx context.Context, object manifests.Object, exists boo
 	if exists && object.Kind == "ClusterRoleBinding" && apierrors.IsInvalid(err) {
 		// The role of a binding is immutable: if an older version bound another role, delete that binding first.
 		if err := c.rest.Delete().MaxRetries(0).AbsPath(path).Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting the one with another role: %w", err)
+			return fmt.Errorf("deleting the binding to another role: %w", err)
 		}
 		return write()
 	}
@@ -159,8 +160,8 @@ func (c *Client) ensureCRD(ctx context.Context, object manifests.Object, exists 
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 }
 
-// stamp returns the object with its hash. If old is not nil, it adopts old's version, and the labels and annotations
-// that others have set.
+// stamp returns the object with its hash. If old is not nil, the result has the resource version of old, and keeps the
+// labels and annotations that others have set.
 func stamp(object manifests.Object, old *metav1.ObjectMeta) ([]byte, error) {
 	var raw map[string]json.RawMessage
 	var metadata map[string]any

@@ -15,7 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// An older version may have bound a user to another role, and the role of a binding is immutable.
+// TestEnsureReplacesABindingToAnotherRole: an older version may have bound a user to another role, and the role of a
+// binding is immutable.
 func TestEnsureReplacesABindingToAnotherRole(t *testing.T) {
 	server, err := apiserver.Start(apiserver.Options{})
 	if err != nil {

@@ -43,7 +43,7 @@ import (
 // name identifies this process in the names of caches and in user agents.
 const name = "capstan-plane"
 
-// Limits that upstream sizes for many clusters on a shared management cluster, sized for one machine here.
+// Limits for a plane on one machine. Upstream's limits are for many clusters in a shared management cluster.
 const (
 	syncPeriod       = 10 * time.Minute
 	cacheSyncTimeout = 2 * time.Minute
@@ -151,8 +151,8 @@ func New(ctx context.Context, opts Options) (*Controllers, error) {
 	return &Controllers{manager: mgr, guard: guard}, nil
 }
 
-// Run runs the manager until ctx ends. It calls ready, which may be nil, once the webhooks answer, the caches are
-// filled and the controllers are running.
+// Run runs the manager until ctx ends. It calls the function ready, which may be nil, once the webhooks answer, the
+// caches are filled and the controllers are running.
 func (c *Controllers) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -193,7 +193,7 @@ func (c *Controllers) wait(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-c.manager.Elected(): // without election, closed when the controllers start
+	case <-c.manager.Elected(): // without leader election, closed when the controllers start
 	}
 	return c.manager.GetCache().WaitForCacheSync(ctx)
 }

@@ -21,11 +21,11 @@ func TestPickVersion(t *testing.T) {
 			map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta1_v1beta2_v1alpha4"}, "v1beta2",
 		},
 		"a stable version is higher than a beta": {map[string]string{"cluster.x-k8s.io/v1beta2": "v1_v1beta9"}, "v1"},
-		"no label, no version":                   {nil, ""},
+		"no label means no version":              {nil, ""},
 		"an empty label counts as none": {
 			map[string]string{"cluster.x-k8s.io/v1beta2": "", "cluster.x-k8s.io/v1beta1": "v1"}, "v1",
 		},
-		"contracts that nobody knows yet do not count": {map[string]string{"cluster.x-k8s.io/v1": "v1"}, ""},
+		"unknown contracts do not count": {map[string]string{"cluster.x-k8s.io/v1": "v1"}, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTrimSecret(t *testing.T) {
 			}
 			s := out.(*corev1.Secret)
 			if kept := s.Data != nil; kept != keeps || s.ManagedFields != nil {
-				t.Errorf("keeps its data: %v, want %v", kept, keeps)
+				t.Errorf("is the data kept? got %v, want %v", kept, keeps)
 			}
 		})
 	}

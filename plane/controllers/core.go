@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 )
 
-// Grace periods, as in upstream.
+// Grace periods, with upstream's values.
 const (
 	connectionGrace = 50 * time.Second
 	conditionsGrace = 5 * time.Minute
@@ -78,9 +78,9 @@ func (s *setter) pools(ctx context.Context) error {
 	return nil
 }
 
-// extensions adds the reconciler of ExtensionConfigs if their gate is on (rule RC-24 of the Runtime SDK contract). It
-// is ours instead of upstream's; see docs/adr. Upstream's manager of the kubeadm control plane has a second, read-only
-// reconciler with its own registry; here all controllers share one.
+// extensions adds the reconciler of ExtensionConfigs if their gate is on (rule RC-24 of the Runtime SDK contract). The
+// reconciler is Capstan's own instead of upstream's; see docs/adr. Upstream's manager of the kubeadm control plane has
+// a second, read-only reconciler with its own registry; here all controllers share one.
 func (s *setter) extensions(context.Context) error {
 	if !s.gates.On(feature.RuntimeSDK) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestNoFinalizerIsLost adds two finalizers like two Cluster API controllers that have read the same MachineSet.
+// TestNoFinalizerIsLost adds two finalizers as two controllers of Cluster API do if both have read the same MachineSet.
 func TestNoFinalizerIsLost(t *testing.T) {
 	scheme, err := newScheme(nil)
 	if err != nil {
@@ -37,7 +37,7 @@ func TestNoFinalizerIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := add(second, clusterv1.MachineSetTopologyFinalizer); !apierrors.IsConflict(err) {
-		t.Fatalf("the second one, which has not seen the first, is answered with: %v", err)
+		t.Fatalf("adding the second finalizer without having seen the first: got error %v, want a conflict", err)
 	}
 	if err := add(read(), clusterv1.MachineSetTopologyFinalizer); err != nil {
 		t.Fatal(err)
@@ -53,16 +53,16 @@ func TestOnlyFinalizers(t *testing.T) {
 		patch string
 		want  bool
 	}{
-		"a list":                          {`{"metadata":{"finalizers":["a","b"]}}`, true},
-		"no finalizer any more":           {`{"metadata":{"finalizers":null}}`, true},
-		"a label beside it":               {`{"metadata":{"finalizers":["a"],"labels":{"a":"b"}}}`, false},
-		"a field of spec beside it":       {`{"metadata":{"finalizers":["a"]},"spec":{"paused":true}}`, false},
-		"a label":                         {`{"metadata":{"labels":{"a":"b"}}}`, false},
-		"nothing":                         {`{}`, false},
-		"something that is not an object": {`[]`, false},
+		"only finalizers":                    {`{"metadata":{"finalizers":["a","b"]}}`, true},
+		"the last finalizer is removed":      {`{"metadata":{"finalizers":null}}`, true},
+		"finalizers and a label":             {`{"metadata":{"finalizers":["a"],"labels":{"a":"b"}}}`, false},
+		"finalizers and a field of the spec": {`{"metadata":{"finalizers":["a"]},"spec":{"paused":true}}`, false},
+		"only a label":                       {`{"metadata":{"labels":{"a":"b"}}}`, false},
+		"an empty patch":                     {`{}`, false},
+		"a patch that is not an object":      {`[]`, false},
 	} {
 		if _, got := onlyFinalizers([]byte(test.patch)); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+			t.Errorf("%s: is it a patch of finalizers only? got %v, want %v", name, got, test.want)
 		}
 	}
 }

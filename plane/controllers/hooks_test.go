@@ -61,7 +61,8 @@ func hookCluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue", UID: "u1"}}
 }
 
-// Cluster API's patch engine calls extensions like this; it uses one request for many calls (UH-01, UH-04).
+// TestPatchEngineOfClusterAPI calls extensions as Cluster API's patch engine does, with one request for many calls
+// (UH-01, UH-04).
 func TestPatchEngineOfClusterAPI(t *testing.T) {
 	if err := gates.Plane().Open(); err != nil {
 		t.Fatal(err)
@@ -100,18 +101,19 @@ func TestPatchEngineOfClusterAPI(t *testing.T) {
 		response, err := external.NewGenerator(calls, patch).Generate(t.Context(), hookCluster(), request)
 		if err != nil || len(response.Items) != 1 || response.Items[0].UID != "1" ||
 			!strings.Contains(string(response.Items[0].Patch), `"zone":"a"`) {
-			t.Fatalf("got %+v, %v", response, err)
+			t.Fatalf("GeneratePatches: got %+v, error %v", response, err)
 		}
 	}
 	validated, err := external.NewValidator(calls, patch).Validate(t.Context(), hookCluster(),
 		&runtimehooksv1.ValidateTopologyRequest{})
 	if err != nil || validated.Message != "a" {
-		t.Errorf("got %+v, %v", validated, err)
+		t.Errorf("ValidateTopology: got %+v, error %v", validated, err)
 	}
 	t.Attr("rule", "UH-04")
 }
 
-// Cluster API asks like this for the versions between two versions (UH-06), and caches the answer itself.
+// TestUpgradePlanOfClusterAPI asks an extension for the versions between two versions as Cluster API does (UH-06).
+// Cluster API caches the answer itself.
 func TestUpgradePlanOfClusterAPI(t *testing.T) {
 	calls, count := extensionWith(t, server.Handle(hook.GenerateUpgradePlan, "plan",
 		func(_ context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest,
@@ -127,15 +129,16 @@ func TestUpgradePlanOfClusterAPI(t *testing.T) {
 		controlPlane, workers, err := plan(t.Context(), "v1.36.0", "v1.34.0", "v1.34.0")
 		if err != nil || !slices.Equal(controlPlane, []string{"v1.35.0", "v1.36.0"}) ||
 			!slices.Equal(workers, []string{"v1.36.0"}) {
-			t.Fatalf("got %v, %v, %v", controlPlane, workers, err)
+			t.Fatalf("the plan is %v for the control plane and %v for workers, error %v", controlPlane, workers, err)
 		}
 	}
 	if count.Load() != 1 {
-		t.Errorf("%d calls", count.Load())
+		t.Errorf("there were %d calls of the extension, want 1", count.Load())
 	}
 }
 
-// In-place updates: CanUpdate calls go to extensions by name, and the update itself blocks until it is done (UH-07).
+// TestInPlaceUpdateThroughTheClient: calls of CanUpdateMachine go to extensions by name, and UpdateMachine blocks until
+// the update is done (UH-07).
 func TestInPlaceUpdateThroughTheClient(t *testing.T) {
 	calls, _ := extensionWith(t,
 		server.Handle(hook.CanUpdateMachine, "can", func(_ context.Context, request *runtimehooksv1.CanUpdateMachineRequest,
@@ -157,14 +160,14 @@ func TestInPlaceUpdateThroughTheClient(t *testing.T) {
 	}
 	names, err := calls.GetAllExtensions(t.Context(), runtimehooksv1.CanUpdateMachine, machine)
 	if err != nil || !slices.Equal(names, []string{"can.ext"}) {
-		t.Fatalf("handlers are %v, %v", names, err)
+		t.Fatalf("the handlers are %v, error %v", names, err)
 	}
 	can := &runtimehooksv1.CanUpdateMachineResponse{}
 	if err := calls.CallExtension(t.Context(), runtimehooksv1.CanUpdateMachine, machine, names[0],
 		&runtimehooksv1.CanUpdateMachineRequest{Desired: runtimehooksv1.CanUpdateMachineRequestObjects{Machine: *machine}},
 		can); err != nil ||
 		string(can.MachinePatch.Patch) != `{"spec":{"version":"v1.36.0"}}` {
-		t.Errorf("got %+v, %v", can, err)
+		t.Errorf("CanUpdateMachine: got %+v, error %v", can, err)
 	}
 	for _, want := range []int32{15, 15, 0} {
 		update := &runtimehooksv1.UpdateMachineResponse{}
@@ -174,7 +177,7 @@ func TestInPlaceUpdateThroughTheClient(t *testing.T) {
 		if err := calls.CallAllExtensions(t.Context(), runtimehooksv1.UpdateMachine, machine,
 			&runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{Machine: *machine}},
 			update); err != nil || update.RetryAfterSeconds != want {
-			t.Errorf("got %+v, %v, want a wait of %d s", update, err, want)
+			t.Errorf("UpdateMachine: got %+v, error %v, want a wait of %d s", update, err, want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 const kubeconfigText = `{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],` +
 	`"clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":%s}]}`
 
-// TestKubeconfigsOfTenantsRunNothingInThePlane reads kubeconfigs as the cluster cache does.
+// TestKubeconfigsOfTenantsRunNothingInThePlane reads tenants' kubeconfigs as the cluster cache does.
 func TestKubeconfigsOfTenantsRunNothingInThePlane(t *testing.T) {
 	const server = "https://10.231.16.1:6443"
 	for name, c := range map[string]struct{ server, user, refused string }{
@@ -22,11 +22,11 @@ func TestKubeconfigsOfTenantsRunNothingInThePlane(t *testing.T) {
 		"a program": {
 			server, `{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/sh"}}`, "exec",
 		},
-		"a file":          {server, `{"tokenFile":"/etc/shadow"}`, "tokenFile"},
-		"a certificate":   {server, `{"client-certificate":"/etc/shadow"}`, "client-certificate"},
-		"without TLS":     {"http://127.0.0.1:2379", `{"token":"t"}`, "https"},
-		"no kubeconfig":   {server, `"`, "no kubeconfig"},
-		"another's words": {server, `{"token":"t","as":"admin"}`, "impersonation"},
+		"a file":        {server, `{"tokenFile":"/etc/shadow"}`, "tokenFile"},
+		"a certificate": {server, `{"client-certificate":"/etc/shadow"}`, "client-certificate"},
+		"without TLS":   {"http://127.0.0.1:2379", `{"token":"t"}`, "https"},
+		"no kubeconfig": {server, `"`, "not a kubeconfig"},
+		"impersonation": {server, `{"token":"t","as":"admin"}`, "impersonation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{
@@ -38,9 +38,9 @@ func TestKubeconfigsOfTenantsRunNothingInThePlane(t *testing.T) {
 			err := reader.Get(t.Context(), client.ObjectKeyFromObject(secret), got)
 			switch {
 			case c.refused == "" && (err != nil || len(got.Data) == 0):
-				t.Errorf("refused: %v", err)
+				t.Errorf("the kubeconfig was refused: %v", err)
 			case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused) || len(got.Data) != 0):
-				t.Errorf("error %v, want one with %q", err, c.refused)
+				t.Errorf("got error %v, want one with %q", err, c.refused)
 			}
 		})
 	}

@@ -32,9 +32,9 @@ type ClientOptions struct {
 	MaxRetryAfter time.Duration
 }
 
-// NewClient returns the client with which a plane calls runtime extensions. It records calls in the journal. It emits
-// an Event for the Cluster when a block begins or ends. It lets through what an administrator has unblocked with
-// [Unblocking].
+// NewClient returns the client with which a plane calls runtime extensions. The client records calls in the journal,
+// emits an Event for the Cluster when a block begins or ends, and lets Clusters pass that an administrator has
+// unblocked with [Unblocking].
 func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) {
 	if _, err := o.Certificate.Current(); err != nil {
 		return nil, fmt.Errorf("making the runtime client: %w", err)

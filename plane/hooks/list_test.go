@@ -21,21 +21,21 @@ func TestList(t *testing.T) {
 	installed[1].Status.Handlers = []runtimev1.ExtensionHandler{handler("b.two", "v1alpha1", "BeforeClusterCreate")}
 	all := List(hook.ClusterAPI(), installed)
 	if len(all) != len(hook.ClusterAPI().All()) {
-		t.Fatalf("%d hooks are listed", len(all))
+		t.Fatalf("List returned %d hooks, want all of the catalog", len(all))
 	}
 	for name, c := range map[string]struct {
 		hook     string
 		handlers []string
 		blocks   bool
 	}{
-		"handled by two, in the version that they serve": {"BeforeClusterCreate", []string{"a.one", "b.two"}, true},
-		"handled by nobody":           {"BeforeClusterDelete", []string{}, true},
-		"one that holds nothing back": {"AfterControlPlaneInitialized", []string{}, false},
+		"two extensions have handlers in the listed version": {"BeforeClusterCreate", []string{"a.one", "b.two"}, true},
+		"no extension has a handler":                         {"BeforeClusterDelete", []string{}, true},
+		"the hook can't block":                               {"AfterControlPlaneInitialized", []string{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := slices.IndexFunc(all, func(h Hook) bool { return h.Hook == c.hook })
 			if i < 0 {
-				t.Fatal("it is not listed")
+				t.Fatal("the hook is not listed")
 			}
 			got := all[i]
 			if !slices.Equal(got.Handlers, c.handlers) || got.Handlers == nil || got.Blocks != c.blocks {

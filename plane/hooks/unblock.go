@@ -123,9 +123,9 @@ func (u *Unblocking) Wait(ctx context.Context, waiting func(detail string)) erro
 // notPassed returns why an unused permission is gone. Pure.
 func notPassed(calls []record.Call, order unblock.Order) error {
 	if _, err := blocksAt(record.Blocks(calls), order.Hook, order.Extension); err != nil {
-		return errors.New("it was no longer needed: nothing blocks the cluster at the hook now")
+		return errors.New("the permission was no longer needed: nothing blocks the cluster at the hook now")
 	}
-	return hint.Errorf("run it again", "somebody removed the permission before it could be used")
+	return hint.Errorf("run the command again", "somebody removed the permission before it could be used")
 }
 
 // passedSince reports whether an administrator's permission was used. Pure.

@@ -28,14 +28,14 @@ func TestBlocksAt(t *testing.T) {
 		want            int
 		err             string
 	}{
-		"all that block":           {two, "BeforeClusterUpgrade", "", 2, ""},
-		"written in small letters": {two, "beforeclusterupgrade", "", 2, ""},
-		"of one extension":         {two, "BeforeClusterUpgrade", "b", 1, ""},
-		"of one that does not block": {two, "BeforeClusterUpgrade", "c", 0,
+		"all extensions that block":        {two, "BeforeClusterUpgrade", "", 2, ""},
+		"the hook's name in lower case":    {two, "beforeclusterupgrade", "", 2, ""},
+		"one of the extensions that block": {two, "BeforeClusterUpgrade", "b", 1, ""},
+		"an extension that does not block": {two, "BeforeClusterUpgrade", "c", 0,
 			"what blocks it: BeforeClusterUpgrade by extension a, "},
 		"a hook that does not block": {two, "BeforeClusterDelete", "", 0,
 			"hook BeforeClusterDelete does not block it; what blocks it: "},
-		"a cluster that nothing holds": {nil, "BeforeClusterDelete", "", 0, "no hook blocks it"},
+		"a cluster that no hook blocks": {nil, "BeforeClusterDelete", "", 0, "no hook blocks it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := blocksAt(c.all, c.hook, c.extension)
@@ -50,11 +50,11 @@ func TestPassedSince(t *testing.T) {
 	at := time.Now()
 	passed := record.Call{Time: at, Hook: "g/v1/BeforeClusterUpgrade", Answer: record.Passed}
 	if !passedSince([]record.Call{passed}, "BeforeClusterUpgrade", at.Add(-time.Second)) {
-		t.Error("it was passed")
+		t.Error("a passed call after the given time was not found")
 	}
 	if passedSince([]record.Call{passed}, "BeforeClusterUpgrade", at) ||
 		passedSince([]record.Call{passed}, "BeforeClusterDelete", at.Add(-time.Second)) {
-		t.Error("that was another time, or another hook")
+		t.Error("a passed call of another time or hook was found")
 	}
 }
 
@@ -64,10 +64,10 @@ func TestStillBlocked(t *testing.T) {
 	}
 	if got := stillBlocked(calls, unblock.Order{Hook: "BeforeClusterUpgrade", Extension: "mine"}); !strings.Contains(got,
 		"extension other also blocks it: no hosts") {
-		t.Errorf("got %q", got)
+		t.Errorf("for one of two extensions: got %q", got)
 	}
-	if got := stillBlocked(calls, unblock.Order{Hook: "BeforeClusterUpgrade"}); strings.Contains(got, "too") {
-		t.Errorf("got %q", got)
+	if got := stillBlocked(calls, unblock.Order{Hook: "BeforeClusterUpgrade"}); strings.Contains(got, "also blocks") {
+		t.Errorf("for all extensions: got %q", got)
 	}
 }
 
@@ -75,11 +75,11 @@ func TestNotPassed(t *testing.T) {
 	order := unblock.Order{Hook: "BeforeClusterUpgrade"}
 	call := record.Call{Hook: "g/v1/BeforeClusterUpgrade", Answer: record.Blocked}
 	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "somebody removed") {
-		t.Errorf("while it blocks: %v", err)
+		t.Errorf("while a handler blocks: got error %v", err)
 	}
 	call.Answer = record.Success
 	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "no longer needed") {
-		t.Errorf("when it blocks no longer: %v", err)
+		t.Errorf("when no handler blocks any more: got error %v", err)
 	}
 }
 
@@ -116,13 +116,14 @@ func TestGrant(t *testing.T) {
 			err := u.Grant(t.Context())
 			if c.granted == spec || (err == nil) == spec ||
 				err != nil && !strings.Contains(err.Error(), "was just changed by somebody") {
-				t.Errorf("granted: %t after %d writes, %v", c.granted, c.patches, err)
+				t.Errorf("was the permission granted? got %t after %d writes, error %v", c.granted, c.patches, err)
 			}
 		})
 	}
 }
 
-// standing is an API server with a Cluster whose permission is removed at the given request.
+// standing is an API server with a Cluster that has a permission. If the field gone is not 0, the permission is missing
+// from the request with that number on.
 type standing struct {
 	client.Client
 	gone, asked int
@@ -152,15 +153,15 @@ func TestWait(t *testing.T) {
 	passes := record.Call{Time: at.Add(time.Second), Hook: hook, Extension: "e", Handler: "h", Answer: record.Passed}
 	goes := record.Call{Time: at.Add(time.Second), Hook: hook, Extension: "e", Handler: "h", Answer: record.Success}
 	for name, c := range map[string]struct {
-		calls []record.Call // from the third request on
+		calls []record.Call // what Calls returns from the third request on
 		gone  int
 		want  string
 	}{
-		"it was used":                       {[]record.Call{blocks, passes}, 0, ""},
-		"nothing blocks any more":           {[]record.Call{blocks, goes}, 2, "was no longer needed"},
-		"somebody removed it":               {[]record.Call{blocks}, 2, "somebody removed"},
-		"the cluster is not asked about":    {[]record.Call{blocks}, 0, "has not passed the hook yet"},
-		"it was used, and is gone for that": {[]record.Call{blocks, passes}, 1, ""},
+		"the permission was used":                            {[]record.Call{blocks, passes}, 0, ""},
+		"the permission is gone and nothing blocks any more": {[]record.Call{blocks, goes}, 2, "was no longer needed"},
+		"the permission is gone and the hook still blocks":   {[]record.Call{blocks}, 2, "somebody removed"},
+		"the hook is not called again":                       {[]record.Call{blocks}, 0, "has not passed the hook yet"},
+		"the permission was used and is gone":                {[]record.Call{blocks, passes}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,14 +179,14 @@ func TestWait(t *testing.T) {
 				said := 0
 				err := u.Wait(t.Context(), func(string) { said++ })
 				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || said == 0 {
-					t.Errorf("it has said %d times what it waits for, %v", said, err)
+					t.Errorf("Wait reported %d times what it waits for, and returned %v", said, err)
 				}
 			})
 		})
 	}
 }
 
-// TestFind checks that Find completes the order with the proper name of the hook and the user who asks.
+// TestFind checks that Find completes the order with the proper name of the hook and the user who gives it.
 func TestFind(t *testing.T) {
 	call := record.Call{Time: time.Now(), Hook: "g/v1/BeforeClusterUpgrade", Extension: "e", Answer: record.Blocked}
 	calls := func() ([]record.Call, error) { return []record.Call{call}, nil }
@@ -194,7 +195,7 @@ func TestFind(t *testing.T) {
 	blocks, err := u.Find(t.Context())
 	if err != nil || len(blocks) != 1 || u.Order.Hook != "BeforeClusterUpgrade" ||
 		!strings.HasPrefix(u.Order.By, "alice") {
-		t.Errorf("found %v, %v, for %+v", blocks, err, u.Order)
+		t.Errorf("Find returned %v, error %v, and completed the order to %+v", blocks, err, u.Order)
 	}
 	u.Client = &standing{denied: errors.New("no route")}
 	_, err = u.Find(t.Context())

@@ -19,7 +19,8 @@ var access string
 func Access() ([]Object, error) {
 	documents := strings.Split(access, "\n---\n")
 	for _, document := range strings.Split(extension.Roles, "\n---\n") {
-		// The manifest's ServiceAccount is for a Pod; here the manager is a process with a certificate.
+		// Take only the ClusterRole. The extension's ServiceAccount and binding are for a Pod. In the plane, the
+		// extension is a process with a certificate, and access.yaml binds the ClusterRole to the certificate's user.
 		if strings.Contains(document, "\nkind: ClusterRole\n") {
 			documents = append(documents, document)
 		}

@@ -46,7 +46,7 @@ func fitPolicy(p provider, document []byte) (Object, error) {
 	}
 	collection, known := collections[what.Kind]
 	if !known {
-		return Object{}, fmt.Errorf("%s %s where an admission policy belongs", what.Kind, what.Metadata.Name)
+		return Object{}, fmt.Errorf("found %s %s instead of an admission policy", what.Kind, what.Metadata.Name)
 	}
 	if err := label(object, p.labels()); err != nil {
 		return Object{}, err

@@ -30,7 +30,9 @@ func Deployments(ourVersion string) ([]Object, error) {
 				"apiVersion": "apps/v1", "kind": "Deployment",
 				"metadata": map[string]any{
 					"name": name, "namespace": p.namespace, "labels": p.labels(),
-					"annotations": map[string]any{EmbeddedAnnotation: "it runs in the plane's own process, without Pods"},
+					"annotations": map[string]any{
+						EmbeddedAnnotation: "the provider runs in the plane's own process, without Pods",
+					},
 				},
 				"spec": map[string]any{
 					"replicas": 1, "selector": map[string]any{"matchLabels": selected},

@@ -33,7 +33,7 @@ func TestDeploymentsStandForTheProvidersOfTheInventory(t *testing.T) {
 		}
 		label := d.Metadata.Labels["cluster.x-k8s.io/provider"]
 		if d.Metadata.Namespace != want[label] || d.Metadata.Annotations[EmbeddedAnnotation] == "" {
-			t.Errorf("Deployment %s of %q is %s", o.Name, label, o.JSON)
+			t.Errorf("the Deployment %s of provider %q is %s", o.Name, label, o.JSON)
 		}
 		delete(want, label)
 	}

@@ -73,7 +73,7 @@ func fitCRD(p provider, data []byte, webhooks Webhooks) (Object, error) {
 		return Object{}, err
 	}
 	if what.Kind != "CustomResourceDefinition" {
-		return Object{}, fmt.Errorf("%s %s where a CustomResourceDefinition belongs", what.Kind, what.Metadata.Name)
+		return Object{}, fmt.Errorf("found %s %s instead of a CustomResourceDefinition", what.Kind, what.Metadata.Name)
 	}
 	var versions []json.RawMessage
 	if err := json.Unmarshal(spec["versions"], &versions); err != nil {
@@ -114,7 +114,7 @@ func fitWebhooks(p provider, data []byte, webhooks Webhooks) (Object, error) {
 		return Object{}, err
 	}
 	if !strings.HasSuffix(what.Kind, "WebhookConfiguration") {
-		return Object{}, fmt.Errorf("%s %s where a webhook configuration belongs", what.Kind, what.Metadata.Name)
+		return Object{}, fmt.Errorf("found %s %s instead of a webhook configuration", what.Kind, what.Metadata.Name)
 	}
 	for _, hook := range hooks {
 		config, _ := hook["clientConfig"].(map[string]any)

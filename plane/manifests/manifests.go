@@ -39,8 +39,8 @@ type Object struct {
 	JSON []byte
 }
 
-// HashAnnotation is set on each applied object; its value is [Object.Hash]. An object that already has it is not
-// applied again.
+// HashAnnotation is set on each applied object; its value is [Object.Hash]. If the stored object already has this
+// value, the object is not applied again.
 const HashAnnotation = "plane.capstan.dev/hash"
 
 // Hash returns a hash of the object's content.
@@ -72,8 +72,9 @@ func Version() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// CRDs returns all CustomResourceDefinitions: upstream's, clusterctl's inventory and Capstan's. If contract is set,
-// such as to v1beta1, Capstan's are labelled for that contract version only; empty means all versions.
+// CRDs returns all CustomResourceDefinitions: upstream's, that of clusterctl's inventory, and Capstan's. The parameter
+// contract, such as v1beta1, limits the labels of Capstan's definitions to that contract version. If contract is empty,
+// they have the labels of all versions.
 func CRDs(webhooks Webhooks, contract string) ([]Object, error) {
 	if _, err := Version(); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func CRDs(webhooks Webhooks, contract string) ([]Object, error) {
 			}
 		}
 	}
-	// The largest come first: they take longest, and small ones fill the gaps.
+	// Package apply writes several definitions at a time. The largest take longest, so they come first.
 	slices.SortFunc(objects, func(a, b Object) int {
 		return cmp.Or(cmp.Compare(len(b.JSON), len(a.JSON)), cmp.Compare(a.Name, b.Name))
 	})
@@ -129,7 +130,7 @@ func WebhookConfigurations(webhooks Webhooks) ([]Object, error) {
 // webhooksFile is the name of the file with the webhook configurations of a provider.
 const webhooksFile = "webhooks.json"
 
-// read returns the objects of a provider as JSON, by file name.
+// read returns the objects of a provider as JSON. The result maps file names to objects.
 func read(p provider, contract string) (map[string][][]byte, error) {
 	files := map[string][][]byte{}
 	if p.directory == "" {
@@ -175,11 +176,11 @@ func documents(p provider) ([][]byte, error) {
 	return lines, nil
 }
 
-// encode is json.Marshal for values that were just decoded from JSON.
+// encode is json.Marshal for values that can always be encoded, such as values that were decoded from JSON.
 func encode(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("encoding what was decoded from JSON: %v", err))
+		panic(fmt.Sprintf("encoding a manifest as JSON: %v", err))
 	}
 	return data
 }

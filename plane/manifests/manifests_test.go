@@ -58,7 +58,7 @@ func TestCRDs(t *testing.T) {
 		}
 		if crd.Metadata.Name != object.Name || !object.IsCRD() ||
 			!strings.HasSuffix(object.Collection, "/customresourcedefinitions") {
-			t.Errorf("%s: got %+v", crd.Metadata.Name, object)
+			t.Errorf("the object for the definition %s is %+v", crd.Metadata.Name, object)
 		}
 		label := crd.Metadata.Labels["cluster.x-k8s.io/provider"]
 		perProvider[label]++
@@ -66,19 +66,19 @@ func TestCRDs(t *testing.T) {
 			continue
 		}
 		if _, ok := crd.Metadata.Labels["clusterctl.cluster.x-k8s.io"]; !ok {
-			t.Errorf("%s: clusterctl would not move its objects", object.Name)
+			t.Errorf("clusterctl would not move the objects of %s", object.Name)
 		}
 		config := crd.Spec.Conversion.Webhook.ClientConfig
 		ours := label == "infrastructure-capstan"
 		if !ours || len(crd.Spec.Versions) > 1 {
 			if crd.Spec.Conversion.Strategy != "Webhook" || config.URL != "https://127.0.0.1:9443/convert" ||
 				string(config.CABundle) != "authority" || config.Service != nil {
-				t.Errorf("%s is converted by %+v", object.Name, crd.Spec.Conversion)
+				t.Errorf("the conversion of %s is %+v", object.Name, crd.Spec.Conversion)
 			}
 		}
 		_, contract := crd.Metadata.Labels["cluster.x-k8s.io/v1beta2"]
 		if want := label != "cluster-api"; contract != want {
-			t.Errorf("%s has a contract label: %v, want %v", object.Name, contract, want)
+			t.Errorf("does %s have a contract label? got %v, want %v", object.Name, contract, want)
 		}
 	}
 	want := map[string]int{"cluster-api": 13, "bootstrap-kubeadm": 2, "control-plane-kubeadm": 2, "": 1}
@@ -92,7 +92,7 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// TestCRDsForOneContract: in a plane with these definitions, Cluster API uses an older contract with us.
+// TestCRDsForOneContract: with these definitions, Cluster API uses an older contract for Capstan's provider.
 func TestCRDsForOneContract(t *testing.T) {
 	generated(t)
 	objects, err := CRDs(webhooks, "v1beta1")
@@ -110,14 +110,14 @@ func TestCRDsForOneContract(t *testing.T) {
 		}
 		seen++
 		if newer, ok := crd.Metadata.Labels["cluster.x-k8s.io/v1beta2"]; ok {
-			t.Errorf("%s serves contract v1beta2 by %s, too", object.Name, newer)
+			t.Errorf("%s also has a label for contract v1beta2, with the versions %s", object.Name, newer)
 		}
 		if len(crd.Spec.Versions) > 1 && crd.Metadata.Labels["cluster.x-k8s.io/v1beta1"] != "v1beta1" {
-			t.Errorf("%s has labels %v", object.Name, crd.Metadata.Labels)
+			t.Errorf("the labels of %s are %v", object.Name, crd.Metadata.Labels)
 		}
 	}
 	if seen != 5 {
-		t.Errorf("%d definitions are ours, want 5", seen)
+		t.Errorf("got %d definitions of Capstan, want 5", seen)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestWebhookConfigurations(t *testing.T) {
 	var urls []string
 	for _, object := range objects {
 		if id := object.Kind + "/" + object.Name; names[id] {
-			t.Errorf("two objects are called %s", id)
+			t.Errorf("two objects have the name %s", id)
 		} else {
 			names[id] = true
 		}
@@ -147,18 +147,18 @@ func TestWebhookConfigurations(t *testing.T) {
 		for _, hook := range config.Webhooks {
 			if len(hook.ClientConfig) != 2 || !strings.HasPrefix(hook.ClientConfig["url"], "https://127.0.0.1:9443/") ||
 				hook.ClientConfig["caBundle"] == "" {
-				t.Errorf("%s of %s is called by %v", hook.Name, object.Name, hook.ClientConfig)
+				t.Errorf("the webhook %s of %s is called with %v", hook.Name, object.Name, hook.ClientConfig)
 			}
 			urls = append(urls, hook.ClientConfig["url"])
 		}
 	}
 	if !names["ValidatingWebhookConfiguration/capstan-validating-webhook-configuration"] ||
 		!names["MutatingWebhookConfiguration/capi-mutating-webhook-configuration"] {
-		t.Errorf("got %v", names)
+		t.Errorf("the names of the webhook configurations are %v", names)
 	}
 	slices.Sort(urls)
 	if len(urls) < 25 || len(slices.Compact(urls)) != len(urls) {
-		t.Errorf("two webhooks have one path, or some are missing: %v", urls)
+		t.Errorf("two webhooks have the same path, or some are missing: %v", urls)
 	}
 }
 
@@ -167,12 +167,12 @@ func TestWebhookConfigurationsRefuseWhatTheyCannotCall(t *testing.T) {
 	cases := map[string]string{
 		"a webhook without a path": `{"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "x"}, "webhooks": [{"name": "y", "clientConfig": {}}]}`,
 		"another kind":             `{"kind": "Secret", "metadata": {"name": "x"}, "webhooks": []}`,
-		"no JSON":                  "{",
+		"not JSON":                 "{",
 	}
 	for name, document := range cases {
 		t.Run(name, func(t *testing.T) {
 			if _, err := fitWebhooks(providers[0], []byte(document), webhooks); err == nil {
-				t.Error("it was taken")
+				t.Error("the webhook configuration was accepted")
 			}
 		})
 	}
@@ -194,10 +194,10 @@ func TestHashFollowsContent(t *testing.T) {
 	const name = "clusters.cluster.x-k8s.io"
 	same, moved := hashes(webhooks), hashes(Webhooks{Address: "127.0.0.1:9999", CABundle: webhooks.CABundle})
 	if again := hashes(webhooks); again[name] != same[name] {
-		t.Error("the same definition has two hashes: every start would write it")
+		t.Error("the same definition has two hashes, so every start would write it")
 	}
 	if moved[name] == same[name] {
-		t.Error("a moved webhook does not change the hash: the definition would point to nowhere")
+		t.Error("a moved webhook does not change the hash, so the definition would keep the old address")
 	}
 }
 
@@ -208,7 +208,7 @@ func TestVersionIsThatOfTheModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := Version(); got != strings.TrimSpace(string(out)) {
-		t.Errorf("the manifests are of %s, the code of %s: run make generate", got, out)
+		t.Errorf("the version of the manifests is %s, that of the code %s: run make generate", got, out)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestAccess(t *testing.T) {
 		for _, rule := range view.Rules {
 			if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") ||
 				slices.Contains(rule.Verbs, "escalate") || slices.Contains(rule.Verbs, "bind") {
-				t.Errorf("%s may do too much: %+v", view.Metadata.Name, rule)
+				t.Errorf("the role %s grants too much: %+v", view.Metadata.Name, rule)
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func TestAccess(t *testing.T) {
 	}
 	for _, user := range []string{"capstan:manager", "capstan:extension"} {
 		if len(bound[user]) == 0 {
-			t.Errorf("%s may do nothing", user)
+			t.Errorf("user %s has no roles", user)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestInventory(t *testing.T) {
 			continue
 		}
 		if !namespaces[object.Namespace] {
-			t.Errorf("%s comes before its namespace", object.Name)
+			t.Errorf("the object %s comes before its namespace", object.Name)
 		}
 		var provider struct{ ProviderName, Type, Version string }
 		if err := json.Unmarshal(object.JSON, &provider); err != nil {
@@ -284,7 +284,7 @@ func TestInventory(t *testing.T) {
 	}
 	for name, version := range want {
 		if versions[name] != version {
-			t.Errorf("%s has version %q, want %q", name, versions[name], version)
+			t.Errorf("the version of %s is %q, want %q", name, versions[name], version)
 		}
 	}
 }

@@ -88,8 +88,8 @@ type Leaf struct {
 	AtLeast time.Duration
 }
 
-// Authority returns the authority called name, and creates it if it does not exist. It never replaces an authority that
-// has expired or can't be read, but returns an error: a replacement would silently break everything that trusts it.
+// Authority returns the authority called name, and creates it if it does not exist. If the authority has expired or
+// can't be read, it returns an error: a replacement would silently break everything that trusts the authority.
 func (f Directory) Authority(name string) (Pair, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return Pair{}, fmt.Errorf("creating the directory for keys: %w", err)
@@ -201,7 +201,7 @@ func (f Directory) sign(name string, template *x509.Certificate, ca Pair, key *e
 	}
 	certFile, keyFile := f.files(name)
 	// Write the key first. A kill between the two writes leaves an authority without a certificate, which counts as
-	// missing, or a leaf whose halves don't match, which is replaced.
+	// missing, or a leaf whose certificate and key don't match, which is replaced.
 	if err := atomicfile.Write(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 		0o600); err != nil {
 		return Pair{}, err

@@ -20,26 +20,30 @@ func TestLeafIsMadeAgainOnlyWhenNeeded(t *testing.T) {
 		again  bool
 	}{
 		"nothing changed": {func(*testing.T, *Directory, *Leaf) {}, false},
-		"less than two thirds of its life are over": {func(_ *testing.T, f *Directory, _ *Leaf) {
+		"less than two thirds of the lifetime have passed": {func(_ *testing.T, f *Directory, _ *Leaf) {
 			f.Now = func() time.Time { return time.Now().Add(LeafLifetime - RenewBefore - time.Hour) }
 		}, false},
-		"more than two thirds of its life are over": {func(_ *testing.T, f *Directory, _ *Leaf) {
+		"more than two thirds of the lifetime have passed": {func(_ *testing.T, f *Directory, _ *Leaf) {
 			f.Now = func() time.Time { return time.Now().Add(LeafLifetime - RenewBefore + time.Hour) }
 		}, true},
 		"an address was added": {func(_ *testing.T, _ *Directory, l *Leaf) { l.Hosts = append(l.Hosts, "10.231.0.1") }, true},
 		"a name changed": {func(_ *testing.T, _ *Directory, l *Leaf) {
 			l.Hosts = []string{"other", "127.0.0.1"}
 		}, true},
-		"the user changed":   {func(_ *testing.T, _ *Directory, l *Leaf) { l.CommonName = "you" }, true},
-		"a group was added":  {func(_ *testing.T, _ *Directory, l *Leaf) { l.Groups = []string{"friends"} }, true},
-		"it became a client": {func(_ *testing.T, _ *Directory, l *Leaf) { l.Client = true }, true},
-		"the key was lost":   {func(t *testing.T, f *Directory, _ *Leaf) { remove(t, f, "server.key") }, true},
+		"the user name changed": {func(_ *testing.T, _ *Directory, l *Leaf) { l.CommonName = "you" }, true},
+		"a group was added": {
+			func(_ *testing.T, _ *Directory, l *Leaf) { l.Groups = []string{"friends"} }, true,
+		},
+		"the use by clients was added": {func(_ *testing.T, _ *Directory, l *Leaf) { l.Client = true }, true},
+		"the key was lost": {
+			func(t *testing.T, f *Directory, _ *Leaf) { remove(t, f, "server.key") }, true,
+		},
 		"the certificate is cut off": {func(t *testing.T, f *Directory, _ *Leaf) {
 			if err := os.Truncate(filepath.Join(f.Path, "server.crt"), 100); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
-		"another authority signed it": {func(t *testing.T, f *Directory, _ *Leaf) { remove(t, f, "ca.crt") }, true},
+		"the authority was replaced": {func(t *testing.T, f *Directory, _ *Leaf) { remove(t, f, "ca.crt") }, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +52,7 @@ func TestLeafIsMadeAgainOnlyWhenNeeded(t *testing.T) {
 			c.change(t, &directory, &leaf)
 			second := issue(t, directory, leaf)
 			if again := !bytes.Equal(first.Cert, second.Cert); again != c.again {
-				t.Errorf("made again: %v, want %v", again, c.again)
+				t.Errorf("was the certificate replaced? got %v, want %v", again, c.again)
 			}
 		})
 	}
@@ -79,9 +83,11 @@ func TestAuthorityIsNeverReplaced(t *testing.T) {
 		change func(t *testing.T, f *Directory)
 		want   string
 	}{
-		"its key was lost":         {func(t *testing.T, f *Directory) { remove(t, f, "ca.key") }, "restore it"},
-		"its certificate is empty": {func(t *testing.T, f *Directory) { truncate(t, f, "ca.crt") }, "not PEM"},
-		"it ended": {func(_ *testing.T, f *Directory) {
+		"the authority's key was lost": {func(t *testing.T, f *Directory) { remove(t, f, "ca.key") }, "restore it"},
+		"the authority's certificate is empty": {
+			func(t *testing.T, f *Directory) { truncate(t, f, "ca.crt") }, "not PEM",
+		},
+		"the authority has expired": {func(_ *testing.T, f *Directory) {
 			f.Now = func() time.Time { return time.Now().Add(AuthorityLifetime + time.Hour) }
 		}, "expired on"},
 	}
@@ -92,7 +98,7 @@ func TestAuthorityIsNeverReplaced(t *testing.T) {
 			c.change(t, &directory)
 			_, err := directory.Authority("ca")
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remove the directory") {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want one that says what to do", err)
 			}
 		})
 	}
@@ -118,7 +124,7 @@ func TestPlane(t *testing.T) {
 	}
 	if !bytes.Equal(first.CA.Cert, second.CA.Cert) || !bytes.Equal(first.APIServer.Cert, second.APIServer.Cert) ||
 		!bytes.Equal(first.ServiceAccounts.Key, second.ServiceAccounts.Key) {
-		t.Error("asking twice made new certificates")
+		t.Error("the second Ensure replaced certificates")
 	}
 	entries, err := os.ReadDir(directory.Path)
 	if err != nil {
@@ -126,7 +132,7 @@ func TestPlane(t *testing.T) {
 	}
 	for _, entry := range entries {
 		if info, err := entry.Info(); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v", entry.Name(), info.Mode())
+			t.Errorf("the mode of %s is %v", entry.Name(), info.Mode())
 		}
 	}
 
@@ -144,7 +150,7 @@ func TestPlane(t *testing.T) {
 			"kubernetes.default.svc", true},
 		"an option adds a name": {first.APIServer, first.Admin, first.CA,
 			"plane.example", true},
-		"the API server is not somebody else": {first.APIServer, first.Admin, first.CA,
+		"the API server's certificate has no other names": {first.APIServer, first.Admin, first.CA,
 			"evil.example", false},
 		"the API server reaches etcd": {first.Etcd, first.EtcdClient, first.EtcdCA,
 			"127.0.0.1", true},
@@ -152,26 +158,26 @@ func TestPlane(t *testing.T) {
 			"127.0.0.1", true},
 		"the admin of the API does not reach etcd": {first.Etcd, first.Admin, first.EtcdCA,
 			"127.0.0.1", false},
-		"etcd's client is nobody to the API server": {first.APIServer, first.EtcdClient, first.CA,
+		"etcd's client does not reach the API server": {first.APIServer, first.EtcdClient, first.CA,
 			"127.0.0.1", false},
-		"the webhook's certificate is not good for logging in": {first.APIServer, first.Webhook, first.CA,
+		"the webhook's certificate can't be used by a client": {first.APIServer, first.Webhook, first.CA,
 			"127.0.0.1", false},
 		"the runtime client reaches the extension": {first.ExtensionServer, first.RuntimeClient, first.CA,
 			"127.0.0.1", true},
 		"the API server reaches the webhook": {first.Webhook, first.Admin, first.CA,
 			"127.0.0.1", true},
-		"the API server's certificate is not good for logging in": {first.APIServer, first.APIServer, first.CA,
+		"the API server's certificate can't be used by a client": {first.APIServer, first.APIServer, first.CA,
 			"127.0.0.1", false},
-		"the service account certificate does not serve": {first.ServiceAccounts, first.Admin, first.CA,
+		"the service account certificate can't be used by a server": {first.ServiceAccounts, first.Admin, first.CA,
 			"127.0.0.1", false},
-		"the service account certificate is not good for logging in": {first.APIServer, first.ServiceAccounts, first.CA,
+		"the service account certificate can't be used by a client": {first.APIServer, first.ServiceAccounts, first.CA,
 			"127.0.0.1", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			err := handshake(t, c.server, c.client, c.ca, c.host)
 			if (err == nil) != c.ok {
-				t.Errorf("got %v, want ok: %v", err, c.ok)
+				t.Errorf("got error %v; want success: %v", err, c.ok)
 			}
 		})
 	}
@@ -203,7 +209,7 @@ func handshake(t *testing.T, server, client, ca Pair, host string) error {
 		defer a.Close()
 		conn := tls.Server(a, &tls.Config{
 			Certificates: []tls.Certificate{serverCert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-			SessionTicketsDisabled: true, // nobody would read them, and the pipe is unbuffered
+			SessionTicketsDisabled: true, // the client would not read them, and the pipe is unbuffered
 		})
 		_, err := conn.Write([]byte("x"))
 		serverErr <- err

@@ -1,5 +1,5 @@
-// Package progress reports the plane's state to other processes on the machine, which may not share its network. It
-// rewrites a small JSON file atomically at every step.
+// Package progress reports the plane's state to other processes on the machine, which may not share the plane's
+// network. The plane's process rewrites a small JSON file atomically at every step.
 //
 // A starting plane writes plane/status.json. Once it is ready there is also plane/ready.json with the same content,
 // which is missing while the plane starts again and after it stopped cleanly. After a kill the old files stay until the
@@ -53,7 +53,7 @@ type Phase struct {
 // Component is a process that the plane keeps running.
 type Component struct {
 	Name string `json:"name"`
-	// Up reports whether it works now.
+	// Up reports whether the process works now.
 	Up bool `json:"up"`
 	// Pid is its process id, as seen by the plane.
 	Pid int `json:"pid,omitempty"`
@@ -89,7 +89,7 @@ type State struct {
 	Warnings map[string]string `json:"warnings,omitempty"`
 	// Phases are the finished phases, in the order in which they ended.
 	Phases []Phase `json:"phases"`
-	// Components are the processes besides the manager.
+	// Components are the processes other than the manager.
 	Components []Component `json:"components"`
 }
 

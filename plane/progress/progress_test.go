@@ -11,7 +11,7 @@ import (
 func TestWriter(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Read(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("before the first start: %v", err)
+		t.Fatalf("reading before the first start: got error %v, want fs.ErrNotExist", err)
 	}
 	ready := filepath.Join(dir, ReadyFile)
 	if err := os.WriteFile(ready, []byte("of an earlier plane"), 0o600); err != nil {
@@ -22,7 +22,7 @@ func TestWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(ready); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("the start left an old sign: %v", err)
+		t.Fatalf("Begin left the ready file of an earlier plane: %v", err)
 	}
 
 	w.Phase(PhaseEtcd)("fine")
@@ -33,10 +33,10 @@ func TestWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(state.Phases) != 1 || state.Phases[0].Name != PhaseEtcd || state.Phases[0].Detail != "fine" || state.Ready {
-		t.Errorf("got %+v", state)
+		t.Errorf("the state is %+v", state)
 	}
 	if len(state.Components) != 1 || state.Components[0] != (Component{Name: "etcd", Up: true, Pid: 7, Restarts: 1}) {
-		t.Errorf("got %+v", state.Components)
+		t.Errorf("the components are %+v", state.Components)
 	}
 
 	if err := w.Ready(); err != nil {
@@ -47,11 +47,11 @@ func TestWriter(t *testing.T) {
 	}
 	w.End(errors.New("the disk is full"))
 	if _, err := os.Stat(ready); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the ended plane says it is ready: %v", err)
+		t.Errorf("the ready file still exists after End: %v", err)
 	}
 	state, err = Read(dir)
 	if err != nil || state.Ready || state.Error != "the disk is full" || state.Components[0].Up {
-		t.Errorf("got %+v, %v", state, err)
+		t.Errorf("the state after End is %+v, error %v", state, err)
 	}
 }
 
@@ -61,6 +61,6 @@ func TestReadRefusesWhatIsBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Read(dir); err == nil {
-		t.Error("half a file was read")
+		t.Error("an incomplete file was read without an error")
 	}
 }

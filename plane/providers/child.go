@@ -18,14 +18,15 @@ import (
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
-// ProcessEndedEvent of a Deployment: the process that the plane runs in place of the Deployment's Pods exited. The
-// plane starts it again.
+// ProcessEndedEvent is the reason of an Event about a Deployment: the process that the plane runs in place of the
+// Deployment's Pods has exited. The plane starts the process again.
 const ProcessEndedEvent = "ProcessEnded"
 
 const (
 	// startTimeout bounds how long a process may take to answer its readiness probe.
 	startTimeout = 2 * time.Minute
-	// steady is how long a process must have run for its exit to count as the first exit again.
+	// steady is the time after which the pause starts over: if a process exits after this time, the exit counts as the
+	// first one.
 	steady = 30 * time.Second
 	// firstPause and mostPause bound the pause after a process that never worked; each such exit doubles the pause.
 	firstPause = time.Second
@@ -55,7 +56,7 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 	if r.closed {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // outlives the request
+	ctx, cancel := context.WithCancel(context.Background()) // the process outlives the request
 	c := &child{
 		fingerprint: s.fingerprint, cancel: cancel, done: make(chan struct{}),
 		state: state{problem: "the process is being started"},
@@ -75,14 +76,14 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 		c.mu.Unlock()
 		select {
 		case r.happened <- event.GenericEvent{Object: d}:
-		default: // it is checked soon anyway
+		default: // the process is checked soon anyway
 		}
 	}
 	c.died = func(err error, pause time.Duration) {
 		problem := limited(err.Error())
 		c.told(state{problem: problem})
 		r.recorder.Eventf(d, nil, corev1.EventTypeWarning, ProcessEndedEvent, "Restart", "%s",
-			limited(fmt.Sprintf("it restarts in %s: %s", pause, problem)))
+			limited(fmt.Sprintf("the process restarts in %s: %s", pause, problem)))
 	}
 	go func() {
 		defer close(c.done)

@@ -10,7 +10,7 @@ const loopback = "127.0.0.1"
 
 // command returns the arguments and the environment of the process that replaces a container. It replaces $(NAME) with
 // that variable's value, and the path of a mount with the directory that replaces the mount. It drops the first element
-// of the container's command, which is the program: here another one runs.
+// of the container's command, which is the program, because a different program runs here.
 func command(c *corev1.Container, variables []corev1.EnvVar, mounts map[string]string) (args, env []string) {
 	var known []string // pairs in reverse order, because the last one takes precedence
 	expand := func(text string) string { return strings.NewReplacer(known...).Replace(text) }

@@ -60,21 +60,25 @@ func TestServiceDialer(t *testing.T) {
 		address    string
 		err        string
 	}{
-		"a port by its name":                 {service(intstr.FromString("webhook-server"), same), deployment, name, ""},
-		"a port by its number":               {service(intstr.FromInt32(port), same), deployment, name, ""},
+		"a target port given by name": {
+			service(intstr.FromString("webhook-server"), same), deployment, name, "",
+		},
+		"a target port given by number":      {service(intstr.FromInt32(port), same), deployment, name, ""},
 		"an address that is not a Service's": {nil, nil, net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))), ""},
-		"no such Service":                    {nil, deployment, name, "there is no Service ext-system/hooks"},
-		"no such port of the Service": {service(intstr.FromInt32(port), same), deployment, "hooks.ext-system.svc:8443",
+		"a Service that does not exist":      {nil, deployment, name, "there is no Service ext-system/hooks"},
+		"a port the Service lacks": {service(intstr.FromInt32(port), same), deployment, "hooks.ext-system.svc:8443",
 			"has no port 8443"},
-		"no such port of the process": {service(intstr.FromString("metrics"), same), deployment, name,
+		"a port the process lacks": {service(intstr.FromString("metrics"), same), deployment, name,
 			"port metrics, which Deployment ext doesn't have"},
 		"a Service without a selector": {service(intstr.FromInt32(port), func(s *corev1.Service) { s.Spec.Selector = nil }),
 			deployment, name, "selects nothing"},
-		"a Service of others": {
+		"a Service that selects other Pods": {
 			service(intstr.FromInt32(port), func(s *corev1.Service) { s.Spec.Selector["app"] = "other" }), deployment, name,
 			"leads to nothing that runs",
 		},
-		"a Deployment of Pods": {service(intstr.FromInt32(port), same), pods, name, "leads to nothing that runs"},
+		"a Deployment that does not run as a process": {
+			service(intstr.FromInt32(port), same), pods, name, "leads to nothing that runs",
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := fake.NewClientBuilder()
@@ -102,7 +106,7 @@ func TestServiceDialer(t *testing.T) {
 			}
 			defer conn.Close()
 			if text, err := io.ReadAll(conn); err != nil || string(text) != "here" {
-				t.Errorf("there is %q, %v", text, err)
+				t.Errorf("the connection returned %q, error %v", text, err)
 			}
 		})
 	}

@@ -18,14 +18,14 @@ func TestProbe(t *testing.T) {
 		probe *corev1.HTTPGetAction
 		want  string
 	}{
-		"none": {nil, ""},
-		"a port by its name": {&corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("healthz")},
+		"no HTTP probe": {nil, ""},
+		"a port given by name": {&corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("healthz")},
 			"http://127.0.0.1:9501/readyz"},
-		"a port by its number": {&corev1.HTTPGetAction{Path: "readyz", Port: intstr.FromInt32(80)},
+		"a port given by number": {&corev1.HTTPGetAction{Path: "readyz", Port: intstr.FromInt32(80)},
 			"http://127.0.0.1:80/readyz"},
-		"with TLS": {&corev1.HTTPGetAction{Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTPS},
+		"a probe with TLS": {&corev1.HTTPGetAction{Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTPS},
 			"https://127.0.0.1:80"},
-		"a port that is not it": {&corev1.HTTPGetAction{Port: intstr.FromString("other")}, ""},
+		"a port that the container does not have": {&corev1.HTTPGetAction{Port: intstr.FromString("other")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			container := &corev1.Container{Ports: []corev1.ContainerPort{{Name: "healthz", ContainerPort: 9501}}}
@@ -37,13 +37,13 @@ func TestProbe(t *testing.T) {
 				got = p.URL
 			}
 			if got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
+				t.Errorf("the URL of the probe is %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// A probe reports a failure after threshold consecutive failures, and then the first success.
+// TestWatch: a probe reports a failure after threshold consecutive failures, and then the first success.
 func TestWatch(t *testing.T) {
 	var asked, failing atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 		case err := <-told:
 			return err
 		case <-ctx.Done():
-			t.Fatal("nothing is told")
+			t.Fatal("the probe did not report anything")
 			return nil
 		}
 	}
@@ -80,7 +80,7 @@ func TestWatch(t *testing.T) {
 		for !done() {
 			select {
 			case err := <-told:
-				t.Fatalf("%s: %v is told", what, err)
+				t.Fatalf("while waiting until %s, the probe reported %v", what, err)
 			case <-ctx.Done():
 				t.Fatal(what)
 			case <-time.After(time.Millisecond):
@@ -88,19 +88,19 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	failing.Store(2) // fewer than the threshold
-	until("two failures are over", func() bool { return failing.Load() == 0 })
+	until("the server has failed twice", func() bool { return failing.Load() == 0 })
 	at := asked.Load()
-	until("more answers come", func() bool { return asked.Load() > at+3 })
+	until("the server has answered some more requests", func() bool { return asked.Load() > at+3 })
 
 	failing.Store(1 << 30)
 	if err := next(); err == nil || !strings.Contains(err.Error(), "500") {
-		t.Errorf("after many failures %v is told", err)
+		t.Errorf("after many failures, the probe reported %v", err)
 	}
 	at = asked.Load()
-	until("more failures come, and nothing is told again", func() bool { return asked.Load() > at+5 })
+	until("the server has failed some more times", func() bool { return asked.Load() > at+5 })
 	failing.Store(0)
 	if err := next(); err != nil {
-		t.Errorf("after a success %v is told", err)
+		t.Errorf("after a success, the probe reported %v, want nil", err)
 	}
 	cancel()
 	<-ended

@@ -82,7 +82,7 @@ type reconciler struct {
 	closed  bool
 }
 
-// Setup adds the controller to the manager of a plane. Its processes stop with the manager.
+// Setup adds the controller to the manager of a plane. The controller's processes stop with the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	r := &reconciler{
 		Options: o, Client: mgr.GetClient(), direct: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("capstan-plane"),
@@ -223,7 +223,7 @@ func (r *reconciler) sweep(ctx context.Context, dirs []string) {
 		d := &appsv1.Deployment{}
 		err := r.Get(ctx, key, d)
 		if _, ours := d.Annotations[BinaryAnnotation]; err == nil && ours || client.IgnoreNotFound(err) != nil {
-			continue // it is needed, or may be
+			continue // the directory is needed, or may be
 		}
 		if err := remove(dir); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "The directory of a removed provider could not be deleted", "directory", dir)

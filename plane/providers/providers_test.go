@@ -56,7 +56,7 @@ type told struct {
 	User            string
 }
 
-// beProvider records what it was given, and works until it is asked to stop.
+// beProvider acts as a provider: it records what it was given, and works until it is asked to stop.
 func beProvider() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -169,7 +169,7 @@ func (b *bench) until(what string, ok func() bool) {
 	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			log, _ := os.ReadFile(filepath.Join(b.dir, "provider-default-x.log"))
-			b.Fatalf("not within %s: %s; the Deployment is %+v, the log\n%s", patience, what, b.d.Status, log)
+			b.Fatalf("not within %s: %s; the Deployment's status is %+v, the log\n%s", patience, what, b.d.Status, log)
 		}
 	}
 }
@@ -217,20 +217,20 @@ func (b *bench) available() corev1.ConditionStatus {
 // says waits until the Deployment is unavailable with this text as the reason.
 func (b *bench) says(text string) {
 	b.Helper()
-	b.until("the Deployment says "+text, func() bool {
+	b.until("the status of the Deployment contains "+text, func() bool {
 		return b.available() == corev1.ConditionFalse && strings.Contains(b.d.Status.Conditions[0].Message, text)
 	})
 }
 
-// remarks waits until the Deployment is available with this remark.
+// remarks waits until the Deployment is available and its message contains this text.
 func (b *bench) remarks(text string) {
 	b.Helper()
-	b.until("the Deployment is available, and remarks "+text, func() bool {
+	b.until("the Deployment is available, and its message contains "+text, func() bool {
 		return b.available() == corev1.ConditionTrue && strings.Contains(b.d.Status.Conditions[0].Message, text)
 	})
 }
 
-// renews makes the token old, and waits until it is replaced.
+// renews makes the token look old, and waits until it is replaced.
 func (b *bench) renews() {
 	b.Helper()
 	token := filepath.Join(b.dir, directory, "default", "x", "token")
@@ -238,7 +238,7 @@ func (b *bench) renews() {
 	b.must(err)
 	old := time.Now().Add(-tokenLifetime/2 - time.Minute)
 	b.must(os.Chtimes(token, old, old))
-	b.until("the token is another one", func() bool {
+	b.until("the token is replaced", func() bool {
 		now, err := os.ReadFile(token)
 		b.must(err)
 		return string(now) != string(before)
@@ -268,10 +268,10 @@ func TestLife(t *testing.T) {
 	b.must(err)
 	b.must(os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", self), 0o700))
 	b.d = deployment(program, b.out, b.freePort())
-	// each read replaces the slice
+	// a function, because each read of the Deployment replaces the slice
 	container := func() *corev1.Container { return &b.d.Spec.Template.Spec.Containers[0] }
 	b.must(b.api.Create(b.Context(), b.d))
-	b.until("the directory of a provider that is gone is removed", func() bool {
+	b.until("the directory of a deleted provider is removed", func() bool {
 		_, err := os.Stat(filepath.Join(b.dir, directory, "old"))
 		return errors.Is(err, os.ErrNotExist)
 	})
@@ -306,7 +306,7 @@ func TestLife(t *testing.T) {
 	n = len(b.starts())
 	b.must(syscall.Kill(now.Pid, syscall.SIGKILL))
 	b.works(n)
-	b.until("an Event says how it ended", func() bool {
+	b.until("an Event says how the process exited", func() bool {
 		list := &eventsv1.EventList{}
 		b.must(b.api.List(b.Context(), list))
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
@@ -321,7 +321,7 @@ func TestLife(t *testing.T) {
 	b.must(os.Remove(sick))
 	b.until("the provider works again", func() bool { return b.available() == corev1.ConditionTrue })
 	if len(b.starts()) != n {
-		t.Error("a provider that was not ready for a while was started anew")
+		t.Error("a provider that was not ready for a while was restarted")
 	}
 	b.must(os.WriteFile(sick, []byte("/livez"), 0o600))
 	b.says("its liveness probe failed 1 times")
@@ -342,11 +342,11 @@ func TestLife(t *testing.T) {
 	b.renews()
 	secret.ResourceVersion = ""
 	b.must(b.api.Create(b.Context(), secret))
-	b.until("there is nothing to remark any more", func() bool {
+	b.until("the message of the Deployment is back to normal", func() bool {
 		return b.available() == corev1.ConditionTrue && b.d.Status.Conditions[0].Message == "The process of the plane works."
 	})
 	if len(b.starts()) != n {
-		t.Error("the provider was started anew for another token, or because something was away for a while")
+		t.Error("the provider was restarted for a new token, or because something was missing for a while")
 	}
 
 	good := slices.Clone(container().Args)
@@ -360,7 +360,7 @@ func TestLife(t *testing.T) {
 	b.says("no replicas")
 	b.gone(now.Pid)
 	if b.d.Status.Replicas != 0 {
-		t.Errorf("without a process there are %d replicas", b.d.Status.Replicas)
+		t.Errorf("without a process, the status has %d replicas", b.d.Status.Replicas)
 	}
 
 	n = len(b.starts())
@@ -368,7 +368,7 @@ func TestLife(t *testing.T) {
 	now = b.works(n)
 	b.must(b.api.Delete(b.Context(), b.d))
 	b.gone(now.Pid)
-	b.until("nothing is left of it", func() bool {
+	b.until("the directory of the provider is removed", func() bool {
 		left, err := filepath.Glob(filepath.Join(b.dir, directory, "*"))
 		b.must(err)
 		return len(left) == 0

@@ -21,7 +21,7 @@ import (
 
 // setting is everything that defines a process.
 type setting struct {
-	// dir is its directory.
+	// dir is the directory of the process.
 	dir, binary string
 	args, env   []string
 	// files are the contents of Secrets and ConfigMaps, by path; directories are the other directories that it needs.
@@ -54,7 +54,8 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 	}
 	pod := &d.Spec.Template.Spec
 	if len(pod.Containers) != 1 {
-		return nil, fmt.Errorf("there are %d containers but only one process", len(pod.Containers))
+		return nil, fmt.Errorf("the Deployment has %d containers, but the plane runs only one process for it",
+			len(pod.Containers))
 	}
 	s := &setting{dir: r.dir(client.ObjectKeyFromObject(d)), binary: binary, files: map[string][]byte{}}
 	s.directories = []string{s.temporary()}
@@ -203,7 +204,7 @@ func (r *reconciler) variables(ctx context.Context, d *appsv1.Deployment) ([]cor
 	return all, nil
 }
 
-// field returns the value of a Pod's field: the Deployment represents the Pod, on the only machine.
+// field returns the value of a field that a Pod of the Deployment would have. The Pod's node is always this machine.
 func field(d *appsv1.Deployment, path string) string {
 	switch path {
 	case "metadata.name":

@@ -13,11 +13,11 @@ import (
 
 // state is the state of a process.
 type state struct {
-	// off: the Deployment wants no process.
+	// off is true if the Deployment wants no process.
 	off bool
-	// ready: it works.
+	// ready is true if the process works.
 	ready bool
-	// problem says why it does not work.
+	// problem says why the process does not work.
 	problem string
 	// missing says what a restart of the process needs; meanwhile the process keeps running as it is.
 	missing string

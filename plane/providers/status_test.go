@@ -21,28 +21,30 @@ func TestStatus(t *testing.T) {
 		message                    string
 		lastUpdate, lastTransition metav1.Time
 	}{
-		"the first time": {appsv1.DeploymentStatus{}, state{ready: true}, 1, 1, corev1.ConditionTrue,
+		"the first status": {appsv1.DeploymentStatus{}, state{ready: true}, 1, 1, corev1.ConditionTrue,
 			"The process of the plane works.", late, late},
-		"as before": {ready, state{ready: true}, 1, 1, corev1.ConditionTrue, "The process of the plane works.",
+		"no change": {ready, state{ready: true}, 1, 1, corev1.ConditionTrue, "The process of the plane works.",
 			early, early},
-		"it doesn't work any more": {ready, state{problem: "it crashed"}, 1, 0, corev1.ConditionFalse, "it crashed",
+		"the process no longer works": {ready, state{problem: "it crashed"}, 1, 0, corev1.ConditionFalse, "it crashed",
 			late, late},
-		"for another reason": {broken, state{problem: "no Secret"}, 1, 0, corev1.ConditionFalse, "no Secret", late, early},
-		"it works, and could not be started anew": {
+		"the process does not work for another reason": {
+			broken, state{problem: "no Secret"}, 1, 0, corev1.ConditionFalse, "no Secret", late, early,
+		},
+		"the process works, but could not be restarted": {
 			ready, state{ready: true, missing: "no file"}, 1, 1, corev1.ConditionTrue,
 			"The process of the plane works. (It keeps running as it was started, and can't be restarted: no file)", late, early,
 		},
-		"it is switched off": {ready, state{off: true}, 0, 0, corev1.ConditionFalse,
+		"there are no replicas": {ready, state{off: true}, 0, 0, corev1.ConditionFalse,
 			"There is no process, because there are no replicas.", late, late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := status(c.old, 7, c.now, late)
 			if got.Replicas != c.replicas || got.AvailableReplicas != c.available || got.ReadyReplicas != c.available ||
 				got.UnavailableReplicas != c.replicas-c.available || got.ObservedGeneration != 7 {
-				t.Errorf("the numbers are %+v", got)
+				t.Errorf("the numbers of replicas in the status are wrong: %+v", got)
 			}
 			if len(got.Conditions) != 1 {
-				t.Fatalf("conditions: %+v", got.Conditions)
+				t.Fatalf("want one condition, got %+v", got.Conditions)
 			}
 			if a := got.Conditions[0]; a.Type != appsv1.DeploymentAvailable || a.Status != c.condition ||
 				a.Message != c.message || a.LastUpdateTime != c.lastUpdate || a.LastTransitionTime != c.lastTransition {

@@ -19,13 +19,14 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// tokenLifetime is the lifetime of a token. It is renewed after half of that; clients read the file again every minute.
+// tokenLifetime is the lifetime of a token. A token is renewed after half of that time; clients read the file again
+// every minute.
 const tokenLifetime = time.Hour
 
 // renew writes a token of the Deployment's ServiceAccount, and a kubeconfig for it, to the provider's directory, unless
 // there is a token that is new enough.
 func (r *reconciler) renew(ctx context.Context, d *appsv1.Deployment, dir string) error {
-	s := setting{dir: dir} // for its paths
+	s := setting{dir: dir} // only its paths are used
 	switch info, err := os.Stat(s.token()); {
 	case err == nil && time.Since(info.ModTime()) < tokenLifetime/2:
 		return nil

@@ -1,10 +1,10 @@
 // Package readyourwrites makes a process read its own writes: a request that changes an object returns only when the
 // caches of this process have seen the change.
 //
-// A controller that reads from a cache right after a write may not find the object that it created, and create it
-// again. Cluster API prevents that where it limits each object to one reconcile per second. With that limit off, this
-// package prevents the second creation, and more thoroughly: it covers every write of the process, regardless of who
-// makes the write.
+// If a controller reads from a cache right after a write, it may miss the object that it has just created. Then it
+// creates the object again. Cluster API prevents that where it limits each object to one reconcile per second. With
+// that limit off, this package prevents the second creation, and more thoroughly: it covers every write of the process,
+// regardless of who makes the write.
 package readyourwrites
 
 import (
@@ -57,9 +57,9 @@ func New(scheme *runtime.Scheme, limit time.Duration) *Guard {
 	return &Guard{scheme: scheme, limit: limit, informers: map[schema.GroupResource][]toolscache.SharedIndexInformer{}}
 }
 
-// Informers wraps next so that the guard knows each informer that next creates. The guard must not know informers that
-// see only some objects of a type, for example those with a label, because the guard would wait for objects that those
-// informers never see. The parameter except lists such types.
+// Informers wraps the function next so that the guard knows each informer that it creates. The guard must not know
+// informers that see only some objects of a type, for example those with a label, because the guard would wait for
+// objects that those informers never see. The parameter except lists such types.
 func (g *Guard) Informers(next NewInformer, except ...schema.GroupResource) NewInformer {
 	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
@@ -228,7 +228,7 @@ func peek(resp *http.Response) (*change, error) {
 		} `json:"details"`
 	}
 	if json.Unmarshal(body, &answer) != nil {
-		return nil, nil // over the limit, or of an unknown format
+		return nil, nil // the response is too large, or has an unknown format
 	}
 	switch {
 	case answer.Kind == "Status" && answer.Details.UID != "":

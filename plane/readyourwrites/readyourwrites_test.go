@@ -95,13 +95,13 @@ func TestWaits(t *testing.T) {
 		"an update":                              {http.MethodPut, machines + "/a", "", written, 200, "99", true},
 		"a patch of the status": {http.MethodPatch, machines + "/a/status", "", written, 200,
 			"99", true},
-		"a longer version number is newer": {http.MethodPut, machines + "/a", "", written, 200,
+		"a cache with a newer version that has more digits": {http.MethodPut, machines + "/a", "", written, 200,
 			"1000", false},
 		"a deletion that leaves the object to finalizers": {http.MethodDelete, machines + "/a", "", written, 200,
 			"99", true},
 		"a deletion that removes the object": {http.MethodDelete, machines + "/a", "", removed, 200,
 			"200", true},
-		"a deletion of an older object of that name": {http.MethodDelete, machines + "/a", "",
+		"a deletion of an older object with the same name": {http.MethodDelete, machines + "/a", "",
 			strings.ReplaceAll(removed, "u1", "u0"), 200, "200", false},
 		"a deletion of an object that the cache never had": {http.MethodDelete, machines + "/b", "", removed, 200,
 			"200", false},
@@ -113,11 +113,13 @@ func TestWaits(t *testing.T) {
 		"a deletion of a collection": {http.MethodDelete, machines, "", written, 200, "99", false},
 		"an answer that is not JSON": {http.MethodPost, machines, "application/vnd.kubernetes.protobuf", written, 201,
 			"99", false},
-		"an answer that says nothing": {http.MethodPost, machines, "", "{}", 201, "99", false},
-		"an answer that is broken":    {http.MethodPost, machines, "", "{", 201, "99", false},
-		"a version that is no number": {http.MethodPost, machines, "", strings.ReplaceAll(written, "100", "x"), 201,
+		"an answer without a version":   {http.MethodPost, machines, "", "{}", 201, "99", false},
+		"an answer that is broken JSON": {http.MethodPost, machines, "", "{", 201, "99", false},
+		"a version that is not a number": {http.MethodPost, machines, "", strings.ReplaceAll(written, "100", "x"), 201,
 			"99", false},
-		"another path that has the word": {http.MethodPost, "/healthz/machines", "", written, 201, "99", false},
+		"a path that only ends like a collection": {
+			http.MethodPost, "/healthz/machines", "", written, 201, "99", false,
+		},
 		"an older version of the same type": {http.MethodPost, strings.ReplaceAll(machines, "v1beta2", "v1beta1"), "",
 			written, 201, "99", true},
 	}
@@ -140,10 +142,10 @@ func TestWaits(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			if body, err := io.ReadAll(resp.Body); err != nil || string(body) != c.body {
-				t.Errorf("the caller reads %q, %v; want %q", body, err, c.body)
+				t.Errorf("the caller read %q, error %v; want %q", body, err, c.body)
 			}
 			if waited := guard.Late() > 0; waited != c.waits {
-				t.Errorf("waited: %v, want %v", waited, c.waits)
+				t.Errorf("did the write wait? got %v, want %v", waited, c.waits)
 			}
 		})
 	}
@@ -163,7 +165,7 @@ func TestAWriteReturnsWhenTheCacheHasSeenIt(t *testing.T) {
 		}
 		done <- err
 	}()
-	for cache.asked.Load() < 3 { // the write is waiting
+	for cache.asked.Load() < 3 { // after three looks at the cache, the write is surely waiting
 		select {
 		case err := <-done:
 			t.Fatalf("the write returned early: %v", err)
@@ -174,7 +176,7 @@ func TestAWriteReturnsWhenTheCacheHasSeenIt(t *testing.T) {
 	select {
 	case err := <-done:
 		if err != nil || guard.Late() != 0 {
-			t.Errorf("got %v, %d late", err, guard.Late())
+			t.Errorf("the write returned error %v; the guard counted %d late writes", err, guard.Late())
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("the write never returned")
@@ -188,7 +190,7 @@ func TestACacheThatIsNotFilledIsNotWaitedFor(t *testing.T) {
 	caller, guard := guarded(t, cache, time.Minute)
 	resp, err := caller.Post(answering(t, 201, "application/json", written)+machines, "application/json", nil)
 	if err != nil || guard.Late() != 0 {
-		t.Fatalf("got %v, %d late", err, guard.Late())
+		t.Fatalf("the write returned error %v; the guard counted %d late writes", err, guard.Late())
 	}
 	resp.Body.Close()
 }
@@ -223,6 +225,6 @@ func TestLargeAnswersPassWhole(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != body || guard.Late() != 0 {
-		t.Errorf("got %d bytes of %d, %v", len(got), len(body), err)
+		t.Errorf("got %d of %d bytes, error %v", len(got), len(body), err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Resources are the encrypted resources, by the API server's names: resource, or resource.group.
+// Resources lists the encrypted resources in the form of the API server's configuration: RESOURCE or RESOURCE.GROUP.
 var Resources = []string{
 	"secrets",
 	"kubeadmconfigs.bootstrap.cluster.x-k8s.io",
@@ -43,8 +43,8 @@ type (
 	}
 )
 
-// WriteConfig writes the API server's configuration and returns its path. The configuration contains only the first
-// key, so the API server rejects values that are not encrypted with it.
+// WriteConfig writes the API server's encryption configuration and returns its path. The configuration contains only
+// the first key, so the API server rejects values that are not encrypted with it.
 func (r *Ring) WriteConfig() (path string, err error) {
 	first := configKey{Name: r.Keys[0].Name, Secret: base64.StdEncoding.EncodeToString(r.Keys[0].Secret)}
 	data, err := yaml.Marshal(configuration{
@@ -56,7 +56,7 @@ func (r *Ring) WriteConfig() (path string, err error) {
 		}},
 	})
 	if err != nil {
-		return "", fmt.Errorf("encoding the encryption of the API server: %w", err)
+		return "", fmt.Errorf("encoding the API server's encryption configuration: %w", err)
 	}
 	path = filepath.Join(r.dir, ConfigFile)
 	return path, atomicfile.Write(path, data, 0o600)

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Values is the part of etcd that [Rewrite] needs.
+// Values is the part of etcd that [Ring.Rewrite] needs.
 type Values interface {
 	// Keys returns the keys that begin with prefix.
 	Keys(ctx context.Context, prefix string) ([]string, error)
 	// Get returns the value of a key and its revision; the revision is 0 if there is none.
 	Get(ctx context.Context, key string) (value []byte, revision int64, err error)
-	// Replace changes the value of a key if it still has that revision; else it returns an error.
+	// Replace changes the value of a key if the key still has that revision; otherwise it returns an error.
 	Replace(ctx context.Context, key string, value []byte, revision int64) error
 }
 
-// Prefixes returns the etcd prefixes of all encrypted keys, in the order of Resources.
+// Prefixes returns the prefixes of the etcd keys whose values are encrypted, in the order of Resources.
 func Prefixes() []string {
 	var prefixes []string
 	for _, resource := range Resources {
@@ -34,8 +34,8 @@ func Prefixes() []string {
 // may be running. Rewrite changes nothing until it has read all values; if it can't decrypt one, the error names it.
 // The function rewritten, which may be nil, is called after each changed value.
 //
-// If the ring was never saved, Rewrite saves it only once it knows that no value needs another key: a lost key file
-// must not be replaced.
+// If the ring was never saved, Rewrite first makes sure that no value needs another key, and only then saves the ring.
+// Otherwise, a new key file would take the place of one that was lost.
 func (r *Ring) Rewrite(ctx context.Context, values Values, rewritten func()) (changed int, err error) {
 	var all []string
 	for _, prefix := range Prefixes() {

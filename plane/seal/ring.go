@@ -18,7 +18,7 @@ import (
 const (
 	// ringFile holds the keys.
 	ringFile = "keys.json"
-	// ConfigFile is the API server's configuration, which contains the key.
+	// ConfigFile is the API server's encryption configuration, which contains the first key.
 	ConfigFile = "config.yaml"
 	// requestFile requests a rotation.
 	requestFile = "rotate"
@@ -37,11 +37,12 @@ type Key struct {
 	Made time.Time `json:"made"`
 }
 
-// Ring holds the keys of a plane and records how much of etcd's data is encrypted with the first of them.
+// Ring holds the keys of a plane and records which resources are encrypted in etcd.
 type Ring struct {
-	// Keys are ordered newest first. There is more than one only until everything is rewritten.
+	// Keys are ordered newest first. During a rotation there are several keys. When everything is encrypted with the
+	// first key, the others are dropped.
 	Keys []Key `json:"keys"`
-	// Sealed are the resources that are encrypted in etcd, with the first key or another one.
+	// Sealed lists the resources that are encrypted in etcd, with any of the keys.
 	Sealed []string `json:"sealed"`
 	// Remnants is true while etcd's files may still contain data from before the rewrite.
 	Remnants bool `json:"remnants,omitempty"`
@@ -110,8 +111,8 @@ func newKey(now time.Time) (Key, error) {
 // Pending reports whether values in etcd must be rewritten before the API server starts.
 func (r *Ring) Pending() bool { return len(r.Keys) > 1 || !slices.Equal(r.Sealed, Resources) }
 
-// Add creates a key that replaces the first one if that key's rotation was requested, and reports whether it created
-// one. It saves the ring and removes the request.
+// Add carries out a request for a rotation. If the request names the first key, Add creates a key, puts it before the
+// others, and saves the ring. Add removes the request, and reports whether it created a key.
 func (r *Ring) Add() (bool, error) {
 	path := filepath.Join(r.dir, requestFile)
 	data, err := os.ReadFile(path)

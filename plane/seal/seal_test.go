@@ -51,7 +51,7 @@ func (m *memory) Replace(_ context.Context, key string, value []byte, _ int64) e
 	return nil
 }
 
-// values returns what an earlier version of the plane has left.
+// values returns the data in etcd of an earlier version of the plane, which did not encrypt.
 func values() *memory {
 	return &memory{values: map[string][]byte{
 		"/registry/secrets/default/demo-kubeconfig":                            []byte("k8s\x00 the kubeconfig"),
@@ -82,23 +82,23 @@ func check(t *testing.T, ring *Ring, got *memory) {
 		}
 		if !secret {
 			if !bytes.Equal(value, plain) {
-				t.Errorf("%s was changed", key)
+				t.Errorf("the value of %s was changed", key)
 			}
 			continue
 		}
 		sealed, ok := bytes.CutPrefix(value, []byte("k8s:enc:secretbox:v1:"+ring.Keys[0].Name+":"))
 		if !ok || len(plain) > 0 && bytes.Contains(value, plain) {
-			t.Errorf("%s is %q", key, value)
+			t.Errorf("the value of %s is not encrypted with the first key: %q", key, value)
 			continue
 		}
 		if opened, err := ring.Keys[0].open(sealed); err != nil || !bytes.Equal(opened, plain) {
-			t.Errorf("%s holds %q, %v", key, opened, err)
+			t.Errorf("the decrypted value of %s is %q, error %v", key, opened, err)
 		}
 	}
 }
 
-// TestRewriteConverges makes each call fail once, in a migration and in a rotation: another attempt has the same
-// result.
+// TestRewriteConverges makes each call to etcd fail once, in a migration and in a rotation. The second attempt must
+// have the same result as an attempt without a failure.
 func TestRewriteConverges(t *testing.T) {
 	for failAt := 0; failAt < 25; failAt++ {
 		dir, etcd := filepath.Join(t.TempDir(), "encryption"), values()
@@ -115,7 +115,7 @@ func TestRewriteConverges(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !ring.Pending() {
-					t.Fatalf("%s: nothing is to be done", step)
+					t.Fatalf("%s: no rewrite is pending", step)
 				}
 				_, err := ring.Rewrite(t.Context(), etcd, nil)
 				if errors.Is(err, errBroken) && try == 0 {
@@ -145,8 +145,8 @@ func TestRewriteNeedsEachKey(t *testing.T) {
 	}
 	etcd.values["/registry/secrets/a/first"] = []byte("not encrypted")
 	for name, spoil := range map[string]func(dir string){
-		"the file was lost": func(string) {},
-		"another plane's file": func(dir string) {
+		"the key file was lost": func(string) {},
+		"the key file of another plane": func(dir string) {
 			if err := open(t, dir, true).Save(); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestRewriteNeedsEachKey(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if string(etcd.values["/registry/secrets/a/first"]) != "not encrypted" {
-				t.Error("a value was changed although another can't be read")
+				t.Error("a value was changed although another one can't be decrypted")
 			}
 			if _, now := os.Stat(filepath.Join(dir, ringFile)); errors.Is(missing, fs.ErrNotExist) && now == nil {
 				t.Error("a new key file was saved")
@@ -190,17 +190,19 @@ func TestResealRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		value []byte
 		want  string
 	}{
-		"a value of another key on the ring": {good, ""},
-		"a value that was cut off":           {good[:len(good)-30], "truncated"},
-		"a value that was changed":           {append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1), "was changed"},
-		"another way to encrypt":             {[]byte("k8s:enc:aescbc:v1:key:xx"), "does not know"},
-		"an unknown key":                     {[]byte("k8s:enc:secretbox:v1:mine:xx"), `the key "mine"`},
+		"a value encrypted with another key of the ring": {good, ""},
+		"a value that was cut off":                       {good[:len(good)-30], "truncated"},
+		"a value that was changed": {
+			append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1), "was changed",
+		},
+		"a value encrypted by another provider": {[]byte("k8s:enc:aescbc:v1:key:xx"), "does not know"},
+		"a value encrypted with an unknown key": {[]byte("k8s:enc:secretbox:v1:mine:xx"), `the key "mine"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, changed, err := ring.reseal(c.value)
 			if c.want == "" && (err != nil || !changed) ||
 				c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("changed %v, %v", changed, err)
+				t.Errorf("reseal returned changed %v, error %v", changed, err)
 			}
 		})
 	}
@@ -209,11 +211,11 @@ func TestResealRefusesWhatItDoesNotUnderstand(t *testing.T) {
 func TestRing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "encryption")
 	if _, err := Request(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a rotation before there is a key: %v", err)
+		t.Errorf("requesting a rotation before there is a key: got error %v, want fs.ErrNotExist", err)
 	}
 	ring := open(t, dir, true)
 	if ring.Pending() {
-		t.Error("without data there is something to rewrite")
+		t.Error("without data, a rewrite is pending")
 	}
 	if err := errors.Join(ring.Ensure(), ring.Ensure()); err != nil {
 		t.Fatal(err)
@@ -224,12 +226,12 @@ func TestRing(t *testing.T) {
 	}
 	config, err := os.ReadFile(path)
 	if err != nil || strings.Contains(string(config), "identity") || strings.Count(string(config), "name:") != 1 {
-		t.Errorf("the API server gets\n%s%v", config, err)
+		t.Errorf("the API server's configuration is\n%s%v", config, err)
 	}
 	// After a kill between creating the key and removing the request, no second key is created.
 	replaced, err := Request(dir)
 	if err != nil || replaced != ring.Keys[0].Name {
-		t.Fatalf("%q, %v", replaced, err)
+		t.Fatalf("Request returned the key %q, error %v", replaced, err)
 	}
 	request, err := os.ReadFile(filepath.Join(dir, requestFile))
 	if err != nil {
@@ -238,7 +240,7 @@ func TestRing(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		ring = open(t, dir, false)
 		if added, err := ring.Add(); added != want || err != nil || len(ring.Keys) != 2 || !ring.Pending() {
-			t.Errorf("added %v, %v, %d keys", added, err, len(ring.Keys))
+			t.Errorf("Add returned %v, error %v; the ring has %d keys", added, err, len(ring.Keys))
 		}
 		if err := os.WriteFile(filepath.Join(dir, requestFile), request, 0o600); err != nil {
 			t.Fatal(err)
@@ -246,7 +248,7 @@ func TestRing(t *testing.T) {
 	}
 	for _, name := range []string{ringFile, ConfigFile, requestFile, "."} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			t.Errorf("others may access %s, with mode %v, error %v", name, info.Mode(), err)
 		}
 	}
 	for name, content := range map[string]string{
@@ -256,7 +258,7 @@ func TestRing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Open(dir, false, nil); err == nil || !strings.Contains(err.Error(), "restore that file") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want one that says to restore the file", name, err)
 		}
 	}
 }

@@ -18,7 +18,7 @@ const (
 	nonceSize       = 24
 )
 
-// seal encrypts a value like the API server: prefix, nonce, box.
+// seal encrypts a value as the API server does. The result consists of the prefix, the nonce and the box.
 func (k Key) seal(plain []byte) ([]byte, error) {
 	var nonce [nonceSize]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
@@ -41,7 +41,7 @@ func (k Key) open(sealed []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// reseal returns the value encrypted with the first key, or false if it already is.
+// reseal returns the value encrypted with the first key, and reports whether this differs from the given value.
 func (r *Ring) reseal(value []byte) ([]byte, bool, error) {
 	plain := value
 	if bytes.HasPrefix(value, []byte(encrypted)) {

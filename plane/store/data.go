@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Data is etcd's data directory, which can be replaced while etcd is not running. During a replacement, a snapshot, the
-// new directory and the old one are beside it.
+// Data is etcd's data directory, which can be replaced while etcd is not running. During a
+// replacement, its parent directory also contains a snapshot, the new directory and the old one.
 type Data string
 
 // Snapshot returns the path of the snapshot from which the new directory is created.

@@ -25,11 +25,11 @@ func TestSettle(t *testing.T) {
 		left []string
 		want string
 	}{
-		"a new plane":                      {nil, ""},
-		"nothing was replaced":             {[]string{"etcd"}, "etcd"},
-		"while the new one was being made": {[]string{"etcd", "etcd.snapshot", "etcd.new"}, "etcd"},
-		"between the two steps":            {[]string{"etcd.old", "etcd.new", "etcd.snapshot"}, "etcd.old"},
-		"before the old one was removed":   {[]string{"etcd", "etcd.old", "etcd.snapshot"}, "etcd"},
+		"before the first start":                      {nil, ""},
+		"no replacement":                              {[]string{"etcd"}, "etcd"},
+		"killed while the new directory was created":  {[]string{"etcd", "etcd.snapshot", "etcd.new"}, "etcd"},
+		"killed between the two renames":              {[]string{"etcd.old", "etcd.new", "etcd.snapshot"}, "etcd.old"},
+		"killed before the old directory was removed": {[]string{"etcd", "etcd.old", "etcd.snapshot"}, "etcd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestSettle(t *testing.T) {
 			}
 			data := Data(filepath.Join(dir, "etcd"))
 			if empty, err := data.Empty(); err != nil || empty != (c.want == "") {
-				t.Errorf("empty %v, %v", empty, err)
+				t.Errorf("Empty returned %v, error %v", empty, err)
 			}
 			for range 2 {
 				if err := data.Settle(); err != nil {
@@ -46,10 +46,10 @@ func TestSettle(t *testing.T) {
 				}
 			}
 			if got, _ := os.ReadFile(filepath.Join(string(data), "is")); string(got) != c.want {
-				t.Errorf("the data is %q, want %q", got, c.want)
+				t.Errorf("the data is that of %q, want that of %q", got, c.want)
 			}
 			if entries, err := os.ReadDir(dir); err != nil || len(entries) > 1 {
-				t.Errorf("left: %v, %v", entries, err)
+				t.Errorf("other files are left: %v, error %v", entries, err)
 			}
 		})
 	}
@@ -60,19 +60,19 @@ func TestReplace(t *testing.T) {
 	data := Data(filepath.Join(dir, "etcd"))
 	fill(t, string(data))
 	if err := data.Replace(nil); err == nil {
-		t.Error("there was no new directory")
+		t.Error("Replace without a new directory returned no error")
 	}
 	if got, _ := os.ReadFile(filepath.Join(string(data), "is")); string(got) != "etcd" {
-		t.Fatalf("after a failure the data is %q", got)
+		t.Fatalf("after the failure, the data is that of %q", got)
 	}
 	fill(t, data.New())
 	if err := data.Replace(nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := os.ReadFile(filepath.Join(string(data), "is")); string(got) != "etcd.new" {
-		t.Errorf("the data is %q", got)
+		t.Errorf("after the replacement, the data is that of %q", got)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("left: %v, %v", entries, err)
+		t.Errorf("other files are left: %v, error %v", entries, err)
 	}
 }

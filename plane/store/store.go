@@ -31,8 +31,8 @@ type Store struct {
 	endpoint string
 }
 
-// Open returns a connection to the etcd at a URL, with the certificate of etcd's only client, which it reads again at
-// each handshake. It makes no call. The caller must call Close.
+// Open returns a connection to the etcd at a URL. The connection uses the certificate of etcd's only client, and reads
+// the certificate again at each handshake. Open makes no call. The caller must call Close.
 func Open(endpoint string, ca, certificate pki.Pair) (*Store, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.Cert)
@@ -118,8 +118,8 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Defragment rewrites etcd's file without its free space. Meanwhile etcd answers nobody. This takes about a second per
-// 100 MiB in use.
+// Defragment rewrites etcd's file without its free space. Meanwhile etcd answers no requests. Defragmentation takes
+// about a second per 100 MiB in use.
 func (s *Store) Defragment(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shrinkLimit)
 	defer cancel()

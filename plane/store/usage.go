@@ -50,13 +50,13 @@ func (s *Store) Resume(ctx context.Context) error {
 }
 
 // ShouldCompact reports whether discarding old values is worthwhile; inUse is what was in use after the last
-// compaction. Pure.
+// compaction. It is a pure function.
 func (u Usage) ShouldCompact(inUse int64) bool {
 	return u.Full || u.InUse-inUse > min(u.Quota/8, 64<<20)
 }
 
-// ShouldDefragment reports whether to rewrite the file, although etcd answers nobody meanwhile: only if the file is
-// near its quota and rewriting would make it much smaller. Pure.
+// ShouldDefragment reports whether to rewrite the file, although etcd answers no requests meanwhile: only if the file
+// is near its quota and rewriting would make it much smaller. It is a pure function.
 func (u Usage) ShouldDefragment() bool {
 	if u.Full {
 		return !u.CanResume() && u.InUse < u.Size/10*9
@@ -64,10 +64,11 @@ func (u Usage) ShouldDefragment() bool {
 	return u.Size > u.Quota/2 && u.InUse < u.Size/2
 }
 
-// CanResume reports whether there is space again after etcd was full. Pure.
+// CanResume reports whether there is space again after etcd was full. It is a pure function.
 func (u Usage) CanResume() bool { return u.Full && u.Size < u.Quota/10*9 }
 
-// Warning returns the warning about an etcd that is full or nearly full although nothing can be discarded, or "". Pure.
+// Warning returns a warning if etcd is full, or if the values in use nearly fill it, so that discarding old values does
+// not help. Otherwise it returns "". It is a pure function.
 func (u Usage) Warning() string {
 	const advice = "delete what is no longer needed; \"capstan kubectl get --raw /metrics\" counts objects as " +
 		"apiserver_resource_objects"

@@ -16,7 +16,7 @@ import (
 // tierLabel is a label of the static Pods that kubeadm creates for a control plane; its value is "control-plane".
 const tierLabel = "tier"
 
-// controlPlanePod reports whether KubeadmControlPlane judges a control plane's health by the Pod.
+// controlPlanePod reports whether KubeadmControlPlane derives a control plane's health from the Pod.
 func controlPlanePod(pod *corev1.Pod) bool {
 	return pod.Namespace == metav1.NamespaceSystem && pod.Labels[tierLabel] == "control-plane"
 }

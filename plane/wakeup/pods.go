@@ -60,7 +60,7 @@ func (w *podWatcher) handler(cluster types.NamespacedName) handler.TypedEventHan
 }
 
 // TrimPod drops everything from a Pod that this package does not read. It is a transform for the caches of workload
-// clusters, from which nobody else reads Pods.
+// clusters, from which nothing else reads Pods.
 func TrimPod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {

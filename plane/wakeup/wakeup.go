@@ -52,8 +52,8 @@ const (
 // ExtensionConfig.
 const registerPause = time.Second
 
-// appearPause is longer than the caches of one process can be apart. The controller of Clusters and this package read
-// control planes from different caches.
+// appearPause is longer than one cache of a process can lag behind another. The controller of Clusters and this package
+// read control planes from different caches.
 const appearPause = 200 * time.Millisecond
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -94,7 +94,7 @@ func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) erro
 	pods.Reconciler = watcher
 	var err error
 	if watcher.controller, err = controller.New("wakeup", mgr, pods); err != nil {
-		return fmt.Errorf("adding the nudging controller: %w", err)
+		return fmt.Errorf("adding the wake-up controller: %w", err)
 	}
 	connections := c.ClusterCache.GetClusterSource("wakeup",
 		func(_ context.Context, cluster client.Object) []ctrl.Request {
@@ -119,12 +119,12 @@ func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) erro
 				}
 			},
 			DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[*runtimev1.ExtensionConfig], _ queue) {
-				c.extensionDiscovered(ctx) // nobody waits for it any more
+				c.extensionDiscovered(ctx) // the topologies need not wait for it any longer
 			},
 		})
 	for _, s := range []source.Source{connections, kcps, extensions} {
 		if err := watcher.controller.Watch(s); err != nil {
-			return fmt.Errorf("adding the nudging controller: %w", err)
+			return fmt.Errorf("adding the wake-up controller: %w", err)
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func TestPods(t *testing.T) {
 		return pod("etcd", "control-plane", corev1.PodRunning, conditions...)
 	}
 	cases := map[string]struct {
-		old, new *corev1.Pod // nil: does not exist
+		old, new *corev1.Pod // nil: the Pod does not exist
 		want     []string
 	}{
 		"a control plane Pod appears":       {nil, running(), []string{kcp}},
@@ -126,13 +126,13 @@ func TestPods(t *testing.T) {
 		"a control plane Pod is scheduled":  {running(), running("PodScheduled=True"), []string{kcp}},
 		"a control plane Pod changes its phase": {pod("etcd", "control-plane", corev1.PodPending), running(),
 			[]string{kcp}},
-		"a control plane Pod changes in nothing that counts": {running("Ready=True"), running("Ready=True"), nil},
+		"a control plane Pod changes, but not in its health": {running("Ready=True"), running("Ready=True"), nil},
 		"a control plane Pod disappears":                     {running(), nil, []string{kcp, drained}},
 		"another Pod appears":                                {nil, pod("coredns", "", corev1.PodRunning), nil},
 		"another Pod becomes ready": {pod("coredns", "", corev1.PodRunning),
 			pod("coredns", "", corev1.PodRunning, "Ready=True"), nil},
-		"a Pod leaves a Node that is drained": {pod("coredns", "", corev1.PodRunning), nil, []string{drained}},
-		"a Pod on a Node that is drained ends": {pod("job", "", corev1.PodRunning), pod("job", "", corev1.PodSucceeded),
+		"a Pod leaves a Node in a drain": {pod("coredns", "", corev1.PodRunning), nil, []string{drained}},
+		"a Pod on a Node in a drain ends": {pod("job", "", corev1.PodRunning), pod("job", "", corev1.PodSucceeded),
 			[]string{drained}},
 		"a Pod that had ended changes": {pod("job", "", corev1.PodFailed), pod("job", "", corev1.PodFailed), nil},
 	}
@@ -156,7 +156,7 @@ func TestPods(t *testing.T) {
 				h.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: trim(c.old), ObjectNew: trim(c.new)}, nil)
 			}
 			if got := woken(); !slices.Equal(got, c.want) {
-				t.Errorf("woken %v, want %v", got, c.want)
+				t.Errorf("the woken controllers are %v, want %v", got, c.want)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func TestOtherControlPlanesAreNotNudged(t *testing.T) {
 	cache.controlPlanePodChanged(t.Context(), types.NamespacedName{Namespace: "ns", Name: "demo"})
 	cache.controlPlanePodChanged(t.Context(), types.NamespacedName{Namespace: "ns", Name: "no-such-cluster"})
 	if got := woken(); len(got) != 0 {
-		t.Errorf("woken %v", got)
+		t.Errorf("woken for a control plane of another kind: %v", got)
 	}
 }
 
@@ -184,11 +184,11 @@ func TestMachineSets(t *testing.T) {
 	cache, woken := started(t, set("held-back", 2, 1), set("complete", 2, 2), deleted)
 	cache.controlPlaneChanged(t.Context(), &controlplanev1.KubeadmControlPlane{ObjectMeta: object("demo-cp")})
 	if got, want := woken(), []string{"machineset ns/held-back"}; !slices.Equal(got, want) {
-		t.Errorf("woken %v, want %v", got, want)
+		t.Errorf("the woken controllers are %v, want %v", got, want)
 	}
 }
 
-// Clusters that may wait for an extension are reconciled soon after its discovery.
+// TestTopologies: Clusters that may wait for an extension are reconciled soon after its discovery.
 func TestTopologies(t *testing.T) {
 	cluster := func(name string, reconciled metav1.ConditionStatus) *clusterv1.Cluster {
 		c := &clusterv1.Cluster{ObjectMeta: object(name)}
@@ -207,13 +207,13 @@ func TestTopologies(t *testing.T) {
 		cache.extensionDiscovered(t.Context())
 		synctest.Wait()
 		if got := woken(); len(got) != 0 {
-			t.Errorf("woken %v before the extension is registered", got)
+			t.Errorf("woken before the extension is registered: %v", got)
 		}
 		time.Sleep(registerPause)
 		synctest.Wait()
 		if got, want := woken(), []string{"topology/cluster ns/deleted", "topology/cluster ns/held-back",
 			"topology/cluster ns/pending"}; !slices.Equal(got, want) {
-			t.Errorf("woken %v, want %v", got, want)
+			t.Errorf("the woken controllers are %v, want %v", got, want)
 		}
 	})
 }
@@ -235,20 +235,24 @@ func TestDiscovered(t *testing.T) {
 		old, new *runtimev1.ExtensionConfig
 		want     bool
 	}{
-		"for the first time": {config("", 0), config(metav1.ConditionTrue, 1, "a"), true},
-		"again after a failure": {config(metav1.ConditionFalse, 1, "a"),
+		"the first discovery": {config("", 0), config(metav1.ConditionTrue, 1, "a"), true},
+		"a discovery after a failed one": {config(metav1.ConditionFalse, 1, "a"),
 			config(metav1.ConditionTrue, 1, "a"), true},
-		"after a change of its spec": {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 2, "a"), true},
-		"with other handlers":        {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 1, "b"), true},
-		"as before": {config(metav1.ConditionTrue, 1, "a"),
+		"a discovery after a change of the spec": {
+			config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 2, "a"), true,
+		},
+		"a discovery with other handlers": {
+			config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 1, "b"), true,
+		},
+		"no change": {config(metav1.ConditionTrue, 1, "a"),
 			config(metav1.ConditionTrue, 1, "a"), false},
-		"not: discovery has failed": {config(metav1.ConditionTrue, 1, "a"),
+		"a failed discovery": {config(metav1.ConditionTrue, 1, "a"),
 			config(metav1.ConditionFalse, 2, "a"), false},
-		"not: nobody has asked it so far": {config("", 0), config("", 0), false},
+		"no discovery yet": {config("", 0), config("", 0), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := discovered(c.old, c.new); got != c.want {
-				t.Errorf("got %v", got)
+				t.Errorf("discovered returned %v", got)
 			}
 		})
 	}
@@ -274,7 +278,7 @@ func TestControlPlaneAppears(t *testing.T) {
 		time.Sleep(appearPause)
 		synctest.Wait()
 		if got := woken(); !slices.Equal(got, []string{"cluster ns/early"}) {
-			t.Errorf("woken: %q", got)
+			t.Errorf("the woken controllers are %q", got)
 		}
 		kcp.Labels = map[string]string{clusterv1.ClusterNameLabel: "early"}
 		kcp.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "early"}}
@@ -282,7 +286,7 @@ func TestControlPlaneAppears(t *testing.T) {
 		time.Sleep(appearPause)
 		synctest.Wait()
 		if got := woken(); len(got) > 0 {
-			t.Errorf("woken for one that was found: %q", got)
+			t.Errorf("woken for a control plane that the Cluster has found: %q", got)
 		}
 	})
 }
@@ -292,17 +296,17 @@ func TestStatusChanged(t *testing.T) {
 	same := kcp.DeepCopy()
 	same.Annotations = map[string]string{"a": "b"}
 	if statusChanged(kcp, same) {
-		t.Error("an annotation is no status")
+		t.Error("a changed annotation counts as a change of the status")
 	}
 	newer := kcp.DeepCopy()
 	newer.Status.Version = "v1.36.3"
 	if !statusChanged(kcp, newer) {
-		t.Error("the version was overlooked")
+		t.Error("a changed version in the status does not count as a change")
 	}
 }
 
 func TestAControllerThatWasNotStartedIsNotNudged(*testing.T) {
-	New(inner{}, nil).add(machines, types.NamespacedName{Namespace: "ns", Name: "m"}) // and does not panic
+	New(inner{}, nil).add(machines, types.NamespacedName{Namespace: "ns", Name: "m"}) // must not panic
 }
 
 // TestNamesAreUpstreams fails if an update of Cluster API renames its sources: then nothing would be woken any more.

@@ -39,7 +39,7 @@ type Balancer interface {
 }
 
 // Keeper sets backends. It computes and sets them under one lock for each cluster. The reconcilers of clusters and
-// machines share one Keeper. Otherwise an earlier pass over a cluster could add back a machine that has just been
+// machines share one Keeper. Otherwise an earlier reconcile of a cluster could add back a machine that has just been
 // removed.
 type Keeper struct {
 	// Reader reads CapstanHosts and CapstanMachines. It must be the cache that the reconcilers use.

@@ -26,7 +26,7 @@ func TestPlanBackends(t *testing.T) {
 		port    int32
 		want    []string
 	}{
-		"nobody": {want: []string{}},
+		"no hosts": {want: []string{}},
 		"control plane machines with an address, sorted (IM-51)": {
 			hosts: []infrav1.CapstanHost{host("b", "10.231.1.2", cp("m2")), host("a", "10.231.1.1", cp("m1"))},
 			want:  []string{"10.231.1.1:6443", "10.231.1.2:6443"},
@@ -34,24 +34,24 @@ func TestPlanBackends(t *testing.T) {
 		"the port of the cluster": {
 			hosts: []infrav1.CapstanHost{host("a", "10.231.1.1", cp("m1"))}, port: 8443, want: []string{"10.231.1.1:8443"},
 		},
-		"an address of IPv6": {
+		"an IPv6 address": {
 			hosts: []infrav1.CapstanHost{host("a", "fd00::1", cp("m1"))}, want: []string{"[fd00::1]:6443"},
 		},
-		"no address yet": {hosts: []infrav1.CapstanHost{host("a", "", cp("m1"))}, want: []string{}},
-		"workers are no backends": {
+		"a host without an address yet": {hosts: []infrav1.CapstanHost{host("a", "", cp("m1"))}, want: []string{}},
+		"a worker is not a backend": {
 			hosts: []infrav1.CapstanHost{host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "demo"})},
 			want:  []string{},
 		},
-		"other clusters' machines are no backends": {
+		"a machine of another cluster is not a backend": {
 			hosts: []infrav1.CapstanHost{
 				host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "x", ControlPlane: true}),
 			}, want: []string{},
 		},
-		"a machine that is being deleted leaves at once (IM-58)": {
+		"a machine that is being deleted is removed at once (IM-58)": {
 			hosts:   []infrav1.CapstanHost{host("a", "10.231.1.1", cp("m1")), host("b", "10.231.1.2", cp("m2"))},
 			leaving: map[string]bool{"m1": true}, want: []string{"10.231.1.2:6443"},
 		},
-		"a released host is no backend": {
+		"a released host is not a backend": {
 			hosts: []infrav1.CapstanHost{
 				host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "demo", ControlPlane: true, Released: true}),
 			},

@@ -48,13 +48,13 @@ func TestRead(t *testing.T) {
 			objects: []client.Object{secret(map[string][]byte{"value": []byte("x"), "format": []byte("ignition")})},
 			format:  "ignition",
 		},
-		"data that doesn't say its format": {
+		"data without a format": {
 			objects: []client.Object{secret(map[string][]byte{"value": []byte("x")})}, format: "cloud-config",
 		},
 		"a secret without data says what to do": {
 			objects: []client.Object{secret(nil)}, fails: "check the bootstrap provider",
 		},
-		"no secret is an error that is not found": {fails: "not found"},
+		"if there is no secret, the error is NotFound": {fails: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader := api(t, c.objects...)
@@ -96,11 +96,11 @@ func TestDeliverReplacesWhatAnEarlierClaimLeft(t *testing.T) {
 		t.Errorf("instance data %s\nwant          %s", got, want)
 	}
 	if again := deliver(host("capstan://default/host-01/first"), "one"); again.ResourceVersion != first.ResourceVersion {
-		t.Error("delivering the same again wrote it again")
+		t.Error("delivering the same data again wrote the Secret again")
 	}
 	if second := deliver(host("capstan://default/host-01/second"), "two"); string(second.Data[ValueKey]) != "two" ||
 		second.Annotations[ProviderIDAnnotation] != "capstan://default/host-01/second" {
-		t.Errorf("what an earlier claim left was not replaced: %+v", second)
+		t.Errorf("the data of an earlier claim was not replaced: %+v", second)
 	}
 }
 
@@ -115,11 +115,11 @@ func TestRemoveLeavesTheDataOfAnotherClaim(t *testing.T) {
 		return err == nil
 	}
 	if err := Remove(t.Context(), c, c, h, "capstan://default/host-01/before"); err != nil || !exists() {
-		t.Errorf("the data of another claim: error %v, exists %t", err, exists())
+		t.Errorf("after Remove for another claim: error %v, the Secret exists: %t", err, exists())
 	}
 	for range 2 { // the second call finds nothing, which is fine
 		if err := Remove(t.Context(), c, c, h, "capstan://default/host-01/now"); err != nil || exists() {
-			t.Errorf("the data of the claim: error %v, exists %t", err, exists())
+			t.Errorf("after Remove for this claim: error %v, the Secret exists: %t", err, exists())
 		}
 	}
 }

@@ -84,18 +84,18 @@ func (o *origin) read(t *testing.T) error {
 
 func TestDataOfThisMachineIsTaken(t *testing.T) {
 	for name, edit := range map[string]func(*origin){
-		"what a bootstrap provider has made": func(*origin) {},
-		"what somebody has labelled, without a configRef": func(o *origin) {
+		"a Secret that a bootstrap provider has made": func(*origin) {},
+		"a Secret that somebody has labelled, without a configRef": func(o *origin) {
 			o.machine = machine("w1-data")
 			o.secret.OwnerReferences = nil
 			o.secret.Labels = map[string]string{infrav1.BootstrapDataLabel: "yes"}
 		},
-		"what has further owners": func(o *origin) {
+		"a Secret with further owners": func(o *origin) {
 			o.secret.OwnerReferences = append(o.secret.OwnerReferences, metav1.OwnerReference{
 				APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: "demo",
 			})
 		},
-		"what an older version of the bootstrap provider's API owns": func(o *origin) {
+		"a Secret whose owner is given in an older version of the bootstrap provider's API": func(o *origin) {
 			o.secret.OwnerReferences[0].APIVersion = fooConfig.Group + "/v1alpha1"
 		},
 	} {
@@ -124,7 +124,7 @@ func TestDataOfOthersIsRefused(t *testing.T) {
 		says string
 	}{
 		"a Secret without our label, and no configRef": {alone(func(*origin) {}), infrav1.BootstrapDataLabel},
-		"a Secret that nobody controls": {func(o *origin) {
+		"a Secret without a controller": {func(o *origin) {
 			o.secret.OwnerReferences = nil
 		}, "its controller is not FooConfig"},
 		"a Secret with our label, but a configRef": {func(o *origin) {
@@ -136,7 +136,7 @@ func TestDataOfOthersIsRefused(t *testing.T) {
 		"a Secret of an earlier configuration of that name": {func(o *origin) {
 			o.secret.OwnerReferences = controller(fooConfig, "w1-config", "uid-of-earlier")
 		}, "its controller is not FooConfig"},
-		"a Secret that the configuration owns and does not control": {func(o *origin) {
+		"a Secret that the configuration owns but does not control": {func(o *origin) {
 			o.secret.OwnerReferences[0].Controller = nil
 		}, "its controller is not FooConfig"},
 		"a Secret that a bootstrap provider was made to adopt": {func(o *origin) {
@@ -148,10 +148,10 @@ func TestDataOfOthersIsRefused(t *testing.T) {
 		"a configuration of another Machine": {func(o *origin) {
 			o.config.SetOwnerReferences(controller(clusterv1.GroupVersion.WithKind("Machine"), "w2", "uid-of-w2"))
 		}, "but does not control it"},
-		"a configuration that nobody controls": {func(o *origin) {
+		"a configuration without a controller": {func(o *origin) {
 			o.config.SetOwnerReferences(nil)
 		}, "but does not control it"},
-		"a configuration of a MachineSet still": {func(o *origin) {
+		"a configuration that a MachineSet still controls": {func(o *origin) {
 			o.config.SetOwnerReferences(controller(clusterv1.GroupVersion.WithKind("MachineSet"), "set", "uid-of-w1"))
 		}, "but does not control it"},
 		"a configuration that doesn't exist": {func(o *origin) { o.config.SetName("w3-config") }, "does not exist"},

@@ -27,8 +27,8 @@ func ProviderID(namespace, host string, machine types.UID) string {
 }
 
 // New returns the claim of a machine to a host. The claim lets the agent start at once: the bootstrap data follows in
-// the same pass, and the agent waits for data marked with this claim. Setting BootstrapReady later would cost another
-// write for each machine.
+// the same reconcile, and the agent waits for data marked with this claim. Setting BootstrapReady later would cost
+// another write for each machine.
 func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *clusterv1.Machine) *infrav1.HostClaim {
 	return &infrav1.HostClaim{
 		Machine:           capstan.Name,
@@ -54,7 +54,7 @@ func InstanceData(host *infrav1.CapstanHost) infrav1.InstanceData {
 	}
 }
 
-// Held returns the hosts that a machine holds. The one to keep comes first. There is more than one only if two
+// Held returns the hosts that a machine holds. The one to keep comes first. A machine holds several hosts only if two
 // controllers ran at once.
 func Held(hosts []*infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infrav1.CapstanHost {
 	var held []*infrav1.CapstanHost
@@ -138,9 +138,10 @@ func Accepted(host *infrav1.CapstanHost) bool {
 	return c != nil && c.Released && host.Spec.Supplier == "" && host.Annotations[infrav1.AcceptAnnotation] == c.ProviderID
 }
 
-// Carried returns the provider id of the machine that an owned host without a claim still carries according to its
-// agent, or "". This happens if the claim ended while the agent was away, because somebody accepted the host as clean
-// or registered it anew. It also happens if the management cluster was restored from a backup older than the claim.
+// Carried returns the provider id of the machine that is still on an owned host without a claim, according to the
+// host's agent, or "" if there is no such machine. This happens if the claim ended while the agent was away, because
+// somebody accepted the host as clean or registered it anew. It also happens if the management cluster was restored
+// from a backup older than the claim.
 func Carried(host *infrav1.CapstanHost) string {
 	if host.Spec.Claim != nil || host.Spec.Supplier != "" || host.Status.Agent == nil {
 		return ""
@@ -152,7 +153,7 @@ func Carried(host *infrav1.CapstanHost) string {
 // whose spec doesn't say. The result is "" for supplied hosts.
 func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.CleaningProof {
 	if host.Spec.Supplier != "" {
-		return "" // it is destroyed and recreated
+		return "" // the host is destroyed and recreated
 	}
 	return cmp.Or(host.Spec.Cleaning.Proof, byDefault)
 }

@@ -74,23 +74,23 @@ func TestHeld(t *testing.T) {
 			},
 			providerID: "p",
 		},
-		"nor does the name of another one": {
+		"the name of another machine proves nothing": {
 			hosts: []infrav1.CapstanHost{
 				host("a", &infrav1.HostClaim{Machine: "w1", MachineUID: "you", ProviderID: "q"}),
 			},
 			providerID: "p",
 		},
-		"nor the name of a machine without provider id": {
+		"the name of a machine without provider id proves nothing": {
 			hosts: []infrav1.CapstanHost{host("a", &infrav1.HostClaim{Machine: "w1", MachineUID: "you"})},
 		},
-		"a claim of another namespace": {
+		"a claim in another namespace": {
 			hosts: []infrav1.CapstanHost{*inNamespace("other", host("a", byUID("p", true, false)))}, providerID: "p",
 		},
-		"the host that the machine says comes first": {
+		"the host in the machine's provider id comes first": {
 			hosts:      []infrav1.CapstanHost{host("a", byUID("q", true, false)), host("b", byUID("p", false, false))},
 			providerID: "p", want: []string{"b", "a"},
 		},
-		"a host that has its bootstrap data comes before one that has not": {
+		"a host that has its bootstrap data comes before one without": {
 			hosts: []infrav1.CapstanHost{host("a", byUID("p", false, false)), host("b", byUID("q", true, false))},
 			want:  []string{"b", "a"},
 		},
@@ -142,7 +142,7 @@ func TestHostOf(t *testing.T) {
 func TestReportsCountForTheirClaimOnly(t *testing.T) {
 	h := host("host-01", &infrav1.HostClaim{ProviderID: "now"})
 	if Bootstrap(&h) != nil || Cleaning(&h) != nil {
-		t.Error("a report without an agent")
+		t.Error("found a report of a host without an agent")
 	}
 	h.Status.Agent = &infrav1.AgentReport{
 		Bootstrap: &infrav1.BootstrapReport{
@@ -197,23 +197,23 @@ func TestJudge(t *testing.T) {
 		accepted string
 		want     Verdict
 	}{
-		"an agent that has said nothing": {claimIs(), nil, "", Unknown},
+		"an agent that has not reported": {claimIs(), nil, "", Unknown},
 		"an agent that still cleans": {claimIs(),
 			&infrav1.AgentReport{Cleaning: &infrav1.CleaningReport{ProviderID: "p"}}, "", Unknown},
-		"nothing left of a claim of before":           {claimIs(), done(""), "", Clean},
-		"something left":                              {claimIs(), done("", "process 1 x"), "", Left},
-		"something left by comparison":                {claimIs(compare), done("", "mount /x"), "", Left},
-		"compared":                                    {claimIs(compare), done(digest), "", Clean},
-		"compared with another baseline":              {claimIs(compare), done("4567"), "", NotCompared},
-		"not compared":                                {claimIs(compare), done(""), "", NotCompared},
-		"an agent that is too old to compare":         {claimIs(early), begun, "", NotCompared},
-		"a claim that ended before the machine came":  {claimIs(early), done(""), "", Clean},
-		"a host to be installed anew":                 {claimIs(reimage), done(""), "", ToReimage},
-		"a host to be installed anew with leftovers":  {claimIs(reimage), done("", "mount /x"), "", Left},
-		"a host that was installed anew":              {claimIs(reimage), done(""), "p", Clean},
-		"a host that was installed anew, and is away": {claimIs(reimage), nil, "p", Clean},
-		"leftovers that may stay":                     {claimIs(compare), done("", "mount /x"), "p", Clean},
-		"leftovers that might stay another time":      {claimIs(compare), done("", "mount /x"), "q", Left},
+		"nothing is left, and the claim requires no proof": {claimIs(), done(""), "", Clean},
+		"something left":                                       {claimIs(), done("", "process 1 x"), "", Left},
+		"a comparison that found leftovers":                    {claimIs(compare), done("", "mount /x"), "", Left},
+		"a comparison with the right baseline":                 {claimIs(compare), done(digest), "", Clean},
+		"a comparison with another baseline":                   {claimIs(compare), done("4567"), "", NotCompared},
+		"not compared":                                         {claimIs(compare), done(""), "", NotCompared},
+		"an agent that is too old to compare":                  {claimIs(early), begun, "", NotCompared},
+		"a claim that ended before the machine started":        {claimIs(early), done(""), "", Clean},
+		"a host that must be reinstalled":                      {claimIs(reimage), done(""), "", ToReimage},
+		"a host that must be reinstalled, with leftovers":      {claimIs(reimage), done("", "mount /x"), "", Left},
+		"a host that was reinstalled":                          {claimIs(reimage), done(""), "p", Clean},
+		"a host that was reinstalled and is offline":           {claimIs(reimage), nil, "p", Clean},
+		"leftovers that somebody accepted":                     {claimIs(compare), done("", "mount /x"), "p", Clean},
+		"leftovers that somebody accepted after another claim": {claimIs(compare), done("", "mount /x"), "q", Left},
 	} {
 		h := host("a", c.claim)
 		h.Status.Agent = c.agent
@@ -227,15 +227,15 @@ func TestJudge(t *testing.T) {
 func TestProof(t *testing.T) {
 	h := host("a", nil)
 	if got := Proof(&h, infrav1.ProofCompare); got != infrav1.ProofCompare {
-		t.Errorf("a host that says nothing: %q", got)
+		t.Errorf("the proof of a host without a setting is %q", got)
 	}
 	h.Spec.Cleaning.Proof = infrav1.ProofReimage
 	if got := Proof(&h, infrav1.ProofCompare); got != infrav1.ProofReimage {
-		t.Errorf("a host that says it: %q", got)
+		t.Errorf("the proof of a host with a setting is %q", got)
 	}
 	h.Spec.Supplier = infrav1.SupplierDock
 	if got := Proof(&h, infrav1.ProofCompare); got != "" {
-		t.Errorf("a host that is made again: %q", got)
+		t.Errorf("the proof of a supplied host is %q", got)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestBundles(t *testing.T) {
 	h := infrav1.CapstanHost{}
 	got := Bundles(&h, byDefault)
 	if got.Mirror.URL != "https://mirror.example" {
-		t.Errorf("by default: %+v", got)
+		t.Errorf("by default, the policy is %+v", got)
 	}
 	got.Mirror.Digests[0] = "b"
 	if byDefault.Mirror.Digests[0] != "a" {
@@ -255,10 +255,10 @@ func TestBundles(t *testing.T) {
 	}
 	h.Spec.Bundles.Source = infrav1.BundlesFromPackages
 	if got := Bundles(&h, byDefault); got.Source != infrav1.BundlesFromPackages || got.Mirror.URL != "" {
-		t.Errorf("the host says packages: %+v", got)
+		t.Errorf("the policy of a host with the source packages is %+v", got)
 	}
 	h.Spec.Supplier = infrav1.SupplierDock
 	if got := Bundles(&h, byDefault); got.Source != "" {
-		t.Errorf("a local host: %+v", got)
+		t.Errorf("the policy of a local host is %+v", got)
 	}
 }

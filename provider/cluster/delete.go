@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// heldByUs ends the pass if the object is being deleted without our finalizer.
+// heldByUs ends the pass if the object is being deleted and does not have our finalizer.
 func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) {
 	if !controllerutil.ContainsFinalizer(s.capstan, infrav1.ClusterFinalizer) {
 		s.silent = true

@@ -158,17 +158,18 @@ func TestDomains(t *testing.T) {
 		others   []infrav1.CapstanCluster
 		want     string // a star marks zones that are offered to control plane machines
 	}{
-		"no hosts":             {},
-		"sorted and each once": {hosts: []infrav1.CapstanHost{free("b"), free("a"), free("b")}, want: "a* b*"},
-		"a host that leaves counts none": {
+		"no hosts": {},
+		"zones are sorted, each is listed once": {hosts: []infrav1.CapstanHost{free("b"), free("a"), free("b")},
+			want: "a* b*"},
+		"a host that is being deleted does not count": {
 			hosts: []infrav1.CapstanHost{goes(free("a")), free("b"), goes(free("b"))}, want: "b*",
 		},
-		"a full zone offers no more": {
+		"a full zone is not offered": {
 			hosts: []infrav1.CapstanHost{taken("a"), taken("b"), free("b"), taken("b")}, want: "a b*",
 		},
-		"all are full":             {hosts: []infrav1.CapstanHost{taken("a"), taken("b")}, want: "a b"},
+		"all zones are full":       {hosts: []infrav1.CapstanHost{taken("a"), taken("b")}, want: "a b"},
 		"a host that is not Ready": {hosts: []infrav1.CapstanHost{unready("a"), free("b")}, want: "a b*"},
-		"a host that leaves carries a machine": {
+		"a host that is being deleted still has a machine": {
 			hosts: []infrav1.CapstanHost{goes(taken("a")), free("b")}, want: "a b*",
 		},
 		"the host of a machine is gone": {
@@ -178,11 +179,11 @@ func TestDomains(t *testing.T) {
 			hosts: []infrav1.CapstanHost{free("a"), free("b")}, machines: []clusterv1.Machine{worker("other", "a")},
 			want: "a b*",
 		},
-		"a machine that has its host waits for none": {
+		"a machine that has its host does not wait for another": {
 			hosts: []infrav1.CapstanHost{taken("a"), free("a")}, machines: []clusterv1.Machine{worker("other", "a")},
 			want: "a*",
 		},
-		"nobody knows the zone that a machine is bound to": {
+		"a machine is bound to an unknown zone": {
 			hosts: []infrav1.CapstanHost{free("b")}, machines: []clusterv1.Machine{worker("other", "x")}, want: "b*",
 		},
 		"another cluster is promised the last host of a zone": {
@@ -196,17 +197,17 @@ func TestDomains(t *testing.T) {
 		"the endpoint is the address of a host": {
 			hosts: []infrav1.CapstanHost{free("a"), endpointOf("mine", "b"), free("c")}, want: "a b* c",
 		},
-		"and its machine is there": {
+		"the endpoint is the address of a host, which has its machine": {
 			hosts: []infrav1.CapstanHost{free("a"), claimed(endpointOf("mine", "b"))}, want: "a b*",
 		},
-		"the endpoint of another cluster is": {
+		"the endpoint of another cluster is the address of a host": {
 			hosts: []infrav1.CapstanHost{free("a"), endpointOf("other", "b")}, want: "a* b*",
 		},
-		"control planes can't use the hosts of a zone": {
+		"the control plane can't use the hosts of one zone": {
 			hosts: []infrav1.CapstanHost{free("a"), labelled("b", "ssd")}, want: "a b*",
 			others: []infrav1.CapstanCluster{selecting("mine", "ssd")},
 		},
-		"those of no zone": {
+		"the control plane can't use the hosts of any zone": {
 			hosts: []infrav1.CapstanHost{free("a"), labelled("b", "ssd")}, want: "a b",
 			others: []infrav1.CapstanCluster{selecting("mine", "other")},
 		},
@@ -215,11 +216,11 @@ func TestDomains(t *testing.T) {
 			machines: []clusterv1.Machine{worker("other", "a")},
 			others:   []infrav1.CapstanCluster{selecting("mine", "ssd")},
 		},
-		"the host is promised to a control plane like it": {
+		"a cluster with the same selector is promised a host": {
 			hosts: []infrav1.CapstanHost{free("a"), labelled("a", "ssd"), labelled("b", "ssd")}, want: "a b*",
 			others: []infrav1.CapstanCluster{selecting("mine", "ssd"), asked(selecting("other", "ssd"), "a")},
 		},
-		"a control plane of another kind is promised a host": {
+		"a cluster without a selector is promised a host": {
 			hosts: []infrav1.CapstanHost{free("a"), labelled("a", "ssd"), labelled("b", "ssd")}, want: "a* b*",
 			others: []infrav1.CapstanCluster{selecting("mine", "ssd"), named("other", "a")},
 		},
@@ -227,7 +228,7 @@ func TestDomains(t *testing.T) {
 			hosts: []infrav1.CapstanHost{labelled("a", infrav1.EnrolledLabel), free("b")}, want: "a b*",
 			others: []infrav1.CapstanCluster{balanced(named("mine"))},
 		},
-		"and only some of them can be control planes": {
+		"the balancer reaches only local hosts, and the control plane can use only some of them": {
 			hosts: []infrav1.CapstanHost{labelled("a", infrav1.EnrolledLabel), free("b"), labelled("c", "ssd")}, want: "a b c*",
 			others: []infrav1.CapstanCluster{balanced(selecting("mine", "ssd"))},
 		},
@@ -235,11 +236,11 @@ func TestDomains(t *testing.T) {
 			hosts: []infrav1.CapstanHost{labelled("a", "ssd")}, want: "a",
 			others: []infrav1.CapstanCluster{selecting("mine", "not a key")},
 		},
-		"operators say something of a zone": {
+		"operators set attributes of a zone": {
 			hosts: []infrav1.CapstanHost{saying(free("a"), "region=eu"), saying(free("a"), "power=x"), free("b")},
 			want:  "a*{power=x}{region=eu} b*",
 		},
-		"operators say different things of a zone": {
+		"operators set an attribute of a zone to different values": {
 			hosts: []infrav1.CapstanHost{
 				saying(free("a"), "region=eu", "power=x"), saying(free("a"), "region=us"), saying(free("a"), "region=eu"),
 			},
@@ -293,47 +294,47 @@ func TestPromises(t *testing.T) {
 		want string
 		left int // recorded promises
 	}{
-		"one zone only":   {then: hosts, want: "a* b", left: 1},
+		"a new cluster is promised a host in one zone": {then: hosts, want: "a* b", left: 1},
 		"a promise stays": {held: map[types.NamespacedName]string{key: "b"}, then: hosts, want: "a b*", left: 1},
-		"of the process before, too": {
+		"a promise of an earlier process stays, too": {
 			then: hosts, has: []infrav1.CapstanCluster{named("mine", "b")}, want: "a b*", left: 1,
 		},
-		"memory goes before the cache": {
+		"a promise in memory counts more than one in the cache": {
 			held: map[types.NamespacedName]string{key: "a"}, then: hosts,
 			has: []infrav1.CapstanCluster{named("mine", "b")}, want: "a* b", left: 1,
 		},
-		"the host is gone": {
+		"the promised host is taken": {
 			held: map[types.NamespacedName]string{key: "a"}, then: []infrav1.CapstanHost{taken("a"), free("b")},
 			want: "a b*", left: 1,
 		},
-		"a machine of another cluster took it": {
+		"a machine of another cluster waits for the promised host": {
 			held: map[types.NamespacedName]string{key: "a"}, then: hosts, with: []clusterv1.Machine{worker("other", "a")},
 			want: "a b*", left: 1,
 		},
-		"nothing is left": {then: []infrav1.CapstanHost{taken("a")}, want: "a", left: 1},
-		"the first machine is there": {
+		"no host is left": {then: []infrav1.CapstanHost{taken("a")}, want: "a", left: 1},
+		"the first control plane machine exists": {
 			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, free("a")),
 			with: []clusterv1.Machine{bound("mine", "a")}, want: "a* b*",
 		},
-		"the zone of a host that the control plane can use": {
+		"the promise is in the zone of a host that the control plane can use": {
 			then: append(hosts, labelled("b", "ssd")), has: []infrav1.CapstanCluster{selecting("mine", "ssd")},
 			want: "a b*", left: 1,
 		},
-		"the promised host is none for the control plane": {
+		"the control plane can't use the promised host": {
 			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, labelled("c", "ssd")),
 			has: []infrav1.CapstanCluster{selecting("mine", "ssd")}, want: "a b c*", left: 1,
 		},
-		"the zone of the endpoint's host": {
+		"the promise moves to the zone of the endpoint's host": {
 			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, endpointOf("mine", "c")),
 			want: "a b c*", left: 1,
 		},
-		"a cluster that is gone is forgotten": {
+		"the promise to a cluster that is gone is dropped": {
 			held: map[types.NamespacedName]string{{Name: "gone"}: "a"}, then: hosts, want: "a* b", left: 1,
 		},
-		"another namespace is left alone": {
+		"a promise in another namespace stays": {
 			held: map[types.NamespacedName]string{{Namespace: "else", Name: "other"}: "a"}, then: hosts, want: "a* b", left: 2,
 		},
-		"another one is promised its zone": {
+		"another cluster is promised a host": {
 			held: map[types.NamespacedName]string{{Name: "other"}: "a"}, then: hosts,
 			has: []infrav1.CapstanCluster{mine, other}, want: "a b*", left: 2,
 		},
@@ -348,7 +349,7 @@ func TestPromises(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 			if len(s.zones) != c.left {
-				t.Errorf("remembers %v, want %d", s.zones, c.left)
+				t.Errorf("the recorded promises are %v, want %d", s.zones, c.left)
 			}
 		})
 	}

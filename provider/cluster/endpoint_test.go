@@ -12,7 +12,7 @@ func TestHostProblem(t *testing.T) {
 		"host:1": false, "[::1]": false, "127.1": true, "host?x": false, "-": false,
 	} {
 		if problem := hostProblem(host); (problem == "") != fine {
-			t.Errorf("%q: %q", host, problem)
+			t.Errorf("the problem of host %q is %q", host, problem)
 		}
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// owned stops while no Cluster owns the object (IC-46). It comes after pause, because the annotation pauses an object
-// even before it has an owner. It writes no status for a new object (see step.Fresh), whose Cluster may be paused and
-// not in the cache yet.
+// owned ends the pass if no Cluster owns the object (IC-46). The step comes after pause, because the annotation pauses
+// an object even before the object has an owner. It writes no status for a new object (see step.Fresh), whose Cluster
+// may be paused and not in the cache yet.
 func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.cluster == nil {
 		if step.Fresh(s.capstan, r.Clock.Now()) {
@@ -36,7 +36,7 @@ func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// owner finds the Cluster that owns the object. It sets the name even if the Cluster no longer exists.
+// owner finds the Cluster that owns the object. It sets s.name even if the Cluster no longer exists.
 func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
 	s.name = types.NamespacedName{Namespace: s.capstan.Namespace, Name: ownerName(s.capstan)}
 	if s.name.Name == "" {
@@ -63,7 +63,7 @@ func ownerName(object client.Object) string {
 	return ""
 }
 
-// pause stops if the Cluster or the object is paused (IC-42).
+// pause ends the pass if the Cluster or the object is paused (IC-42).
 func (r *Reconciler) pause(_ context.Context, s *scope) (step.Answer, error) {
 	if s.paused = pause.Why(s.cluster, s.capstan); s.paused != "" {
 		return step.Stop(), nil

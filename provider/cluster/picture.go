@@ -108,8 +108,8 @@ func (p picture) addCluster(c *infrav1.CapstanCluster, promises *promises) {
 	}
 }
 
-// offered returns the zone that an earlier process promised a cluster: it is the only zone offered. It returns "" if
-// none or several are offered.
+// offered returns the zone that an earlier process promised a cluster: it is the only zone offered. It returns "" if no
+// zone or more than one zone is offered.
 func offered(domains []clusterv1.FailureDomain) string {
 	found := ""
 	for _, d := range domains {
@@ -124,7 +124,8 @@ func offered(domains []clusterv1.FailureDomain) string {
 	return found
 }
 
-// endpoint returns the zone of the host whose address is the endpoint of a cluster. It reports false if none is marked.
+// endpoint returns the zone of the host whose address is the endpoint of a cluster. It reports false if no host is
+// marked for the cluster.
 func (p picture) endpoint(cluster string) (string, bool) {
 	zone, marked := p.endpoints[infrav1.EndpointMark(p.namespace, cluster)]
 	return zone, marked

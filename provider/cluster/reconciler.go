@@ -2,7 +2,8 @@
 // Cluster.
 //
 // Ids such as IC-44 name rules of Cluster API's contract for infrastructure clusters. The normal steps follow IC-44 to
-// IC-52, the deletion steps IC-53 to IC-56.
+// IC-52, the deletion steps IC-53 to IC-56. A pass is one reconcile of one object; it runs the steps in order, until
+// one of them stops it.
 package cluster
 
 import (
@@ -53,10 +54,10 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// name is the name of the Cluster, after which the balancer is named; set by owner.
 	name types.NamespacedName
-	// paused says why the object is paused; "" if it is not. At first it only reflects the object's own annotation; pause
-	// adds the Cluster.
+	// paused says why the object is paused; "" if it is not. At first it only reflects the object's own annotation; the
+	// step pause also considers the Cluster.
 	paused string
-	// running is true once pause has found that neither the Cluster nor the object is paused.
+	// running is true once the step pause has found that neither the Cluster nor the object is paused.
 	running bool
 	// obstacle is why there is no endpoint yet.
 	obstacle *step.Obstacle
@@ -75,7 +76,7 @@ type scope struct {
 // leaving reports whether the cluster is being deleted.
 func leaving(s *scope) bool { return !s.capstan.DeletionTimestamp.IsZero() }
 
-// The contract rules RB-01 and RB-02 require more rights to the provider's own types than it uses.
+// The contract rules RB-01 and RB-02 require more rights to the provider's own types than the provider uses.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts;capstanmachines,verbs=get;list;watch

@@ -94,7 +94,7 @@ func (r *Reconciler) clustersBeside(ctx context.Context, gone client.Object) []r
 }
 
 // outdated returns a function that reports whether the status of a cluster of the namespace has outdated failure
-// domains. If they can't be computed, it reports true for every cluster.
+// domains. If failure domains can't be computed, that function reports true for every cluster.
 func (r *Reconciler) outdated(ctx context.Context, namespace string) func(*infrav1.CapstanCluster) bool {
 	r.promises.mu.Lock()
 	p, err := r.look(ctx, namespace)

@@ -64,19 +64,19 @@ func TestBegin(t *testing.T) {
 		kept  bool
 		taken bool
 	}{
-		"there is none":               {host: "1"},
-		"for its arrival":             {host: ""},
-		"the host's":                  {host: "1", there: of("1", nil), kept: true},
-		"made for its arrival":        {host: "1", there: of("", nil), kept: true},
-		"made for its arrival, again": {host: "", there: of("", nil), kept: true},
-		"of an earlier host":          {host: "1", there: of("0", nil)},
-		"of another type": {
+		"no Secret": {host: "1"},
+		"no Secret, and the host has not arrived yet":            {host: ""},
+		"the host's Secret":                                      {host: "1", there: of("1", nil), kept: true},
+		"a Secret made before the host arrived":                  {host: "1", there: of("", nil), kept: true},
+		"a Secret made before, and the host has not arrived yet": {host: "", there: of("", nil), kept: true},
+		"a Secret of an earlier host":                            {host: "1", there: of("0", nil)},
+		"a Secret of another type": {
 			host: "1", there: of("1", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), kept: true, taken: true,
 		},
-		"without our label": {
+		"a Secret without our label": {
 			host: "1", there: of("1", func(s *corev1.Secret) { s.Labels = nil }), kept: true, taken: true,
 		},
-		"of somebody else besides": {
+		"a Secret that somebody else owns, too": {
 			host: "1", kept: true, taken: true,
 			there: of("1", func(s *corev1.Secret) {
 				s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{Kind: "ConfigMap", Name: "x", UID: "x"})
@@ -102,7 +102,7 @@ func TestBegin(t *testing.T) {
 				t.Fatalf("the Secret is %v, want it kept: %t", s, c.kept)
 			}
 			if !c.taken && c.host != "" && (len(s.OwnerReferences) != 1 || s.OwnerReferences[0].UID != c.host) {
-				t.Errorf("its owners are %v", s.OwnerReferences)
+				t.Errorf("the owners of the Secret are %v", s.OwnerReferences)
 			}
 		})
 	}
@@ -141,6 +141,6 @@ func TestTokenRequest(t *testing.T) {
 	spec := TokenRequest(hostWith("1", 3), time.Hour).Spec
 	if *spec.ExpirationSeconds != 3600 || spec.BoundObjectRef.Name != "a-epoch-3" ||
 		spec.BoundObjectRef.Kind != "Secret" || len(spec.Audiences) != 0 {
-		t.Errorf("it asks for %+v", spec)
+		t.Errorf("the request is %+v", spec)
 	}
 }

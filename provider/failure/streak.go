@@ -1,9 +1,9 @@
-// Package failure sets condition Reconciled on an object whose reconciles fail, with the failed step, the error and
-// what to do.
+// Package failure sets condition Reconciled on an object whose reconciles (called passes) fail, with the failed step,
+// the error and what to do.
 //
 // Writing a status starts another pass at once. If the message changed with each pass while the cause stayed, the
 // controller would write forever. So Streaks waits until a failure has persisted for step.Settle, keeps a message that
-// would change only in numbers, and limits how often it replaces others.
+// would change only in numbers, and limits how often one message replaces another.
 package failure
 
 import (

@@ -21,7 +21,7 @@ import (
 
 var secretsResource = schema.GroupResource{Resource: "secrets"}
 
-// play is an object whose passes have the results that a test chooses, one per second.
+// play is an object whose passes have the results that a test chooses.
 type play struct {
 	Streaks
 	clock  *clocktesting.FakePassiveClock
@@ -68,15 +68,15 @@ func TestJudge(t *testing.T) {
 			fmt.Errorf("claim a host: %w", errors.New("boom")),
 			"False StepFailed claim a host: boom; the controller retries; if this persists, remove the cause named here",
 		},
-		"a right is refused": {
+		"a missing right": {
 			fmt.Errorf("read: %w", forbidden),
 			`False AccessDenied read: secrets "b" is forbidden: no rule; ` +
 				"grant the controller this right, or change the policy that denies it; the controller retries",
 		},
-		"an account that is not known": {apierrors.NewUnauthorized("who"), "False AccessDenied who"},
+		"an unknown account":           {apierrors.NewUnauthorized("who"), "False AccessDenied who"},
 		"a conflict is not shown":      {fmt.Errorf("x: %w", conflict), ""},
-		"the end of a context":         {fmt.Errorf("x: %w", context.Canceled), ""},
-		"the end of a context's time":  {fmt.Errorf("x: %w", context.DeadlineExceeded), ""},
+		"a cancelled context":          {fmt.Errorf("x: %w", context.Canceled), ""},
+		"a context whose time is over": {fmt.Errorf("x: %w", context.DeadlineExceeded), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlay()
@@ -105,11 +105,11 @@ func TestAFailureIsWrittenOnce(t *testing.T) {
 		err func() error
 		max int
 	}{
-		"the same text":          {func() error { return errors.New("boom") }, 1},
-		"only numbers differ":    {func() error { n++; return fmt.Errorf("tcp 10.0.0.1:%d: reset in %dms", 4000+n, n) }, 1},
-		"two errors take turns":  {func() error { n++; return errors.New([]string{"one", "other"}[n%2]) }, 4},
-		"every second one works": {func() error { n++; return []error{nil, errors.New("boom")}[n%2] }, 0},
-		"every text is new":      {func() error { n++; return errors.New(strings.Repeat("x", n)) }, 4},
+		"the same text":         {func() error { return errors.New("boom") }, 1},
+		"only numbers differ":   {func() error { n++; return fmt.Errorf("tcp 10.0.0.1:%d: reset in %dms", 4000+n, n) }, 1},
+		"two errors take turns": {func() error { n++; return errors.New([]string{"one", "other"}[n%2]) }, 4},
+		"every 2nd pass works":  {func() error { n++; return []error{nil, errors.New("boom")}[n%2] }, 0},
+		"every text is new":     {func() error { n++; return errors.New(strings.Repeat("x", n)) }, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlay()
@@ -151,6 +151,6 @@ func TestForget(t *testing.T) {
 	p.Forget(types.NamespacedName{Namespace: "a", Name: "m"})
 	p.pass(0, errors.New("boom"))
 	if got := shown(p.object); got != "" {
-		t.Errorf("the streak of an object that was gone goes on: %s", got)
+		t.Errorf("after Forget, the streak of the object goes on: %s", got)
 	}
 }

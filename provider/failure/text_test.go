@@ -74,7 +74,7 @@ func TestAlike(t *testing.T) {
 		})
 	}
 	if alike(&metav1.Condition{Reason: "A"}, &metav1.Condition{Reason: "B"}) {
-		t.Error("two reasons are not alike")
+		t.Error("conditions with different reasons are alike")
 	}
 }
 

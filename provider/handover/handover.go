@@ -2,13 +2,13 @@
 // with them and which hosts block the move. docs/moving.md describes all participants and states.
 //
 // clusterctl moves objects whose owner references lead to a Cluster. A CapstanHost outlives its machines, so it has no
-// such owner. A claimed host carries the label that makes clusterctl move it anyway (contract rules CT-95 and CT-96). A
+// such owner. A claimed host has the label that makes clusterctl move it anyway (contract rules CT-95 and CT-96). A
 // free host stays. The account, role and Lease of a host are recreated in the target and garbage-collected in the
 // source.
 //
-// A host must not move before its agent knows the target. So each claimed host carries the annotation that blocks a
-// move (CT-106 and CT-107) until its agent has accepted the target's offer, or a person vouches for the agent. Local
-// hosts are processes of one management plane and always block a move while they are claimed.
+// A host must not move before its agent knows the target. So each claimed host has the annotation that blocks a move
+// (CT-106 and CT-107) until its agent has accepted the target's offer, or a person vouches for the agent. Local hosts
+// are processes of one management plane and always block a move while they are claimed.
 package handover
 
 import (

@@ -27,14 +27,14 @@ func TestMark(t *testing.T) {
 		wantLabels, want    values
 	}{
 		"a free host stays": {},
-		"a claimed host moves, when its agent knows where to": {
+		"a claimed host moves, but not before its agent knows the target": {
 			claimed: true, wantLabels: values{label: ours}, want: values{block: ours},
 		},
 		"a local host never moves, and neither do its machines": {
 			supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid"},
 			wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid", block: ours},
 		},
-		"the agent was handed over": {
+		"somebody vouched for the agent": {
 			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid", block: ours},
 			wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid"},
 		},
@@ -44,12 +44,12 @@ func TestMark(t *testing.T) {
 				label: ours,
 			}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"},
 		},
-		"the agent can't go along any more": {
+		"the agent can't accept the offer any more": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"},
 			report:     &infrav1.HandOverReport{Offer: "uid/1", Message: "expired"},
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
 		},
-		"the agent says nothing any more": {
+		"the agent no longer reports anything about the offer": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"},
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
 		},
@@ -74,7 +74,7 @@ func TestMark(t *testing.T) {
 			report:     accepted("uid/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
 		},
-		"the hand-over of the object before a move": {
+		"a hand-over from before a move": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1"},
 			report: accepted("earlier/1"),
 			wantLabels: values{
@@ -90,7 +90,7 @@ func TestMark(t *testing.T) {
 			report:     &infrav1.HandOverReport{Offer: "uid/1", Message: "no"},
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
 		},
-		"an offer that the object before the move has accepted": {
+		"an offer that the agent accepted before a move": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "earlier/1"}, report: accepted("earlier/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "earlier/1", block: ours},
 		},
@@ -106,15 +106,15 @@ func TestMark(t *testing.T) {
 			report:     accepted("uid/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
 		},
-		"the mover has marked it, and ended before it deleted it": {
+		"the mover has marked the host, and ended before it deleted the host": {
 			claimed: true, annotations: values{leave: ""}, report: accepted("uid/1"), wantLabels: values{label: ours},
 			want: values{leave: ""},
 		},
-		"a mark that is left from an earlier move": {
+		"a mark that an earlier move left": {
 			claimed: true, annotations: values{leave: ""}, report: accepted("earlier/1"), wantLabels: values{label: ours},
 			want: values{leave: "", block: ours},
 		},
-		"that was another object, before a move": {
+		"somebody vouched for the agent before a move": {
 			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "earlier"}, wantLabels: values{label: ours},
 			want: values{infrav1.HandedOverAnnotation: "earlier", block: ours},
 		},
@@ -170,21 +170,24 @@ func TestOffers(t *testing.T) {
 	}{
 		{"an offer", func() { Offer(host, "uid/2") },
 			map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
-		{"the controller, before it is accepted", func() { Mark(host) },
+		{"Mark, before the agent accepts the offer", func() { Mark(host) },
 			map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
-		{"the controller, when it is accepted", func() { host.Status.Agent.HandOver.Offer = "uid/2"; Mark(host) },
+		{"Mark, once the agent has accepted the offer",
+			func() { host.Status.Agent.HandOver.Offer = "uid/2"; Mark(host) },
 			map[string]string{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/2", "a": "b"}},
-		{"the controller, when the agent can't any more", func() {
+		{"Mark, once the agent can't accept the offer any more", func() {
 			host.Status.Agent.HandOver = &infrav1.HandOverReport{Offer: "uid/2", Message: "expired"}
 			Mark(host)
 		},
 			map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
-		{"an offer anew", func() { Offer(host, "uid/3") },
+		{"a new offer", func() { Offer(host, "uid/3") },
 			map[string]string{infrav1.OfferAnnotation: "uid/3", block: ours, "a": "b"}},
-		{"the controller, when that is accepted", func() { host.Status.Agent.HandOver = accepted("uid/3"); Mark(host) },
+		{"Mark, once the agent has accepted the new offer",
+			func() { host.Status.Agent.HandOver = accepted("uid/3"); Mark(host) },
 			map[string]string{infrav1.OfferAnnotation: "uid/3", infrav1.HandedOverAnnotation: "uid/3", "a": "b"}},
-		{"calling it off", func() { CallOff(host) }, map[string]string{block: ours, "a": "b"}},
-		{"the controller, before the agent knows", func() { Mark(host) }, map[string]string{block: ours, "a": "b"}},
+		{"the call-off", func() { CallOff(host) }, map[string]string{block: ours, "a": "b"}},
+		{"Mark, before the agent knows of the call-off", func() { Mark(host) },
+			map[string]string{block: ours, "a": "b"}},
 	} {
 		if step.do(); !maps.Equal(host.Annotations, step.want) {
 			t.Errorf("after %s: %v, want %v", step.what, host.Annotations, step.want)

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// finalizer adds our finalizer before the host gets an identity. It stops if the host is being deleted without our
-// finalizer.
+// finalizer adds our finalizer before the host gets an identity. It ends the pass if the host is being deleted and does
+// not have our finalizer.
 func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	if !s.host.DeletionTimestamp.IsZero() {
 		if !controllerutil.ContainsFinalizer(s.host, infrav1.HostFinalizer) {

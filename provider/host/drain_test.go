@@ -51,22 +51,25 @@ func TestMayGo(t *testing.T) {
 		"a worker": {machine: member("w", worker)},
 		"a worker that is paused": {machine: member("w", worker), paused: true,
 			reason: "WaitingForMachine", message: "is paused"},
-		"a worker that is deleted": {machine: member("w", worker, deleted),
+		"a worker that is being deleted": {machine: member("w", worker, deleted),
 			reason: "WaitingForMachine", message: "Pod a/b"},
 		"the only control plane": {machine: member("a"),
 			reason: "ControlPlaneAtRisk", message: "the only control plane machine"},
-		"one of two": {machine: member("a"), others: []clusterv1.Machine{member("b", well)}},
-		"one of two, other sick": {machine: member("a"), others: []clusterv1.Machine{member("b", sick)},
+		"one of two members": {machine: member("a"), others: []clusterv1.Machine{member("b", well)}},
+		"one of two members, the other one is sick": {machine: member("a"),
+			others: []clusterv1.Machine{member("b", sick)},
 			reason: "ControlPlaneAtRisk", message: "0 of the 1"},
-		"one of three": {machine: member("a", sick), others: []clusterv1.Machine{member("b"), member("c")}},
-		"one of three, one starts": {machine: member("a"), others: []clusterv1.Machine{member("b"), member("c", noNode)},
+		"a sick member of three": {machine: member("a", sick), others: []clusterv1.Machine{member("b"), member("c")}},
+		"one of three members, another one starts": {machine: member("a"),
+			others: []clusterv1.Machine{member("b"), member("c", noNode)},
 			reason: "ControlPlaneAtRisk", message: "1 of the 2"},
-		"one of four, one is sick": {
+		"one of four members, another one is sick": {
 			machine: member("a"), others: []clusterv1.Machine{member("b"), member("c"), member("d", sick)},
 		},
-		"one of three, one leaves": {machine: member("a"), others: []clusterv1.Machine{member("b"), member("c", deleted)},
+		"one of three members, another one is being deleted": {machine: member("a"),
+			others: []clusterv1.Machine{member("b"), member("c", deleted)},
 			reason: "ControlPlaneAtRisk", message: "one at a time"},
-		"one that is being deleted": {machine: member("a", deleted),
+		"a member that is being deleted": {machine: member("a", deleted),
 			reason: "WaitingForMachine", message: "Machine a is being deleted: Drain"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,20 +98,20 @@ func TestDrained(t *testing.T) {
 		phase   infrav1.HostPhase
 		ready   string
 	}{
-		"nobody asks for it": {plain: true, live: alive, phase: infrav1.HostAvailable, ready: "True Ready"},
-		"no machine has the host": {live: alive,
+		"neither drain nor maintenance": {plain: true, live: alive, phase: infrav1.HostAvailable, ready: "True Ready"},
+		"drain, and no machine has the host": {live: alive,
 			drained: "True Drained", phase: infrav1.HostAvailable, ready: "True Ready"},
-		"no machine, for a while": {maintenance: "new disks", live: alive,
+		"maintenance, and no machine has the host": {maintenance: "new disks", live: alive,
 			drained: "True InMaintenance", phase: infrav1.HostMaintenance, ready: "False InMaintenance"},
-		"no machine, and it is off": {maintenance: "new disks", live: silent,
+		"maintenance, and the host is off": {maintenance: "new disks", live: silent,
 			drained: "True InMaintenance", phase: infrav1.HostMaintenance, ready: "False InMaintenance"},
-		"a machine is being deleted": {claim: held, live: alive, waits: waitForMachine("x"),
+		"drain, and the machine is being deleted": {claim: held, live: alive, waits: waitForMachine("x"),
 			drained: "False WaitingForMachine", phase: infrav1.HostClaimed, ready: "False HostStarting"},
-		"the last of all": {claim: held, live: alive, waits: atRisk("x"),
+		"drain, and the machine is the last control plane machine": {claim: held, live: alive, waits: atRisk("x"),
 			drained: "False ControlPlaneAtRisk", phase: infrav1.HostClaimed, ready: "False HostStarting"},
-		"a machine, not looked at": {maintenance: "x", claim: held, live: alive,
+		"maintenance, and no pass has checked the machine yet": {maintenance: "x", claim: held, live: alive,
 			drained: "False WaitingForMachine", phase: infrav1.HostClaimed, ready: "False HostStarting"},
-		"it is being cleaned": {maintenance: "x", claim: released, live: alive,
+		"maintenance, and the host is being cleaned": {maintenance: "x", claim: released, live: alive,
 			drained: "False Cleaning", phase: infrav1.HostCleaning, ready: "False Cleaning"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +129,7 @@ func TestDrained(t *testing.T) {
 			}
 			h.Spec.Drain, h.Spec.Maintenance = false, ""
 			if setStatus(h, facts{live: c.live}); len(h.Status.Conditions) != 3 {
-				t.Errorf("afterwards: %+v", h.Status.Conditions)
+				t.Errorf("after drain or maintenance has ended, the conditions are %+v", h.Status.Conditions)
 			}
 		})
 	}

@@ -124,7 +124,7 @@ func (r *Reconciler) heartbeat(ctx context.Context, s *scope) (step.Answer, erro
 		return step.Answer{}, fmt.Errorf("reading the Lease: %w", err)
 	}
 	if c := s.host.Spec.Claim; c != nil && s.host.Spec.Supplier != "" && r.lastPower(s.host).providerID != c.ProviderID {
-		// It is about to be powered on: earlier heartbeats came from a previous host of the same name.
+		// The host is about to be powered on: earlier heartbeats came from a previous host of the same name.
 		r.beats.reset(key, lease.Spec.RenewTime)
 	}
 	r.beats.observe(key, lease.Spec.RenewTime)

@@ -33,28 +33,28 @@ func TestHeartbeats(t *testing.T) {
 		"a lease that was never renewed is unseen for a while": {
 			beats: []beatAt{{0, 0, false}}, at: 39, want: unseen, left: 1,
 		},
-		"and silent then": {
+		"a lease that was never renewed is silent after the timeout": {
 			beats: []beatAt{{0, 0, false}}, at: 40, want: silent,
 		},
 		"the first renewal is a heartbeat": {
 			beats: []beatAt{{0, 0, false}, {3, 1, true}}, at: 10, want: alive, left: 33,
 		},
-		"what a new process finds is no heartbeat": {
+		"the renewal that a new process finds is not a heartbeat": {
 			beats: []beatAt{{0, 5, false}}, at: 10, want: unseen, left: 30,
 		},
-		"the next change is": {
+		"the next renewal is a heartbeat": {
 			beats: []beatAt{{0, 5, false}, {9, 6, true}}, at: 10, want: alive, left: 39,
 		},
-		"a second beat is no news": {
+		"a second heartbeat does not make the host alive again": {
 			beats: []beatAt{{0, 0, false}, {3, 1, true}, {13, 2, false}}, at: 50, want: alive, left: 3,
 		},
-		"a beat that repeats the last one is none": {
+		"a renew time that repeats the last one is not a heartbeat": {
 			beats: []beatAt{{0, 0, false}, {3, 1, true}, {30, 1, false}}, at: 43, want: silent,
 		},
-		"a host that comes back is news": {
+		"a host that was silent becomes alive again": {
 			beats: []beatAt{{0, 0, false}, {3, 1, true}, {60, 2, true}}, at: 61, want: alive, left: 39,
 		},
-		"a host whose clock goes back lives all the same": {
+		"a host whose clock goes back is still alive": {
 			beats: []beatAt{{0, 9, false}, {3, 2, true}}, at: 10, want: alive, left: 33,
 		},
 		"a lease that somebody emptied is a change, like any other write": {
@@ -68,7 +68,7 @@ func TestHeartbeats(t *testing.T) {
 			for _, b := range c.beats {
 				clock.SetTime(start.Add(time.Duration(b.second) * time.Second))
 				if news := h.observe(key, renewal(b.renewal)); news != b.news {
-					t.Errorf("at %d s news is %t", b.second, news)
+					t.Errorf("at %d s, observe returns %t", b.second, news)
 				}
 			}
 			clock.SetTime(start.Add(time.Duration(c.at) * time.Second))
@@ -91,6 +91,6 @@ func TestResetStartsOver(t *testing.T) {
 		t.Errorf("after a reset the host is %d, want unseen", got)
 	}
 	if !h.observe(key, &metav1.MicroTime{Time: time.Unix(3, 0)}) {
-		t.Error("the first heartbeat after a reset is no news")
+		t.Error("observe does not report that the first heartbeat after a reset makes the host alive")
 	}
 }

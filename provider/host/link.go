@@ -69,7 +69,7 @@ func (r *Reconciler) missing(ctx context.Context, s *scope) (*unlinked, error) {
 	machine := &infrav1.CapstanMachine{}
 	key := types.NamespacedName{Namespace: s.host.Namespace, Name: c.Machine}
 	if err := r.Client.Get(ctx, key, machine); err != nil {
-		return nil, client.IgnoreNotFound(err) // the next pass finds it orphaned
+		return nil, client.IgnoreNotFound(err) // the next pass finds that the machine is gone
 	}
 	if annotations.HasPaused(machine) {
 		return nil, nil

@@ -1,5 +1,5 @@
 // Package host reconciles CapstanHosts. It gives each host's agent an identity, powers on and destroys supplied hosts,
-// clears claims once the host is proved clean, and watches heartbeats.
+// clears claims once the host is proved clean, and watches heartbeats. A pass is one reconcile of one host.
 package host
 
 import (

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// facts holds what a pass found out besides the host itself.
+// facts holds what a pass found out in addition to the host itself.
 type facts struct {
 	live     liveness
 	orphaned bool

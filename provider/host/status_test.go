@@ -72,30 +72,30 @@ func TestSetStatus(t *testing.T) {
 			phase: infrav1.HostOff, ready: "False SupplierMissing", online: "False HostOff", clean: "True Clean",
 			message: "no dock",
 		},
-		"an owned host that its agent has not compared with what it was before": {
+		"an owned host that was compared with another baseline": {
 			claim: claimed(released, compare), agent: compared(strings.Repeat("b", 64)), facts: facts{live: alive},
 			phase: infrav1.HostQuarantined, ready: "False NotCompared", online: "True HostOnline", clean: "False NotCompared",
 			message: "infrastructure.capstan.dev/accept=p",
 		},
-		"an owned host that is compared": {
+		"an owned host that was compared with the baseline of its claim": {
 			claim: claimed(released, compare), agent: compared(strings.Repeat("a", 64)), facts: facts{live: alive},
 			phase: infrav1.HostCleaning, ready: "False Cleaning", online: "True HostOnline", clean: "False Cleaning",
 		},
-		"an owned host that is to be installed anew": {
+		"an owned host that must be reinstalled": {
 			claim: claimed(released, func(c *infrav1.HostClaim) { c.Proof = infrav1.ProofReimage }), agent: cleaning(true),
 			facts: facts{live: alive},
 			phase: infrav1.HostQuarantined, ready: "False ReimageNeeded", online: "True HostOnline",
 			clean:   "False ReimageNeeded",
 			message: "reinstall and enroll the host, then confirm",
 		},
-		"an owned host whose agent never came": {
+		"an owned host whose agent has never reported": {
 			phase: infrav1.HostEnrolling, ready: "False HostStarting", online: "False HostStarting", clean: "True Clean",
 		},
-		"an owned host that beats": {
+		"an owned host that sends heartbeats": {
 			agent: inEpoch(0), facts: facts{live: alive},
 			phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
 		},
-		"an owned host that beats and has not reported": {
+		"an owned host that sends heartbeats but has not reported": {
 			facts: facts{live: alive}, phase: infrav1.HostEnrolling,
 			ready: "False HostStarting", online: "True HostOnline", clean: "True Clean",
 		},
@@ -103,12 +103,12 @@ func TestSetStatus(t *testing.T) {
 			agent: carrying(&infrav1.CleaningReport{ProviderID: "p"}), facts: facts{live: alive}, message: "is cleaning up",
 			phase: infrav1.HostCleaning, ready: "False CarriesMachine", online: "True HostOnline", clean: "False CarriesMachine",
 		},
-		"an agent that can't clean up after it": {
+		"an agent that can't clean up after a machine of an earlier claim": {
 			agent: carrying(&infrav1.CleaningReport{ProviderID: "p", Done: true, Leftovers: []string{"mount /x"}}),
 			facts: facts{live: alive}, message: "infrastructure.capstan.dev/accept=p", phase: infrav1.HostQuarantined,
 			ready: "False LeftoversFound", online: "True HostOnline", clean: "False LeftoversFound",
 		},
-		"an agent that has cleaned up after another machine than the one it carries": {
+		"an agent that has cleaned up after a machine other than the one on its host": {
 			agent: carrying(&infrav1.CleaningReport{ProviderID: "q", Done: true, Leftovers: []string{"mount /x"}}),
 			facts: facts{live: silent}, phase: infrav1.HostCleaning,
 			ready: "False CarriesMachine", online: "False HostOffline", clean: "False CarriesMachine",
@@ -121,7 +121,7 @@ func TestSetStatus(t *testing.T) {
 			epoch: 3, agent: inEpoch(2), facts: facts{live: alive}, message: "to epoch 2 instead of 3",
 			phase: infrav1.HostEnrolling, ready: "False TokenOutdated", online: "True HostOnline", clean: "True Clean",
 		},
-		"an agent that says to be in an epoch to come": {
+		"an agent that reports a later epoch than the present one": {
 			epoch: 3, agent: inEpoch(4), facts: facts{live: alive},
 			phase: infrav1.HostEnrolling, ready: "False TokenOutdated", online: "True HostOnline", clean: "True Clean",
 		},
@@ -134,15 +134,15 @@ func TestSetStatus(t *testing.T) {
 			clean:   "True Clean",
 			message: "check the host",
 		},
-		"what was known before the controller started holds: online": {
+		"the condition from before the controller started stays: online": {
 			agent: inEpoch(0), before: infrav1.HostOnlineReason,
 			phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
 		},
-		"what was known before the controller started holds: offline": {
+		"the condition from before the controller started stays: offline": {
 			before: infrav1.HostOfflineReason, phase: infrav1.HostOffline, ready: "False HostOffline",
 			online: "False HostOffline", clean: "True Clean",
 		},
-		"claimed and online": {
+		"a claimed host that is online": {
 			claim: claimed(), agent: &infrav1.AgentReport{}, facts: facts{live: alive},
 			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "True HostOnline", clean: "False InUse",
 		},
@@ -159,29 +159,29 @@ func TestSetStatus(t *testing.T) {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapFailed), facts: facts{live: alive},
 			phase: infrav1.HostBootstrapping, ready: "False BootstrapFailed", online: "True HostOnline", clean: "False InUse",
 		},
-		"in use": {
+		"a host in use": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive},
 			phase: infrav1.HostInUse, ready: "True InUse", online: "True HostOnline", clean: "False InUse", message: "machine m",
 		},
-		"in use with an agent that must be updated": {
+		"a host in use whose agent must be updated": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive},
 			message: "update capstan-agent",
 			phase:   infrav1.HostInUse, ready: "True InUse", online: "True HostOnline", clean: "False InUse",
 		},
-		"in use and silent": {
+		"a host in use that is silent": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: silent},
 			phase: infrav1.HostOffline, ready: "False HostOffline", online: "False HostOffline", clean: "False InUse",
 		},
-		"in use by a machine that doesn't exist": {
+		"a host in use by a machine that doesn't exist": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive, orphaned: true},
 			phase: infrav1.HostInUse, ready: "False MachineGone", online: "True HostOnline", clean: "False InUse",
 			message: "spec.claim.released",
 		},
-		"released": {
+		"a released host": {
 			claim: claimed(released), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive},
 			phase: infrav1.HostCleaning, ready: "False Cleaning", online: "True HostOnline", clean: "False Cleaning",
 		},
-		"released and silent": {
+		"a released host that is silent": {
 			claim: claimed(released), facts: facts{live: silent},
 			phase: infrav1.HostCleaning, ready: "False Cleaning", online: "False HostOffline", clean: "False Cleaning",
 		},
@@ -195,13 +195,13 @@ func TestSetStatus(t *testing.T) {
 			clean:   "False LeftoversFound",
 			message: "mount /x, process 8 kubelet",
 		},
-		"much was left": {
+		"cleaning left more than the message lists": {
 			claim: claimed(released), agent: cleaning(true, "a", "b", "c", "d", "e", "f", "g"), facts: facts{live: alive},
 			phase: infrav1.HostQuarantined, ready: "False LeftoversFound", online: "True HostOnline",
 			clean:   "False LeftoversFound",
 			message: "a, b, c, d, e and 2 more",
 		},
-		"being deleted while in use": {
+		"a host in use that is being deleted": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive}, deleting: true,
 			phase: infrav1.HostInUse, ready: "False Deleting", online: "True HostOnline", clean: "False InUse",
 			message: "deleted after that machine",
@@ -225,7 +225,7 @@ func TestSetStatus(t *testing.T) {
 			once := h.DeepCopy()
 			setStatus(h, c.facts)
 			if !reflect.DeepEqual(once, h) {
-				t.Errorf("setting it again gives something else:\n%+v\n%+v", once.Status, h.Status)
+				t.Errorf("setting the status again gives another status:\n%+v\n%+v", once.Status, h.Status)
 			}
 			got := func(kind string) string {
 				condition := conditions.Get(h, kind)
@@ -238,7 +238,7 @@ func TestSetStatus(t *testing.T) {
 				t.Errorf("phase %s, conditions %+v", h.Status.Phase, h.Status.Conditions)
 			}
 			if h.Status.Phase == infrav1.HostOff && h.Status.Agent != nil {
-				t.Error("what the agent of a host that is gone said is still there")
+				t.Error("the report of the agent is still there, although the host is off")
 			}
 		})
 	}
@@ -251,16 +251,16 @@ func TestVersions(t *testing.T) {
 		supplier []string
 		want     []string
 	}{
-		"nobody can tell":                       {},
-		"the supplier's for a host that is off": {supplier: []string{"v1.36.3"}, want: []string{"v1.36.3"}},
-		"the agent knows better": {
+		"nobody reports versions":                        {},
+		"the supplier's versions for a host that is off": {supplier: []string{"v1.36.3"}, want: []string{"v1.36.3"}},
+		"the agent's versions count more than the supplier's": {
 			agent: &infrav1.AgentReport{KubernetesVersions: []string{"v1.35.4"}}, supplier: []string{"v1.36.3"},
 			want: []string{"v1.35.4"},
 		},
-		"an agent that can't tell": {
+		"an agent that reports no versions": {
 			agent: &infrav1.AgentReport{}, supplier: []string{"v1.36.3"}, want: []string{"v1.36.3"},
 		},
-		"no more than the API takes": {supplier: many, want: many[:64]},
+		"no more versions than the API accepts": {supplier: many, want: many[:64]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &infrav1.CapstanHost{Status: infrav1.CapstanHostStatus{Agent: c.agent}}

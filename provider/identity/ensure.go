@@ -19,9 +19,9 @@ import (
 
 // Ensure creates the missing objects of a host's identity and updates the existing ones. If one of these objects, or a
 // Secret that the host's agent could read, belongs to somebody else, Ensure changes nothing and returns a TakenError.
-// It deletes what an earlier host of the same name left behind, as the garbage collector would, and recreates it;
-// tokens of the earlier account become invalid. A host without a uid has not arrived yet; Ensure assumes that no other
-// host has its name.
+// Ensure deletes objects that an earlier host of the same name left behind, as the garbage collector would, and
+// recreates them; tokens of the earlier account become invalid. A host without a uid has not arrived yet; Ensure
+// assumes that no other host has its name.
 func Ensure(
 	ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost,
 	objects []runtime.ApplyConfiguration,

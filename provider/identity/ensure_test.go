@@ -47,13 +47,13 @@ func TestOwns(t *testing.T) {
 		object object
 		want   bool
 	}{
-		"label and owner":             {object{Labels: label, OwnerReferences: byHost}, true},
-		"made for the host's arrival": {object{Labels: label}, true},
-		"data of an earlier version":  {object{Annotations: delivered, OwnerReferences: byHost}, true},
-		"neither label nor owner":     {object{}, false},
-		"the label of another host":   {object{Labels: map[string]string{Label: "b"}}, false},
-		"an owner without label":      {object{OwnerReferences: byHost}, false},
-		"an annotation without owner": {object{Annotations: delivered}, false},
+		"label and owner":              {object{Labels: label, OwnerReferences: byHost}, true},
+		"made before the host arrived": {object{Labels: label}, true},
+		"data of an earlier version":   {object{Annotations: delivered, OwnerReferences: byHost}, true},
+		"neither label nor owner":      {object{}, false},
+		"the label of another host":    {object{Labels: map[string]string{Label: "b"}}, false},
+		"an owner without label":       {object{OwnerReferences: byHost}, false},
+		"an annotation without owner":  {object{Annotations: delivered}, false},
 		"an earlier host of that name": {
 			object{Labels: label, OwnerReferences: owner(group, "CapstanHost", "a", "0")}, false,
 		},
@@ -97,16 +97,16 @@ func TestNamesThatOthersHaveAreNotTakenOver(t *testing.T) {
 				t.Fatalf("error %v, want one that names %s and says what to do", err, what)
 			}
 			if n := count(t, c); n != 1 {
-				t.Errorf("%d objects exist, want the other's only: nothing is made half", n)
+				t.Errorf("%d objects exist, want only that of somebody else", n)
 			}
 			if err := Remove(t.Context(), c, c, hostWith("1")); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				t.Fatalf("the other's object: %v", err)
+				t.Fatalf("reading the object of somebody else: %v", err)
 			}
 			if before != "" && object.GetResourceVersion() != before {
-				t.Error("the other's object was changed")
+				t.Error("the object of somebody else was changed")
 			}
 		})
 	}
@@ -136,7 +136,7 @@ func TestLeftoversAreReplaced(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(client.Object){
-		"another owner besides": func(o client.Object) {
+		"an additional owner": func(o client.Object) {
 			o.SetOwnerReferences(append(owner("v1", "ConfigMap", "x", "x"), earlier...))
 		},
 		"no label": func(o client.Object) { o.SetLabels(nil) },

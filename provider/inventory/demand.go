@@ -56,7 +56,7 @@ type look struct {
 	clusters    map[client.ObjectKey]*cluster
 	// bound holds the zones of machines that are bound to one, by the key of their CapstanMachine.
 	bound map[client.ObjectKey]string
-	// besides counts the hosts that serve no live machine, by namespace. They count as wanted until they are free.
+	// besides counts, by namespace, the hosts that serve no live machine. They count as wanted until they are free.
 	besides map[string]int
 }
 

@@ -104,7 +104,7 @@ func TestLook(t *testing.T) {
 	ours := class(infrav1.GroupVersion.Group)
 	zoned := ofClass("a", "demo", 2)
 	zoned.Spec.Topology.Workers.MachineDeployments[0].FailureDomain = "y"
-	inZone := func(capstan, zone string) *clusterv1.Machine { // of the control plane
+	inZone := func(capstan, zone string) *clusterv1.Machine { // a control plane machine
 		m := &clusterv1.Machine{ObjectMeta: meta("a", "of-"+capstan)}
 		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 		m.Spec.ClusterName, m.Spec.FailureDomain = "demo", zone
@@ -120,22 +120,22 @@ func TestLook(t *testing.T) {
 		hosts   []string
 		want    []Demand
 	}{
-		"nothing: home asks always": {nil, nil, []Demand{home}},
+		"no objects: home always asks": {nil, nil, []Demand{home}},
 		"a Cluster that was just made": {[]client.Object{ours, ofClass("a", "demo", 2)}, nil,
 			[]Demand{{Namespace: "a", Asks: true, Wants: 3, Step: 3}, home}},
-		"two of them: the smaller one may begin first": {[]client.Object{ours, ofClass("a", "demo", 2), ofClass("a", "b", 0)},
-			nil, []Demand{{Namespace: "a", Asks: true, Wants: 4, Step: 1}, home}},
-		"a Cluster whose class is not there": {[]client.Object{ofClass("a", "demo", 2)}, nil,
+		"two new Clusters: the smaller one may be first": {[]client.Object{ours, ofClass("a", "demo", 2),
+			ofClass("a", "b", 0)}, nil, []Demand{{Namespace: "a", Asks: true, Wants: 4, Step: 1}, home}},
+		"a Cluster whose class does not exist": {[]client.Object{ofClass("a", "demo", 2)}, nil,
 			[]Demand{{Namespace: "a", Asks: true}, home}},
-		"a Cluster that was let through, and waits for hosts": {[]client.Object{ours, admitted(ofClass("a", "demo", 2)),
+		"an admitted Cluster that waits for hosts": {[]client.Object{ours, admitted(ofClass("a", "demo", 2)),
 			ofClass("a", "next", 4)}, nil, []Demand{{Namespace: "a", Asks: true, Promised: 3, Wants: 8}, home}},
 		"a paused Cluster asks, and wants nothing yet": {[]client.Object{ours, paused}, nil,
 			[]Demand{{Namespace: "a", Asks: true}, home}},
 		"a Cluster of another provider": {[]client.Object{class("other.dev"), ofClass("a", "demo", 2)}, nil,
 			[]Demand{home}},
-		"another provider's, without a topology": {[]client.Object{other}, nil, []Demand{home}},
-		"a Cluster that is being deleted":        {[]client.Object{ours, leaving}, nil, []Demand{home}},
-		"a Cluster without anything of its own": {[]client.Object{&clusterv1.Cluster{ObjectMeta: meta("a", "demo")}}, nil,
+		"a Cluster of another provider, without a topology": {[]client.Object{other}, nil, []Demand{home}},
+		"a Cluster that is being deleted":                   {[]client.Object{ours, leaving}, nil, []Demand{home}},
+		"a Cluster without a spec": {[]client.Object{&clusterv1.Cluster{ObjectMeta: meta("a", "demo")}}, nil,
 			[]Demand{{Namespace: "a", Asks: true}, home}},
 		"a CapstanCluster alone": {[]client.Object{infrastructure}, nil, []Demand{{Namespace: "a", Asks: true}, home}},
 		"a CapstanMachine alone": {[]client.Object{machine(meta("a", "x"))}, nil,
@@ -151,10 +151,10 @@ func TestLook(t *testing.T) {
 			&infrav1.CapstanMachine{ObjectMeta: meta("a", "m")}, &infrav1.CapstanMachine{ObjectMeta: meta("a", "y")}},
 			[]string{"a/host-01 x claimed"}, []Demand{{Namespace: "a", Asks: true, Promised: 3, Wants: 3,
 				Zones: map[string]int{"y": 3}}, home}},
-		"a surge of none": {[]client.Object{ours, admitted(ofClass("a", "demo", 0)),
+		"a surge of 0": {[]client.Object{ours, admitted(ofClass("a", "demo", 0)),
 			controlPlane("a", 1, ptr.To(intstr.FromInt32(0)))}, nil,
 			[]Demand{{Namespace: "a", Asks: true, Promised: 1, Wants: 1}, home}},
-		"a host that serves no machine that lives is wanted besides": {
+		"hosts that serve no live machine count as wanted, too": {
 			[]client.Object{machine(meta("a", "x"))}, []string{"a/host-01 x claimed", "a/host-02 x off"},
 			[]Demand{{Namespace: "a", Asks: true, Promised: 3, Wants: 3}, home}},
 		"a namespace in which hosts have enrolled asks for no others": {

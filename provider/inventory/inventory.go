@@ -3,9 +3,9 @@
 // claim never crosses namespaces.
 //
 // [Look] finds out what namespaces ask for. [Shares] computes how many hosts each should have, and [Decide] computes
-// what to do next; both are pure. A [Keeper] carries this out in small steps: it may stop at any moment, and the next
-// Keeper continues. The [Register] records which namespace has which number, even while the number moves between
-// namespaces.
+// what to do next; both are pure. A [Keeper] carries out the decisions in small steps: it may stop at any moment, and
+// the next Keeper continues. The [Register] records which namespace has which number, even while the number moves
+// between namespaces.
 package inventory
 
 import (

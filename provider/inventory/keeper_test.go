@@ -155,8 +155,8 @@ func (w *world) let() {
 	}
 }
 
-// settle starts a Keeper and runs it until everything is settled. After a failure it starts a new one, as after kill
-// -9.
+// settle starts a Keeper and runs it until everything is settled. After a failure it starts a new Keeper, as if the
+// process had been killed.
 func (w *world) settle() {
 	w.t.Helper()
 	w.keeper = nil
@@ -196,16 +196,16 @@ func TestKeep(t *testing.T) {
 		want []string // name, zone
 	}{
 		"an empty inventory, zones in turn": {n: 4, want: []string{"host-01 a", "host-02 b", "host-03 a", "host-04 b"}},
-		"growing keeps what is there": {has: []client.Object{host("host-01", "dock", true)}, n: 2,
+		"growing keeps the existing hosts": {has: []client.Object{host("host-01", "dock", true)}, n: 2,
 			want: []string{"host-01 elsewhere!", "host-02 a"}},
 		"a gap is filled": {has: []client.Object{host("host-02", "dock", false)}, n: 2,
 			want: []string{"host-01 a", "host-02 elsewhere"}},
-		"shrinking takes free hosts only": {
+		"shrinking removes free hosts only": {
 			has: []client.Object{host("host-01", "dock", false), host("host-02", "dock", true), host("host-03", "dock", false)},
 			n:   1, want: []string{"host-01 elsewhere", "host-02 elsewhere!"},
 		},
-		"none at all": {has: []client.Object{host("host-01", "dock", false)}, n: 0},
-		"owned hosts and hosts with other names are nobody's business here": {
+		"a budget of 0": {has: []client.Object{host("host-01", "dock", false)}, n: 0},
+		"owned hosts and hosts with other names are left alone": {
 			has: []client.Object{host("host-07", "", false), host("host-007", "dock", false), host("rack", "dock", false),
 				host("host-", "dock", false)}, n: 0,
 			want: []string{"host- elsewhere", "host-007 elsewhere", "host-07 elsewhere", "rack elsewhere"},
@@ -235,13 +235,13 @@ func TestNewRefusesNonsense(t *testing.T) {
 		"a negative number": {-1, []string{"a"}}, "too many": {Max + 1, []string{"a"}}, "no zone": {1, nil},
 	} {
 		if _, err := New(Options{Budget: c.n, Zones: c.zones}); err == nil {
-			t.Errorf("%s was taken", name)
+			t.Errorf("New accepts %s", name)
 		}
 	}
 }
 
-// moves returns a world of an earlier version with four hosts in Home, one of them claimed. Another namespace asks for
-// two hosts. The dock still has one of the free hosts, which nobody has destroyed.
+// moves returns a world with four hosts in Home, which an earlier version registered. One of them is claimed. Another
+// namespace asks for two hosts. The dock still has one of the free hosts, because it was never destroyed.
 func moves(t *testing.T) *world {
 	w := newWorld(t, 4, host("host-01", "dock", true), host("host-02", "dock", false), host("host-03", "dock", false),
 		host("host-04", "dock", false), class(infrav1.GroupVersion.Group), ofClass("blue", "demo", 1),
@@ -344,20 +344,20 @@ func TestANumberWaitsUntilItsHostIsGone(t *testing.T) {
 		step()
 	}
 	if got := w.hosts(); len(got) != 4 || !slices.Contains(got, "blue/host-04 elsewhere") {
-		t.Errorf("while it is held: %v", got)
+		t.Errorf("while the deletion of host-04 is blocked, the hosts are %v", got)
 	}
 	w.clock.SetTime(time.Now().Add(2 * stuckAfter)) // the API server in memory has its own clock
 	for range 3 {
 		step()
 	}
 	if got := w.hosts(); len(got) != 4 || !slices.Contains(got, "blue/host-04 elsewhere") {
-		t.Errorf("when it is held for long: %v", got)
+		t.Errorf("after the deletion of host-04 has been blocked for long, the hosts are %v", got)
 	}
 	w.settle()
 	w.settle() // the deletion of the host was an event
 	inBlue := func(text string) bool { return strings.HasPrefix(text, "blue") }
 	if got := w.hosts(); len(got) != 4 || slices.ContainsFunc(got, inBlue) {
-		t.Errorf("when it is gone: %v", got)
+		t.Errorf("after host-04 is gone, the hosts are %v", got)
 	}
 }
 
@@ -376,7 +376,7 @@ func TestRegister(t *testing.T) {
 	}
 	r := w.keeper.Register
 	if got := r.Owners(); !maps.Equal(got, map[int]string{1: Home, 2: "b"}) {
-		t.Errorf("without a register, of what is there: %v", got)
+		t.Errorf("without a register, the owners derived from the hosts are %v", got)
 	}
 	for host, want := range map[string]string{"host-01": Home, "host-02": "b", "host-03": "", "rack": Home} {
 		if got := r.Namespace(host); got != want {
@@ -388,13 +388,13 @@ func TestRegister(t *testing.T) {
 	}
 	again, err := OpenRegister(t.Context(), w.api, w.api)
 	if err != nil || !maps.Equal(again.Owners(), map[int]string{1: "a", 5: "b"}) {
-		t.Errorf("read again: %v, %v", again.Owners(), err)
+		t.Errorf("read again, the owners are %v; error %v", again.Owners(), err)
 	}
 	// If somebody else has written the register, the Keeper reads it again and does not overwrite it.
 	if err := again.write(t.Context(), map[int]string{1: "c"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.write(t.Context(), map[int]string{1: "d"}); err == nil || r.Namespace("host-01") != "c" {
-		t.Errorf("after somebody else has written: %q, %v", r.Namespace("host-01"), err)
+		t.Errorf("after somebody else has written, host-01 is in %q; error %v", r.Namespace("host-01"), err)
 	}
 }

@@ -223,7 +223,7 @@ func (d *decider) spare(namespace string) *infrav1.CapstanHost {
 	})
 }
 
-// isMarked reports whether somebody has labeled or closed the host. Such a mark would be lost with the host.
+// isMarked reports whether somebody has labelled or closed the host. Such a mark would be lost with the host.
 func isMarked(host *infrav1.CapstanHost) bool { return host.Spec.Closed() || len(host.Labels) > 0 }
 
 func numberOrZero(host *infrav1.CapstanHost) int {

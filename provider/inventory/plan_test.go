@@ -41,7 +41,7 @@ func at(t testing.TB, text string) infrav1.CapstanHost {
 		case "owned":
 			h.Spec.Supplier = ""
 		default:
-			t.Fatalf("what is %q?", word)
+			t.Fatalf("unknown word %q", word)
 		}
 	}
 	return h
@@ -68,25 +68,25 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget  int
 		hosts   []string
-		owners  map[int]string // of numbers without a host, or whose hosts are in another namespace
+		owners  map[int]string // of numbers without a host in the recorded namespace
 		demands []Demand       // in addition to that of Home
 		want    string
 	}{
 		"an empty inventory, zones in turn": {budget: 4,
 			want: "+default/host-01:x +default/host-02:y +default/host-03:x +default/host-04:y"},
 		"a gap is filled": {budget: 2, hosts: []string{"default/host-02 y"}, want: "+default/host-01:x"},
-		"growing keeps what is there": {budget: 2, hosts: []string{"default/host-01 elsewhere claimed"},
+		"growing keeps the existing hosts": {budget: 2, hosts: []string{"default/host-01 elsewhere claimed"},
 			want: "+default/host-02:x"},
-		"shrinking takes free hosts only": {budget: 1,
+		"shrinking removes free hosts only": {budget: 1,
 			hosts: []string{"default/host-01 x", "default/host-02 y claimed", "default/host-03 x"}, want: "-default/host-03"},
-		"a claimed host beyond the budget stays, and is none of it": {budget: 1,
+		"a claimed host beyond the budget stays, and does not count towards the budget": {budget: 1,
 			hosts: []string{"default/host-01 x", "default/host-02 y claimed"}},
 		"numbers beyond the budget are forgotten once their hosts are gone": {budget: 1,
 			hosts: []string{"default/host-01 x"}, owners: map[int]string{7: "a"}, want: "forget 7"},
-		"none at all": {budget: 0, hosts: []string{"default/host-01 x"}, want: "-default/host-01"},
-		"owned hosts and hosts with other names are nobody's business here": {budget: 0,
+		"a budget of 0": {budget: 0, hosts: []string{"default/host-01 x"}, want: "-default/host-01"},
+		"owned hosts and hosts with other names are left alone": {budget: 0,
 			hosts: []string{"default/host-07 x owned", "default/host-007 x", "default/rack x", "default/host- x"}},
-		"a namespace asks: free hosts are taken of the fullest zone, the highest number first": {budget: 4,
+		"a namespace asks: free hosts are taken from the fullest zone, the highest number first": {budget: 4,
 			hosts:   []string{"default/host-01 x", "default/host-02 y", "default/host-03 x", "default/host-04 y claimed"},
 			demands: []Demand{wants(1)}, want: "-default/host-03 -default/host-02"},
 		"a host that somebody has marked is taken last": {budget: 2,
@@ -95,46 +95,46 @@ func TestDecide(t *testing.T) {
 		"a host that nobody may claim is taken last": {budget: 2,
 			hosts:   []string{"default/host-01 x", "default/host-02 x off"},
 			demands: []Demand{a}, want: "-default/host-01"},
-		"nothing is taken while a number is on its way": {budget: 4,
+		"nothing is taken while a number is about to become free": {budget: 4,
 			hosts:   []string{"default/host-01 x", "default/host-02 y", "a/host-03 x", "default/host-04 y going"},
 			demands: []Demand{a}},
-		"a number that is free goes where it lacks": {budget: 4,
+		"a free number goes to the namespace that lacks a host": {budget: 4,
 			hosts: []string{"default/host-01 x", "default/host-02 y", "a/host-03 x"}, owners: map[int]string{4: "default"},
 			demands: []Demand{a}, want: "+a/host-04:y"},
-		"a number that was noted for a namespace stays there": {budget: 4,
+		"a number that is recorded for a namespace stays there": {budget: 4,
 			hosts:   []string{"default/host-01 x", "a/host-02 y"},
 			owners:  map[int]string{3: "a", 4: "default"},
 			demands: []Demand{a}, want: "+default/host-04:y +a/host-03:x"},
 		"a namespace that does not ask any more gives its free hosts back": {budget: 3,
 			hosts: []string{"default/host-01 x", "a/host-02 x claimed", "a/host-03 y"}, want: "-a/host-03"},
-		"nothing moves when each has its share": {budget: 3,
+		"nothing moves when each namespace has its share": {budget: 3,
 			hosts:   []string{"default/host-01 x", "default/host-03 y", "a/host-02 x"},
 			demands: []Demand{a}},
-		"a host that does not go counts as its namespace's": {budget: 4,
+		"a host whose deletion is stuck counts towards its namespace's share": {budget: 4,
 			hosts:   []string{"default/host-01 x", "a/host-02 x", "a/host-03 y", "a/host-04 y stuck"},
 			demands: []Demand{a}, want: "-a/host-03"},
 		"a host that somebody else has made is removed, unless it is claimed": {budget: 1,
 			hosts:  []string{"a/host-01 x", "b/host-01 x claimed", "a/host-09 x"},
 			owners: map[int]string{1: "default"}, want: "-a/host-01 -a/host-09 +default/host-01:x"},
-		"a number is not given to where such a host is in the way": {budget: 1,
+		"a number is not registered while another namespace has a host with it": {budget: 1,
 			hosts: []string{"default/host-01 x claimed"}, owners: map[int]string{1: "a"}},
 		"zones are balanced when all else is settled": {budget: 4,
 			hosts: []string{"default/host-01 x", "default/host-02 x", "default/host-03 x", "default/host-04 y"},
 			want:  "-default/host-03"},
-		"a host goes where a machine waits for it": {budget: 3,
+		"a host is registered in the zone where a machine waits": {budget: 3,
 			hosts:   []string{"default/host-01 x claimed", "a/host-02 y"},
 			demands: []Demand{{Namespace: "a", Asks: true, Wants: 2, Zones: map[string]int{"y": 2}}}, want: "+a/host-03:y"},
-		"a host that a machine waits for is the last to go": {budget: 4,
+		"a host that a machine waits for is removed last": {budget: 4,
 			hosts: []string{"default/host-01 x", "a/host-02 x", "a/host-03 x", "a/host-04 y"},
 			demands: []Demand{{Namespace: "a", Asks: true, Wants: 1, Zones: map[string]int{"y": 1}},
 				{Namespace: "b", Asks: true, Wants: 1}}, want: "-a/host-03"},
-		"a free host of another zone is made where a machine waits": {budget: 2,
+		"a free host moves to the zone where a machine waits": {budget: 2,
 			hosts:   []string{"default/host-01 x claimed", "a/host-02 x"},
 			demands: []Demand{{Namespace: "a", Asks: true, Wants: 1, Zones: map[string]int{"y": 1}}}, want: "-a/host-02"},
-		"all free hosts are waited for: none moves between zones": {budget: 3,
+		"machines wait for all free hosts, so none moves to another zone": {budget: 3,
 			hosts:   []string{"a/host-01 x", "a/host-02 x", "a/host-03 y claimed"},
 			demands: []Demand{{Namespace: "a", Asks: true, Wants: 3, Zones: map[string]int{"x": 2, "y": 1}}}},
-		"zones that nobody knows any more stay": {budget: 3,
+		"hosts in zones that no longer exist stay": {budget: 3,
 			hosts: []string{"default/host-01 old", "default/host-02 old", "default/host-03 old"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,7 +280,7 @@ func (w *life) settled() {
 			}
 		}
 		if claimed[namespace] == 0 && max(of["x"], of["y"], of["z"])-min(of["x"], of["y"], of["z"]) > 1 {
-			w.t.Errorf("namespace %s has the zones %v", namespace, of)
+			w.t.Errorf("namespace %s has this many hosts in each zone: %v, want them balanced", namespace, of)
 		}
 	}
 }

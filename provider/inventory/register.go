@@ -34,7 +34,7 @@ type Register struct {
 }
 
 // OpenRegister reads the register from the API server; reader must not be a cache. If there is no register, as in a
-// management plane of an earlier version, it is derived from the existing hosts.
+// management plane of an earlier version, OpenRegister derives one from the existing hosts.
 func OpenRegister(ctx context.Context, c client.Client, reader client.Reader) (*Register, error) {
 	r := &Register{client: c, reader: reader}
 	return r, r.load(ctx)

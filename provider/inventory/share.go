@@ -11,7 +11,7 @@ type Demand struct {
 	Namespace string
 	// Asks is true for a namespace that may be given unclaimed hosts.
 	Asks bool
-	// Has is how many hosts are registered there, without those being deleted.
+	// Has is how many hosts are registered there, not counting those being deleted.
 	Has int
 	// Claimed is how many of these can't be taken away.
 	Claimed int

@@ -30,22 +30,22 @@ func TestShares(t *testing.T) {
 		"an odd rest: home comes first": {3, []Demand{{Namespace: "a", Asks: true}, home}, "default 2, a 1"},
 		"what clusters want comes first, the rest evenly": {
 			8, []Demand{home, {Namespace: "a", Asks: true, Wants: 4}}, "default 2, a 6"},
-		"the smallest wish is served whole, the others share": {
+		"the smallest demand is met in full, the others share the rest": {
 			9, []Demand{home, {Namespace: "a", Asks: true, Wants: 1}, {Namespace: "b", Asks: true, Wants: 9},
 				{Namespace: "c", Asks: true, Wants: 9}}, "default 0, a 1, b 4, c 4"},
-		"nothing that is claimed is taken": {
+		"claimed hosts are not taken away": {
 			4, []Demand{{Namespace: Home, Asks: true, Has: 4, Claimed: 3, Promised: 3, Wants: 3},
 				{Namespace: "a", Asks: true, Wants: 3}}, "default 3, a 1"},
-		"what was promised to a cluster that was let through is kept": {
+		"hosts that are promised to an admitted cluster are kept": {
 			4, []Demand{{Namespace: Home, Asks: true, Has: 4, Claimed: 1, Promised: 3, Wants: 3},
 				{Namespace: "a", Asks: true, Wants: 3}}, "default 3, a 1"},
-		"what is of no use to anybody is spread evenly": {
+		"a host that helps no cluster is spread evenly": {
 			4, []Demand{{Namespace: Home, Asks: true, Has: 4, Claimed: 1, Promised: 3, Wants: 3},
 				{Namespace: "a", Asks: true, Wants: 3, Step: 3}}, "default 4, a 0"},
-		"what does not exist yet was promised to nobody": {
+		"only hosts that exist are kept for a promise": {
 			8, []Demand{{Namespace: Home, Asks: true, Has: 2, Claimed: 2, Promised: 9, Wants: 9},
 				{Namespace: "a", Asks: true, Wants: 4}}, "default 4, a 4"},
-		"half of a cluster is of no use: one of two can begin": {
+		"half of a cluster is of no use, so only one of two can begin": {
 			4, []Demand{{Namespace: Home, Asks: true, Wants: 3, Step: 3}, {Namespace: "a", Asks: true, Wants: 3, Step: 3}},
 			"default 4, a 0"},
 		"a smaller cluster begins before a larger one": {
@@ -54,11 +54,11 @@ func TestShares(t *testing.T) {
 		"room for a rollout comes before the rest, and after what clusters want": {
 			5, []Demand{{Namespace: Home, Asks: true, Has: 1, Claimed: 1, Promised: 1, Wants: 1, Surge: 2},
 				{Namespace: "a", Asks: true, Wants: 2}}, "default 3, a 2"},
-		"who does not ask gives back what is not claimed": {
+		"a namespace that does not ask gives back its unclaimed hosts": {
 			4, []Demand{home, {Namespace: "a", Has: 3, Claimed: 1, Promised: 3, Wants: 3}}, "default 3, a 1"},
-		"more is claimed than there is": {
+		"more hosts are claimed than the budget has": {
 			2, []Demand{home, {Namespace: "a", Asks: true, Has: 3, Claimed: 3, Wants: 3}}, "default 0, a 3"},
-		"none": {0, []Demand{home}, "default 0"},
+		"a budget of 0": {0, []Demand{home}, "default 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := show(Shares(c.budget, c.demands)); got != c.want {

@@ -36,8 +36,8 @@ func shortage(p Picture, namespace string) string {
 	case free > 0:
 		return ""
 	case share > claimed+d.stuck[namespace]:
-		return fmt.Sprintf("its share is %d of the %d local hosts: it gets them as soon as other namespaces release them",
-			share, d.Budget)
+		return fmt.Sprintf("the namespace's share is %d of the %d local hosts: it gets them as soon as other "+
+			"namespaces release them", share, d.Budget)
 	case d.Budget == 0:
 		return "there are no local hosts: run capstan up --hosts 3"
 	}

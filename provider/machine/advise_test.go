@@ -23,12 +23,12 @@ func TestAdviseOn(t *testing.T) {
 		shortage        func(context.Context, string) string
 		want            string
 	}{
-		"nobody knows better": {infrav1.NoHostMatchesReason, lacks + addHosts, nil, lacks + addHosts},
-		"there is nothing to say": {
+		"there is no function Shortage": {infrav1.NoHostMatchesReason, lacks + addHosts, nil, lacks + addHosts},
+		"Shortage has no advice": {
 			infrav1.NoHostMatchesReason, lacks + addHosts, says(""), lacks + addHosts},
 		"the namespace lacks hosts": {
 			infrav1.NoHostMatchesReason, lacks + addHosts, says("its share comes"), lacks + "its share comes in default"},
-		"it is something else": {infrav1.DeletingReason, addHosts, says("its share comes"), addHosts},
+		"the obstacle has another reason": {infrav1.DeletingReason, addHosts, says("its share comes"), addHosts},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, world()...).scope()

@@ -63,7 +63,7 @@ func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, erro
 			return step.Next(), nil
 		}
 	}
-	return step.Answer{}, fmt.Errorf("hosts changed %d times during the claim: it is retried", claimTries)
+	return step.Answer{}, fmt.Errorf("hosts changed %d times during the claim: the claim is retried", claimTries)
 }
 
 // pick sets a host aside for the machine, or returns the obstacle.
@@ -107,8 +107,8 @@ func (r *Reconciler) write(
 
 // lookUp reads a host from the API server after a claim conflicted, and returns the host if the machine holds it. If
 // the host has changed since it was picked, the claim of that pick can no longer succeed. If it has not changed, and an
-// earlier attempt at the same claim may still be under way, the outcome is unknown: the claim stays lost and lookUp
-// returns an error.
+// earlier attempt at the same claim may still be under way, the outcome is unknown: the pool keeps the claim as one
+// with an unknown outcome, and lookUp returns an error.
 func (r *Reconciler) lookUp(
 	ctx context.Context, capstan *infrav1.CapstanMachine, pick *pool.Pick,
 ) (*infrav1.CapstanHost, error) {
@@ -123,7 +123,7 @@ func (r *Reconciler) lookUp(
 		return nil, fmt.Errorf("reading host %s, which changed during the claim: %w", pick.Before().Name, err)
 	}
 	if same(host, pick.Before()) && r.Hosts.Lost(capstan) == pick {
-		return nil, fmt.Errorf("the outcome of the claim of host %s is not known yet: it is retried", host.Name)
+		return nil, fmt.Errorf("the outcome of the claim of host %s is not known yet: the claim is retried", host.Name)
 	}
 	r.Hosts.Changed(pick, host)
 	if r.Filter.Matches(host) && claim.Holds(host, capstan) {

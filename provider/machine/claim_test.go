@@ -48,9 +48,9 @@ func TestClaimHost(t *testing.T) { // IM-49
 // second instance (IM-63).
 func TestClaimIsForMachinesThatNeverHadAHost(t *testing.T) {
 	for name, edit := range map[string]change{
-		"it holds one":         claimed("host-02"),
-		"its status names one": machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-09" }),
-		"it has a provider id": machineIs(func(m *infrav1.CapstanMachine) { m.Spec.ProviderID = "capstan://a/b/c" }),
+		"w1 holds a host":        claimed("host-02"),
+		"w1's status has a host": machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-09" }),
+		"w1 has a provider id":   machineIs(func(m *infrav1.CapstanMachine) { m.Spec.ProviderID = "capstan://a/b/c" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world(edit)...)
@@ -70,8 +70,8 @@ func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 		effect bool
 		calls  []string
 	}{
-		"it was written": {effect: true, calls: []string{"get CapstanHost"}},
-		"it was not written, and is written again so that it can't be any more": {
+		"the claim was written": {effect: true, calls: []string{"get CapstanHost"}},
+		"the claim was not written, and is written again so that the first one can't succeed": {
 			calls: []string{"get CapstanHost", "patch CapstanHost"},
 		},
 	} {
@@ -90,11 +90,11 @@ func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 			f.fault, f.calls = nil, nil
 			again := f.scope()
 			if again.host != nil {
-				t.Fatal("the watch shows the claim")
+				t.Fatal("the watch already shows the claim, so this test proves nothing")
 			}
 			answer, err := f.place(t.Context(), again)
 			if err != nil || answer.Stopped() {
-				t.Fatalf("it is not found out what became of the claim: stopped %t, error %v", answer.Stopped(), err)
+				t.Fatalf("the outcome of the claim was not found out: stopped %t, error %v", answer.Stopped(), err)
 			}
 			if _, err := f.claimHost(t.Context(), again); err != nil || again.host == nil || f.held() != "host-01" {
 				t.Errorf("error %v, found %v, holds %q", err, again.host, f.held())
@@ -114,7 +114,7 @@ func TestALostClaimOfAMachineInDeletion(t *testing.T) {
 		s := f.scope()
 		f.lags = true
 		if _, err := f.claimHost(t.Context(), s); err == nil {
-			t.Fatal("the step says nothing of the failure")
+			t.Fatal("the step does not return the error of the claim")
 		}
 		f.fault = nil
 		m := f.machine("w1")
@@ -128,7 +128,7 @@ func TestALostClaimOfAMachineInDeletion(t *testing.T) {
 			}
 		}
 		if host := f.host("host-01"); host.Spec.Claim == nil || !host.Spec.Claim.Released {
-			t.Errorf("written at first: %t; the host has the claim %+v", effect, host.Spec.Claim)
+			t.Errorf("the first claim was written: %t; the host has the claim %+v", effect, host.Spec.Claim)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestAMachineThatIsGoneHoldsNoHostBack(t *testing.T) {
 	f.fault = onCall(1, fault{err: errInjected})
 	s := f.scope()
 	if _, err := f.claimHost(t.Context(), s); err == nil {
-		t.Fatal("the step says nothing of the failure")
+		t.Fatal("the step does not return the error of the claim")
 	}
 	f.fault = nil
 	if err := f.api.Delete(t.Context(), f.machine("w1")); err != nil {
@@ -150,7 +150,7 @@ func TestAMachineThatIsGoneHoldsNoHostBack(t *testing.T) {
 	}
 	request, _ := plan(s)
 	if fits, why := f.Hosts.Place(s.capstan, request); !fits || why.String() != "2 of 2 hosts fit" {
-		t.Errorf("hosts: %s", why)
+		t.Errorf("placement says %s", why)
 	}
 }
 
@@ -177,10 +177,10 @@ func TestHostThatChangesWhileItIsClaimed(t *testing.T) {
 		times int
 		fails bool
 	}{
-		"once":                   {err: changed, times: 1},
-		"it was deleted":         {err: apierrors.NewNotFound(resource, "host-01"), times: 1},
-		"as often as is allowed": {err: changed, times: claimTries - 1},
-		"too often":              {err: changed, times: claimTries, fails: true},
+		"the host changes once":                      {err: changed, times: 1},
+		"the host is deleted":                        {err: apierrors.NewNotFound(resource, "host-01"), times: 1},
+		"the host changes at every try but the last": {err: changed, times: claimTries - 1},
+		"the host changes at every try":              {err: changed, times: claimTries, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world()...)

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// cluster stops while the Cluster does not exist (IM-43).
+// cluster ends the pass if the Cluster does not exist (IM-43).
 func (r *Reconciler) cluster(_ context.Context, s *scope) (step.Answer, error) {
 	if s.owningCluster == nil {
 		s.obstacle = &step.Obstacle{
@@ -25,7 +25,7 @@ func (r *Reconciler) cluster(_ context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// clusterInfrastructure stops while the Cluster's infrastructure is not provisioned (IM-45).
+// clusterInfrastructure ends the pass if the Cluster's infrastructure is not provisioned (IM-45).
 func (r *Reconciler) clusterInfrastructure(ctx context.Context, s *scope) (step.Answer, error) {
 	if !ptr.Deref(s.owningCluster.Status.Initialization.InfrastructureProvisioned, false) {
 		s.obstacle = &step.Obstacle{

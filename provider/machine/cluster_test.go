@@ -19,8 +19,8 @@ func TestCluster(t *testing.T) { // IM-43
 		cluster *clusterv1.Cluster
 		want    *step.Obstacle
 	}{
-		"it exists": {cluster: &clusterv1.Cluster{}},
-		"it does not exist": {want: &step.Obstacle{
+		"the Cluster exists": {cluster: &clusterv1.Cluster{}},
+		"the Cluster does not exist": {want: &step.Obstacle{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
 			Message: "Cluster demo of Machine w1 does not exist", Brief: true,
 		}},

@@ -64,7 +64,7 @@ func TestACrowdClaims(t *testing.T) {
 		}
 	})
 	var done atomic.Int64
-	var served sync.Map // according to their status
+	var served sync.Map // the machines that have a host according to their status
 	work := func() {
 		for {
 			request, ended := queue.Get()

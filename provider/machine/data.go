@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// dataNamed stops until the Machine names the Secret with the bootstrap data (IM-48).
+// dataNamed ends the pass if the Machine does not yet name the Secret with the bootstrap data (IM-48).
 func (r *Reconciler) dataNamed(_ context.Context, s *scope) (step.Answer, error) {
 	if s.machine.Spec.Bootstrap.DataSecretName == nil {
 		s.obstacle = &step.Obstacle{

@@ -21,7 +21,7 @@ func TestDataNamed(t *testing.T) { // IM-48
 		want   *step.Obstacle
 	}{
 		"Cluster API has named the Secret": {secret: ptr.To("w1-data")},
-		"it has not": {want: &step.Obstacle{
+		"Cluster API has not named the Secret": {want: &step.Obstacle{
 			Reason:  infrav1.WaitingForBootstrapDataReason,
 			Message: "the bootstrap provider has not created the bootstrap data of Machine w1 yet", Brief: true,
 		}},
@@ -73,7 +73,7 @@ func TestDataThatIsNotThere(t *testing.T) {
 			s := f.scope()
 			_, err := f.readData(t.Context(), s)
 			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("error %v, want %s: nothing announces that it comes, so it must be tried again", err, c.err)
+				t.Errorf("error %v, want one with %s, because no event would start the next pass", err, c.err)
 			}
 			if got := s.obstacle; (got == nil) != (c.obstacle == "") || got != nil && got.Reason != c.obstacle {
 				t.Errorf("obstacle %+v", got)
@@ -84,7 +84,7 @@ func TestDataThatIsNotThere(t *testing.T) {
 	f.fault = named("get Secret", apierrors.NewForbidden(corev1.Resource("secrets"), "w1-data", errInjected))
 	if s := f.scope(); s != nil {
 		if _, err := f.readData(t.Context(), s); !apierrors.IsForbidden(err) || s.obstacle != nil {
-			t.Errorf("a right that is refused: error %v, obstacle %+v", err, s.obstacle)
+			t.Errorf("without the right to read Secrets: error %v, obstacle %+v", err, s.obstacle)
 		}
 	}
 }

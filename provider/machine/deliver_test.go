@@ -47,7 +47,7 @@ func TestDeliver(t *testing.T) { // IM-49
 			edits: []change{claimed("host-01", reported(infrav1.BootstrapFailed))},
 		},
 		"the machine has an instance": {edits: []change{claimed("host-01"), id}},
-		"a claim of an earlier version lets the agent begin afterwards": {
+		"a claim of an earlier version lets the agent start only after the delivery": {
 			edits: []change{claimed("host-01", earlier)}, delivered: true,
 			calls: []string{getSecret, getSecret, "create Secret", "patch CapstanHost"},
 		},

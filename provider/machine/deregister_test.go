@@ -31,16 +31,16 @@ func TestDeregister(t *testing.T) { // IM-58
 		"the CapstanCluster is gone": {
 			edits: edits(func(all map[string]client.Object) { delete(all, "infra") }), calls: []string{infra},
 		},
-		"the infrastructure is somebody else's": {
+		"the infrastructure is of another provider": {
 			edits: edits(on("cluster", func(c *clusterv1.Cluster) { c.Spec.InfrastructureRef.Kind = "OtherCluster" })),
 		},
-		"the endpoint is the user's": {
+		"the user provides the endpoint": {
 			edits: edits(on("infra", func(c *infrav1.CapstanCluster) {
 				c.Spec.LoadBalancer.Type = infrav1.LoadBalancerExternal
 			})),
 			calls: []string{infra},
 		},
-		"there are no balancers here": {edits: edits(), noBalancer: true},
+		"the provider has no balancers": {edits: edits(), noBalancer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial{
@@ -52,7 +52,7 @@ func TestDeregister(t *testing.T) { // IM-58
 				},
 				check: func(t *testing.T, _ *fixture, _ *scope, answer step.Answer) {
 					if answer.Stopped() {
-						t.Error("a deletion doesn't wait for the balancer")
+						t.Error("the deletion waits for the balancer")
 					}
 				},
 			}.do(t)

@@ -18,8 +18,8 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, erro
 	return step.Next(), patch.Object(ctx, r.Client, before, s.capstan, patch.Locked)
 }
 
-// heldByUs stops if the object is being deleted without our finalizer. It comes first, because such an object gets no
-// status either.
+// heldByUs ends the pass if the object is being deleted and does not have our finalizer. This step comes first, because
+// such an object gets no status either.
 func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) {
 	if !controllerutil.ContainsFinalizer(s.capstan, infrav1.MachineFinalizer) {
 		s.gone = true

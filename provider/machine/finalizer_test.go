@@ -17,7 +17,7 @@ func TestFinalizer(t *testing.T) { // IM-44
 	trial{objects: worldOf(), run: (*Reconciler).finalizer, check: isThere, calls: []string{"patch CapstanMachine"}}.do(t)
 	has := machineIs(func(m *infrav1.CapstanMachine) { m.Finalizers = []string{infrav1.MachineFinalizer} })
 	again := trial{objects: worldOf(has), run: (*Reconciler).finalizer, check: isThere}
-	t.Run("one that is there is not written again", again.do)
+	t.Run("a finalizer that is there is not written again", again.do)
 	t.Attr("rule", "IM-44 v1beta2")
 }
 
@@ -26,9 +26,9 @@ func TestHeldByUs(t *testing.T) {
 		finalizers []string
 		held       bool
 	}{
-		"by us":            {[]string{"example.com/other", infrav1.MachineFinalizer}, true},
-		"by somebody else": {[]string{"example.com/other"}, false},
-		"by nobody":        {nil, false},
+		"our finalizer and another one": {[]string{"example.com/other", infrav1.MachineFinalizer}, true},
+		"somebody else's finalizer":     {[]string{"example.com/other"}, false},
+		"no finalizer":                  {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &infrav1.CapstanMachine{}

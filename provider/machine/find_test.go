@@ -18,7 +18,7 @@ func blind(host *infrav1.CapstanHost) {
 	host.ResourceVersion = "1"
 }
 
-// nothing implements an API server that has no hosts.
+// The type nothing is an API server that has no hosts.
 type nothing struct{ client.Reader }
 
 func (nothing) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
@@ -47,22 +47,22 @@ func TestFind(t *testing.T) {
 		extra int
 		calls []string
 	}{
-		"none, and none is expected": {},
-		"one that the watch shows":   {edits: []change{claimed("host-02")}, want: "host-02"},
-		"two: controllers ran at once": {
+		"no host, and none is expected": {},
+		"a host that the watch shows":   {edits: []change{claimed("host-02")}, want: "host-02"},
+		"two hosts, because two controllers ran at once": {
 			edits: []change{claimed("host-02"), claimed("host-01")}, want: "host-01", extra: 1,
 		},
 		"after a move": {edits: []change{claimed("host-02"), moved}, want: "host-02"},
-		"one that the watch doesn't show, of a machine that had one": {
+		"a host that the watch doesn't show, but the machine's status names": {
 			edits: []change{claimed("host-01"), had}, blind: true, want: "host-01", calls: []string{look},
 		},
-		"one that the watch doesn't show, of a machine that has its provider id": {
+		"a host that the watch doesn't show, but the machine has its provider id": {
 			edits: []change{claimed("host-01"), identified}, blind: true, want: "host-01", calls: []string{look},
 		},
-		"it had one, which is free":       {edits: []change{had}, calls: []string{look}},
-		"it had one, which is gone":       {edits: []change{had, gone}, calls: []string{look}},
-		"it had none, and is in deletion": {edits: []change{deleted}},
-		"another machine's, whose provider id it has": {
+		"the machine had a host, which is free":         {edits: []change{had}, calls: []string{look}},
+		"the machine had a host, which is gone":         {edits: []change{had, gone}, calls: []string{look}},
+		"the machine had no host, and is being deleted": {edits: []change{deleted}},
+		"the machine has the provider id of another machine": {
 			edits: []change{claimed("host-01"), thief}, calls: []string{look},
 		},
 	} {

@@ -243,7 +243,7 @@ func (c trial) do(t *testing.T) {
 				f := c.begin(t)
 				f.fault = onCall(n+1, fault)
 				if _, _, err := c.once(f); err == nil && how != "conflicts" {
-					t.Fatal("the step says nothing of the failure")
+					t.Fatal("the step does not return the failure")
 				}
 				f.fault = nil
 				s, answer, err := c.once(f)

@@ -8,8 +8,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// keep keeps the first of the hosts that the machine holds and releases the others. It stops if none can be used, and
-// claims no other: the lost host may still run the instance, and there must not be two (IM-63).
+// keep keeps the first of the hosts that the machine holds and releases the others. It ends the pass if none can be
+// used, and claims no other host: the lost host may still run the instance, and there must not be two (IM-63).
 func (r *Reconciler) keep(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host == nil {
 		s.lost = fmt.Sprintf("%s no longer has this machine's claim: delete the Machine to get another host",

@@ -18,16 +18,17 @@ func TestKeep(t *testing.T) { // IM-63
 		released string // a host that is released after the step
 		calls    []string
 	}{
-		"one": {edits: []change{claimed("host-02")}, host: "host-02"},
-		"of two, the other is released": {
+		"one host": {edits: []change{claimed("host-02")}, host: "host-02"},
+		"two hosts: the second one is released": {
 			edits: []change{claimed("host-02"), claimed("host-01")},
 			host:  "host-01", released: "host-02", calls: []string{"patch CapstanHost"},
 		},
-		"one that was released": {
+		"a host that was released": {
 			edits: []change{claimed("host-01", released)},
 			lost:  "host host-01 was released from this machine", released: "host-01",
 		},
-		"none any more": {edits: []change{had}, lost: "host host-01 no longer has this machine's claim"},
+		"a host that no longer has the claim": {edits: []change{had},
+			lost: "host host-01 no longer has this machine's claim"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial{

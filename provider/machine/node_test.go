@@ -48,7 +48,7 @@ func TestRemoveNode(t *testing.T) {
 		waiting string
 		event   string
 	}{
-		"the bootstrap failed after the kubelet had begun": {edits: []change{initialized, had}, asked: asked},
+		"the bootstrap failed after the kubelet had started": {edits: []change{initialized, had}, asked: asked},
 		"Cluster API knows the Node and deletes it": {edits: []change{initialized, had,
 			on("owner", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "w1" })}},
 		"no host was claimed":               {edits: []change{initialized}},
@@ -78,7 +78,7 @@ func TestRemoveNode(t *testing.T) {
 				t.Errorf("answer %+v, %v; asked for %q, want %q", answer, err, nodes.deleted, c.asked)
 			}
 			if (s.waiting == "") != (c.waiting == "") || !strings.Contains(s.waiting, c.waiting) {
-				t.Errorf("it waits for %q, want %q", s.waiting, c.waiting)
+				t.Errorf("the deletion waits for %q, want %q", s.waiting, c.waiting)
 			}
 			event := ""
 			select {
@@ -117,6 +117,6 @@ func TestRemoveNodeComesLast(t *testing.T) {
 	}
 	pass()
 	if len(nodes.deleted) != 1 || f.machine("w1") != nil {
-		t.Errorf("afterwards: deleted %q, machine %v", nodes.deleted, f.machine("w1"))
+		t.Errorf("once the host is clean: deleted %q, machine %v", nodes.deleted, f.machine("w1"))
 	}
 }

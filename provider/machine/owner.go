@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// owned stops while no Machine owns the object (IM-41). It comes after pause, because the annotation pauses an object
-// even before it has an owner.
+// owned ends the pass if no Machine owns the object (IM-41). The step comes after pause, because the annotation pauses
+// an object even before the object has an owner.
 func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.machine == nil {
 		s.obstacle = &step.Obstacle{

@@ -22,7 +22,7 @@ func TestOwner(t *testing.T) {
 		"a Machine that is gone, or not in the cache yet": {
 			edit: func(all map[string]client.Object) { delete(all, "owner") }, owned: true, calls: []string{"get Machine"},
 		},
-		"none": {edit: machineIs(func(m *infrav1.CapstanMachine) { m.OwnerReferences = nil })},
+		"no owner reference": {edit: machineIs(func(m *infrav1.CapstanMachine) { m.OwnerReferences = nil })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			edits := []change{}
@@ -67,8 +67,8 @@ func TestOwned(t *testing.T) { // IM-41
 		scope scope
 		want  *step.Obstacle
 	}{
-		"a Machine owns it": {scope: scope{machine: &clusterv1.Machine{}}},
-		"nobody owns it": {want: &step.Obstacle{
+		"a Machine owns the object": {scope: scope{machine: &clusterv1.Machine{}}},
+		"no Machine owns the object": {want: &step.Obstacle{
 			Reason: infrav1.WaitingForOwnerReason, Message: "no Machine owns this object yet", Brief: true,
 		}},
 	} {

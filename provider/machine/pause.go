@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// pause finds the Cluster, and stops if it or the object is paused (IM-64).
+// pause finds the Cluster, and ends the pass if the Cluster or the object is paused (IM-64).
 func (r *Reconciler) pause(ctx context.Context, s *scope) (step.Answer, error) {
 	if name := clusterName(s); name != "" {
 		cluster, err := util.GetClusterByName(ctx, r.Client, s.capstan.Namespace, name)

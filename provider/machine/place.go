@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// place stops if the machine has no host and none fits now; the pool wakes it later. The host itself is picked when it
-// is claimed. If the machine may already have a host, place continues and claimHost finds out.
+// place ends the pass if the machine has no host and none fits now; the pool wakes the machine later. The host itself
+// is picked when it is claimed. If the machine may already have a host, place continues and claimHost finds out.
 func (r *Reconciler) place(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host != nil || hadHost(s.capstan) != "" || r.Hosts.Lost(s.capstan) != nil {
 		return step.Next(), nil

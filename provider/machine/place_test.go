@@ -36,7 +36,7 @@ func TestPick(t *testing.T) {
 		"a host with the selected labels": {
 			edits: []change{ssd, selects(metav1.LabelSelector{MatchLabels: map[string]string{"disk": "ssd"}})}, host: "host-02",
 		},
-		"a host that says that it has the hardware": {
+		"a host that reports the required hardware": {
 			edits: []change{
 				on("host-02", func(h *infrav1.CapstanHost) {
 					h.Status.Agent = &infrav1.AgentReport{Architecture: "arm64", Processors: 8}
@@ -45,18 +45,18 @@ func TestPick(t *testing.T) {
 			},
 			host: "host-02",
 		},
-		"no host says that it has the hardware": {
+		"no host reports the required hardware": {
 			edits: []change{requires(infrav1.HostRequirements{MinDiskGiB: 1})}, reason: infrav1.NoHostMatchesReason,
 			message: "0 of 2 hosts fit: 2 without the required hardware",
 		},
-		"no host that the cluster's balancer reaches": {
+		"the cluster's balancer reaches no host": {
 			edits: []change{
 				on("host-01", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{infrav1.EnrolledLabel: "true"} }),
 				on("host-02", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{infrav1.EnrolledLabel: "true"} }),
 			},
 			local: true, reason: infrav1.NoHostMatchesReason, message: "0 of 2 hosts fit: 2 without the selected labels",
 		},
-		"a host that it reaches": {
+		"a host that the cluster's balancer reaches": {
 			edits: []change{
 				on("host-01", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{infrav1.EnrolledLabel: "true"} }),
 			},
@@ -106,10 +106,10 @@ func TestPlace(t *testing.T) {
 		edits []change
 		stops bool
 	}{
-		"a host fits":               {},
-		"no host fits":              {edits: []change{noHosts}, stops: true},
-		"it holds one":              {edits: []change{claimed("host-01")}},
-		"it had one, which is gone": {edits: []change{had, noHosts}},
+		"a host fits":                           {},
+		"no host fits":                          {edits: []change{noHosts}, stops: true},
+		"the machine holds a host":              {edits: []change{claimed("host-01")}},
+		"the machine had a host, which is gone": {edits: []change{had, noHosts}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world(c.edits...)...)

@@ -17,7 +17,7 @@ func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, err
 	before := s.capstan.DeepCopy()
 	s.capstan.Spec.ProviderID = s.host.Spec.Claim.ProviderID
 	if err := patch.Object(ctx, r.Client, before, s.capstan, patch.Unlocked); err != nil {
-		s.capstan.Spec.ProviderID = "" // the status must not rely on it
+		s.capstan.Spec.ProviderID = "" // the status must not rely on an id that was not written
 		return step.Answer{}, err
 	}
 	r.Recorder.Eventf(s.capstan, s.host, "Normal", infrav1.BootstrappedEvent, "Bootstrap",

@@ -24,7 +24,7 @@ func TestProviderID(t *testing.T) { // IM-52
 		all["machine"].(*infrav1.CapstanMachine).Spec.ProviderID = all["host-01"].(*infrav1.CapstanHost).Spec.Claim.ProviderID
 	}
 	again := trial{objects: worldOf(claims, has), run: (*Reconciler).providerID, check: isThere}
-	t.Run("one that is there is not written again", again.do)
+	t.Run("a provider id that is there is not written again", again.do)
 	t.Attr("rule", "IM-52 v1beta2")
 }
 

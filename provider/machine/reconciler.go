@@ -1,9 +1,9 @@
 // Package machine reconciles CapstanMachines. Each machine claims one host of the inventory, waits until the host's
-// agent has run the bootstrap data, and releases the host when it is deleted.
+// agent has run the bootstrap data, and releases the host when the machine is deleted.
 //
 // Ids such as IM-41 name rules of Cluster API's contract for infrastructure machines. The normal steps follow IM-41 to
 // IM-56, the deletion steps IM-57 to IM-61. The claim is in the host's spec, so a lost status can be rebuilt from specs
-// (IM-63).
+// (IM-63). A pass is one reconcile of one object; it runs the steps in order, until one of them stops it.
 package machine
 
 import (
@@ -32,7 +32,7 @@ type Reconciler struct {
 	Client client.Client
 	// Reader reads Secrets, and hosts that a cache may not show yet, from the API server.
 	Reader client.Reader
-	// Hosts is the inventory. It must have the same Filter and also read from the API server.
+	// Hosts is the inventory. It must have the same Filter, and must also read from the API server, not from a cache.
 	Hosts *pool.Pool
 	// Recorder records Events about CapstanMachines.
 	Recorder events.EventRecorder
@@ -65,11 +65,11 @@ type Reconciler struct {
 }
 
 // All objects except Secrets are written with patches. The contract rules RB-01 and RB-02 require more rights to the
-// provider's own types than it uses. Secrets are read and written one by one, never listed or watched (RB-12). Nothing
-// that the controller creates blocks the deletion of its owner, so no right to finalizers is needed (RB-10). Bootstrap
-// configurations are read one by one, and only their metadata, to find their owners. The kinds below are those of the
-// known bootstrap providers. Any other provider needs a ClusterRole that lets the manager get its kind; until then its
-// machines report which right is missing.
+// provider's own types than the provider uses. Secrets are read and written one by one, never listed or watched
+// (RB-12). Nothing that the controller creates blocks the deletion of its owner, so no right to finalizers is needed
+// (RB-10). Bootstrap configurations are read one by one, and only their metadata, to find their owners. The kinds below
+// are those of the known bootstrap providers. Any other provider needs a ClusterRole that lets the manager get its
+// kind; until then its machines report which right is missing.
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs;k0scontrollerconfigs;k0sworkerconfigs,verbs=get
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kthreesconfigs;microk8sconfigs;rke2configs;talosconfigs,verbs=get
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch;create;update;patch;delete

@@ -84,10 +84,10 @@ func TestARefusedRightIsShown(t *testing.T) {
 	}
 	f.fault = nil
 	if writes, err := f.passes(5); err != nil || writes != 1 {
-		t.Errorf("afterwards: error %v, %d writes of the status", err, writes)
+		t.Errorf("once the right is back: error %v, %d writes of the status", err, writes)
 	}
 	if got := f.is(infrav1.ReconciledCondition); got != "" || f.is(infrav1.HostClaimedCondition) != "True HostClaimed" {
-		t.Errorf("afterwards Reconciled is %q, HostClaimed %q", got, f.is(infrav1.HostClaimedCondition))
+		t.Errorf("once the right is back, Reconciled is %q, HostClaimed %q", got, f.is(infrav1.HostClaimedCondition))
 	}
 }
 
@@ -121,11 +121,11 @@ func TestEveryStepThatFailsIsShown(t *testing.T) {
 				}
 			}
 			if ptr.Deref(f.machine("w1").Status.Initialization.Provisioned, false) {
-				t.Error("it is provisioned all the same (IM-49)")
+				t.Error("the machine is provisioned although a step fails (IM-49)")
 			}
 			f.fault = nil
 			if _, err := f.passes(2); err != nil || f.is(infrav1.ReconciledCondition) != "" {
-				t.Errorf("afterwards: error %v, Reconciled %q", err, f.is(infrav1.ReconciledCondition))
+				t.Errorf("once the call works: error %v, Reconciled %q", err, f.is(infrav1.ReconciledCondition))
 			}
 		})
 	}
@@ -175,7 +175,7 @@ func TestAMachineThatWorksStaysReady(t *testing.T) {
 		t.Fatalf("error %v, Ready %q", err, f.is(infrav1.ReadyCondition))
 	}
 	f.fault = named("list CapstanHostList", errInjected)
-	f.Hosts = pool.New(f.Reader, "") // as after a restart
+	f.Hosts = pool.New(f.Reader, "") // a restarted process begins with an empty pool
 	writes, _ := f.passes(30)
 	m := f.machine("w1")
 	provisioned := ptr.Deref(m.Status.Initialization.Provisioned, false)

@@ -18,8 +18,8 @@ import (
 // administrator has given up on the host.
 //
 // If the machine has no owner, the contract requires that the finalizer is removed without deleting infrastructure
-// (IM-62). release then marks the claim as released anyway, but does not wait: the mark is only a note in our own
-// inventory, and without it the host would be lost for everybody.
+// (IM-62). release then marks the claim as released anyway, but does not wait: the mark only changes our own inventory,
+// and without it the host would be lost for everybody.
 func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host == nil {
 		return step.Next(), nil
@@ -63,7 +63,7 @@ func (r *Reconciler) releaseHost(ctx context.Context, host *infrav1.CapstanHost)
 // wayOut returns how a deletion can finish if the host never becomes clean.
 func wayOut(host *infrav1.CapstanHost) string {
 	if host.Spec.Supplier != "" {
-		return "it is destroyed and recreated"
+		return "the host is destroyed and recreated"
 	}
 	return fmt.Sprintf("if that never happens, \"kubectl annotate capstanhost -n %s %s %s=%s\" lets the machine be "+
 		"deleted, and the host stays out of the pool",

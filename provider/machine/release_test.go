@@ -32,12 +32,12 @@ func TestRelease(t *testing.T) { // IM-57, IM-59
 		free  bool // no host is claimed
 		calls []string
 	}{
-		"a host in use":                   {edits: []change{claimed("host-01")}, waits: true, calls: writes},
-		"a host that is released already": {edits: []change{claimed("host-01", released)}, waits: true},
-		"a host that was given up":        {edits: []change{claimed("host-01", abandoned)}},
-		"a host that is to be installed anew, and has been cleaned": {edits: []change{claimed("host-01", toReimage)}},
+		"a host in use":                           {edits: []change{claimed("host-01")}, waits: true, calls: writes},
+		"a host that is released already":         {edits: []change{claimed("host-01", released)}, waits: true},
+		"a host that was given up":                {edits: []change{claimed("host-01", abandoned)}},
+		"a cleaned host that must be reinstalled": {edits: []change{claimed("host-01", toReimage)}},
 		"no host": {free: true},
-		"without owner it is not waited for (IM-62, D-09)": {
+		"a machine without owner does not wait (IM-62, D-09)": {
 			edits: []change{claimed("host-01"), orphan}, calls: writes,
 		},
 	} {
@@ -76,11 +76,12 @@ func TestWaitingMessage(t *testing.T) {
 		host *infrav1.CapstanHost
 		want []string
 	}{
-		"it is being cleaned":          {host(""), []string{"host host-01 is being cleaned"}},
-		"something is left":            {host("", left), []string{"quarantined: a mount is left", giveUp}},
-		"something is left, supplied":  {host("dock", left), []string{"it is destroyed and recreated"}},
-		"it is offline":                {host("", offline), []string{"its agent cleans it when the host is back", giveUp}},
-		"it is off because it is gone": {host("dock", offline), []string{"host host-01 is being cleaned"}},
+		"the host is being cleaned":     {host(""), []string{"host host-01 is being cleaned"}},
+		"an owned host has leftovers":   {host("", left), []string{"quarantined: a mount is left", giveUp}},
+		"a supplied host has leftovers": {host("dock", left), []string{"the host is destroyed and recreated"}},
+		"an owned host is offline": {host("", offline),
+			[]string{"its agent cleans it when the host is back", giveUp}},
+		"a supplied host is offline": {host("dock", offline), []string{"host host-01 is being cleaned"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, want := range c.want {

@@ -40,14 +40,15 @@ func TestReplaceAMachineThatFailed(t *testing.T) {
 		asked bool
 		calls []string
 	}{
-		"a set makes another one":      {edits: []change{known, owned}, asked: true, calls: []string{"patch Machine"}},
-		"nobody makes another one":     {edits: []change{known}},
-		"it is asked for already":      {edits: []change{known, owned, asked}, asked: true},
-		"the Machine is being deleted": {edits: []change{known, owned, going}},
-		"the failure is new: the data goes": {
+		"a MachineSet creates another machine": {edits: []change{known, owned}, asked: true,
+			calls: []string{"patch Machine"}},
+		"nothing creates another machine":      {edits: []change{known}},
+		"the replacement is requested already": {edits: []change{known, owned, asked}, asked: true},
+		"the Machine is being deleted":         {edits: []change{known, owned, going}},
+		"the failure is new, and a MachineSet creates another machine": {
 			edits: []change{owned}, asked: true, calls: []string{"get Secret", "patch Machine"},
 		},
-		"the failure is new, and nobody asks": {calls: []string{"get Secret"}},
+		"the failure is new, and nothing creates another machine": {calls: []string{"get Secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			edits := append([]change{claimed("host-01", reported(infrav1.BootstrapFailed))}, c.edits...)
@@ -84,24 +85,24 @@ func TestGroupsOfMachines(t *testing.T) {
 		return machine(name, clusterv1.MachineDeploymentNameLabel, "md", clusterv1.MachineSetNameLabel, "md-"+name)
 	}
 	if groupOf(deployed("a")) != groupOf(deployed("b")) {
-		t.Error("machines of two sets of one deployment are of one group")
+		t.Error("machines of two sets of one deployment are in different groups")
 	}
 	if groupOf(
 		machine("a", clusterv1.MachineSetNameLabel, "x"),
 	) == groupOf(
 		machine("b", clusterv1.MachineSetNameLabel, "y"),
 	) {
-		t.Error("two sets are two groups")
+		t.Error("machines of two sets are in one group")
 	}
 	cp := machine("a", clusterv1.MachineControlPlaneLabel, "")
 	if groupOf(cp) == groupOf(machine("a")) ||
 		groupOf(cp) != groupOf(machine("b", clusterv1.MachineControlPlaneLabel, "")) {
-		t.Error("the machines of a control plane are a group of their own")
+		t.Error("the machines of a control plane are not a separate group")
 	}
 	other := deployed("a")
 	other.Namespace = "else"
 	if groupOf(other) == groupOf(deployed("a")) {
-		t.Error("two namespaces have two groups")
+		t.Error("machines of two namespaces are in one group")
 	}
 }
 
@@ -116,7 +117,7 @@ func TestReplacementsSlowDown(t *testing.T) {
 		now = now.Add(wait)
 		for range 2 {
 			if p.ask(g, uid, now) != 0 {
-				t.Fatalf("machine %d waited, or its write failed: it may be replaced", i)
+				t.Fatalf("machine %d may not be replaced after its wait, or not again after a failed write", i)
 			}
 		}
 	}
@@ -129,9 +130,9 @@ func TestReplacementsSlowDown(t *testing.T) {
 	}
 	p.succeeded(g)
 	if wait := p.ask(g, "after", now); wait != 0 {
-		t.Errorf("after a success it waits %s", wait)
+		t.Errorf("after a success, the group waits %s", wait)
 	}
 	if p.ask(group{name: "late"}, "x", now.Add(time.Hour)); len(p.groups) != 1 {
-		t.Errorf("what is long ago is remembered: %v", p.groups)
+		t.Errorf("replacements of long ago are still recorded: %v", p.groups)
 	}
 }

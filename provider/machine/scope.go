@@ -21,10 +21,10 @@ type scope struct {
 	owningCluster *clusterv1.Cluster
 	// local is true if the Cluster's balancer reaches only local hosts; set by clusterInfrastructure.
 	local bool
-	// paused says why the object is paused; "" if it is not. At first it only reflects the object's own annotation; pause
-	// adds the Cluster.
+	// paused says why the object is paused; "" if it is not. At first it only reflects the object's own annotation; the
+	// step pause also considers the Cluster.
 	paused string
-	// running is true once pause has found that neither the Cluster nor the object is paused.
+	// running is true once the step pause has found that neither the Cluster nor the object is paused.
 	running bool
 	// data is the bootstrap data, if a step needed it.
 	data *bootstrapdata.Data

@@ -37,7 +37,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time
 	s.failed = failed
 	switch {
 	case s.paused != "":
-		conditions.Set(s.capstan, pause.Condition(s.paused)) // and nothing else: IM-64
+		conditions.Set(s.capstan, pause.Condition(s.paused)) // set nothing else: IM-64
 	case !write:
 		return 0, nil
 	case s.obstacle != nil && s.obstacle.Brief && step.Fresh(s.capstan, r.Clock.Now()):

@@ -69,7 +69,7 @@ func TestSetStatus(t *testing.T) {
 			bootstrapped: "False Bootstrapping",
 			message:      "host host-01 is starting and running the bootstrap data",
 		},
-		"the host is online and has reported nothing: no other words, so no write": {
+		"the host is online and has reported nothing: the same message, so no write": {
 			scope: scope{host: host(metav1.ConditionTrue, "")}, ready: "False Bootstrapping", claimed: "True HostClaimed",
 			bootstrapped: "False Bootstrapping",
 			message:      "host host-01 is starting and running the bootstrap data",
@@ -130,7 +130,7 @@ func TestSetStatus(t *testing.T) {
 			once := m.DeepCopy()
 			setStatus(&c.scope)
 			if !reflect.DeepEqual(once, m) {
-				t.Errorf("setting it again gives something else:\n%+v\n%+v", once.Status, m.Status)
+				t.Errorf("setting the status again gives another status:\n%+v\n%+v", once.Status, m.Status)
 			}
 			got := func(kind string) string {
 				condition := conditions.Get(m, kind)
@@ -168,7 +168,7 @@ func TestProvisionedStays(t *testing.T) {
 	setStatus(&scope{capstan: m, lost: "gone"})
 	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Host != "host-01" ||
 		m.Status.FailureDomain != "zone-a" {
-		t.Errorf("something was taken back: %+v", m.Status)
+		t.Errorf("the status lost something: %+v", m.Status)
 	}
 	t.Attr("rule", "IM-20 v1beta2")
 }
@@ -187,7 +187,7 @@ func TestAddresses(t *testing.T) {
 	}{
 		{what: "no instance", agent: "10.231.1.1",
 			spec: []infrav1.HostAddress{{Type: "ExternalIP", Address: "198.51.100.7"}}},
-		{what: "nothing added", id: "p", agent: "10.231.1.1", want: "Hostname demo-abc, InternalIP 10.231.1.1"},
+		{what: "no addresses added", id: "p", agent: "10.231.1.1", want: "Hostname demo-abc, InternalIP 10.231.1.1"},
 		{
 			what: "all types", id: "p", agent: "10.231.1.1",
 			spec: []infrav1.HostAddress{
@@ -198,12 +198,12 @@ func TestAddresses(t *testing.T) {
 				"InternalDNS a.internal",
 		},
 		{
-			what: "one is left", id: "p", agent: "10.231.1.1",
+			what: "only one address is left in the spec", id: "p", agent: "10.231.1.1",
 			spec: []infrav1.HostAddress{{Type: "InternalDNS", Address: "a.internal"}},
 			want: "Hostname demo-abc, InternalIP 10.231.1.1, InternalDNS a.internal",
 		},
 		{
-			what: "the report is lost: what was known stays", id: "p",
+			what: "the report is lost, so the known addresses stay", id: "p",
 			want: "Hostname demo-abc, InternalIP 10.231.1.1, InternalDNS a.internal",
 		},
 	} {

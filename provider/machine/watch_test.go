@@ -16,10 +16,10 @@ func TestMachinesOfCluster(t *testing.T) {
 	other := &clusterv1.Cluster{}
 	other.Namespace, other.Name = ns, "other"
 	if got := f.machinesOfCluster(t.Context(), other); len(got) != 0 {
-		t.Errorf("of another cluster: %v", got)
+		t.Errorf("another cluster has the machines %v", got)
 	}
 	f.fault = named("list CapstanMachineList", errors.New("no cache"))
 	if got := f.machinesOfCluster(t.Context(), demo); len(got) != 0 {
-		t.Errorf("without an answer: %v", got)
+		t.Errorf("without an answer, got %v", got)
 	}
 }

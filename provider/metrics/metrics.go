@@ -3,8 +3,8 @@
 //
 // Inventory computes gauges from the manager's cache at each scrape. Recorder derives counters and durations from the
 // statuses that the controllers write. It counts a change once, after the API server has accepted it, so a repeated
-// pass counts nothing twice. If a wait began before the manager started, it is measured from the manager's start; a
-// cleaning that began before is not measured.
+// reconcile counts nothing twice. If a wait began before the manager started, it is measured from the manager's start;
+// a cleaning that began before is not measured.
 package metrics
 
 import (

@@ -80,7 +80,7 @@ func TestWhatHappensIsMeasuredOnce(t *testing.T) {
 		"a machine that this process did not see waiting": {func(s *story) {
 			s.condition(infrav1.HostClaimedCondition, infrav1.HostClaimedReason)
 		}, nil},
-		"a machine of the same name comes after it": {func(s *story) {
+		"another machine of the same name follows a machine that waits": {func(s *story) {
 			s.Wants(s.machine)
 			s.clock.Step(time.Hour)
 			s.machine.UID = "m-2"
@@ -226,7 +226,7 @@ func TestMetricsFollowPrometheusConventions(t *testing.T) {
 		t.Errorf("%v %v", problems, err)
 	}
 	if n, err := testutil.GatherAndCount(registry); n != 5 || err != nil {
-		t.Errorf("%d metrics were looked at (%v), want all 5", n, err)
+		t.Errorf("%d metrics were checked (%v), want all 5", n, err)
 	}
 	if _, err := New(registry, s.clock); err == nil {
 		t.Error("a second Recorder was registered")

@@ -241,7 +241,7 @@ func await(t *testing.T, what string, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v until %s: %v", patience, what, err)
+			t.Fatalf("not within %v: %s: %v", patience, what, err)
 		}
 	}
 }

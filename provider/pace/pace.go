@@ -68,8 +68,8 @@ const (
 	fastest = 1e6
 )
 
-// Pacer tracks recent operations. A nil Pacer limits nothing. Its records are lost when the process restarts. It is
-// safe for concurrent use.
+// Pacer tracks recent operations. A nil Pacer limits nothing. The records of a Pacer are lost when the process
+// restarts. A Pacer is safe for concurrent use.
 type Pacer struct {
 	limits Limits
 	clock  clock.PassiveClock

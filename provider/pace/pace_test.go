@@ -49,7 +49,7 @@ func TestEach(t *testing.T) {
 		clock.SetTime(clock.Now().Add(100 * time.Millisecond))
 	}
 	if n != 3+29 {
-		t.Errorf("a host was powered on %d times in a minute, want 3 and one each 2 s", n)
+		t.Errorf("a host was powered on %d times in a minute, want 3, and one more every 2 s", n)
 	}
 	t.Attr("rule", "SG-04")
 	if wait := p.Ask(Deliver, host(1)); wait != 0 {
@@ -94,7 +94,7 @@ func TestNothingIsKeptForEver(t *testing.T) {
 func TestNilLetsEverythingPass(t *testing.T) {
 	var p *Pacer
 	if p.Ask(Claim, "x") != 0 || p.AskForAny(Claim, "x") != 0 {
-		t.Error("something waits")
+		t.Error("a nil Pacer lets an operation wait")
 	}
 }
 
@@ -103,13 +103,13 @@ func TestComplete(t *testing.T) {
 		limits Limits
 		fails  bool
 	}{
-		"nothing is given":    {},
-		"all is given":        {limits: Limits{All: Limit{1, 1}, Each: Limit{1, 1}}},
-		"a negative rate":     {limits: Limits{All: Limit{PerSecond: -1}}, fails: true},
-		"a rate of nothing":   {limits: Limits{Each: Limit{PerSecond: 1e-9}}, fails: true},
-		"a rate of no number": {limits: Limits{Each: Limit{PerSecond: math.NaN()}}, fails: true},
-		"an endless rate":     {limits: Limits{Each: Limit{PerSecond: math.Inf(1)}}, fails: true},
-		"a negative burst":    {limits: Limits{Each: Limit{Burst: -1}}, fails: true},
+		"no limits are given":         {},
+		"all limits are given":        {limits: Limits{All: Limit{1, 1}, Each: Limit{1, 1}}},
+		"a negative rate":             {limits: Limits{All: Limit{PerSecond: -1}}, fails: true},
+		"a rate of almost 0":          {limits: Limits{Each: Limit{PerSecond: 1e-9}}, fails: true},
+		"a rate that is not a number": {limits: Limits{Each: Limit{PerSecond: math.NaN()}}, fails: true},
+		"an infinite rate":            {limits: Limits{Each: Limit{PerSecond: math.Inf(1)}}, fails: true},
+		"a negative burst":            {limits: Limits{Each: Limit{Burst: -1}}, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.limits.Complete()

@@ -12,11 +12,11 @@ import (
 
 func TestMakeRoom(t *testing.T) {
 	for name, c := range map[string]struct{ foreign, own, left int }{
-		"there is room":                       {foreign: 3, own: 2, left: 5},
-		"the list is full":                    {foreign: 30, own: 2, left: 32},
-		"others have filled it":               {foreign: 32, own: 5, left: 32},
-		"others have filled it and much more": {foreign: 90, own: 5, left: 32},
-		"there is nothing":                    {},
+		"there is room":                    {foreign: 3, own: 2, left: 5},
+		"the list is full":                 {foreign: 30, own: 2, left: 32},
+		"others have filled the list":      {foreign: 32, own: 5, left: 32},
+		"others have added more than fits": {foreign: 90, own: 5, left: 32},
+		"the list is empty":                {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &infrav1.CapstanHost{}

@@ -62,7 +62,7 @@ func TestNothingIsWrittenWithoutADifference(t *testing.T) {
 		}
 	}
 	if *writes != 0 {
-		t.Errorf("%d writes of nothing", *writes)
+		t.Errorf("%d writes without a difference", *writes)
 	}
 }
 

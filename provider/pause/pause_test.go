@@ -26,9 +26,10 @@ func TestWhy(t *testing.T) {
 		"the cluster says true (IM-64)": {
 			cluster: cluster(ptr.To(true)), object: &metav1.ObjectMeta{}, paused: true,
 		},
-		"an empty annotation pauses (IM-64)":                {object: annotated(""), paused: true},
-		"an annotation that says false pauses too (IM-64)":  {object: annotated("false"), paused: true},
-		"an annotation pauses when the cluster is not here": {cluster: cluster(nil), object: annotated("x"), paused: true},
+		"an empty annotation pauses (IM-64)":               {object: annotated(""), paused: true},
+		"an annotation that says false pauses too (IM-64)": {object: annotated("false"), paused: true},
+		"an annotation pauses when the cluster says nothing": {cluster: cluster(nil), object: annotated("x"),
+			paused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			why := Why(c.cluster, c.object)

@@ -13,7 +13,7 @@ import (
 // Create it with NewIndex.
 type Index struct {
 	hosts map[string]*infrav1.CapstanHost
-	// closed counts the hosts that no request can get, by obstacle.
+	// closed counts, by obstacle, the hosts that no request can get. All other hosts are open.
 	closed [obstacles]int
 	// machines counts the machines of each crowd; Place prefers the zone with the smallest crowd.
 	machines map[crowd]int
@@ -28,7 +28,7 @@ type crowd struct {
 	controlPlane  bool
 }
 
-// nobody is the crowd of a host without a machine. Every real crowd has a cluster.
+// nobody is the crowd of a host without a machine. Every other crowd has a cluster.
 var nobody crowd
 
 // NewIndex returns an empty inventory.

@@ -176,7 +176,7 @@ func TestIndexAnswersLikeAScan(t *testing.T) {
 				_, has := all[host.Name]
 				delete(all, host.Name)
 				if changed = x.Delete(host.Name); changed != has {
-					t.Fatalf("seed %d: Delete says %t of a host that was there: %t", seed, changed, has)
+					t.Fatalf("seed %d: Delete returns %t for a host that was there: %t", seed, changed, has)
 				}
 			} else {
 				all[host.Name] = host
@@ -192,7 +192,7 @@ func TestIndexAnswersLikeAScan(t *testing.T) {
 					t.Fatalf("seed %d, request %+v: the index says %s\nthe scan says %s", seed, q, got, want)
 				}
 				if got != before[i] && !changed {
-					t.Fatalf("seed %d: the answer went from %s to %s, and nothing was said to have changed",
+					t.Fatalf("seed %d: the answer went from %s to %s, but no change was reported",
 						seed, before[i], got)
 				}
 			}

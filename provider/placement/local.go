@@ -11,7 +11,7 @@ import (
 var notEnrolled = func() labels.Requirement {
 	r, err := labels.NewRequirement(infrav1.EnrolledLabel, selection.DoesNotExist, nil)
 	if err != nil {
-		panic(err) // the label is valid
+		panic(err) // can't happen: the label is valid
 	}
 	return *r
 }()

@@ -76,7 +76,7 @@ func TestPlace(t *testing.T) {
 			hosts: []infrav1.CapstanHost{ready("c", "z1"), ready("a", "z1"), ready("b", "z1")}, want: "a",
 			why: "3 of 3 hosts fit",
 		},
-		"a host that was never judged by its controller does not fit": {
+		"a host whose controller has not reported yet does not fit": {
 			hosts: []infrav1.CapstanHost{
 				ready("a", "z1", func(h *infrav1.CapstanHost) { h.Status = infrav1.CapstanHostStatus{} }),
 			},
@@ -120,11 +120,11 @@ func TestPlace(t *testing.T) {
 			},
 			request: Request{Version: "v1.36.3"}, want: "b", why: "1 of 3 hosts fit: 2 without the Kubernetes version",
 		},
-		"a host that can't tell its versions": {
+		"a host that reports no versions": {
 			hosts: []infrav1.CapstanHost{ready("a", "z1")}, request: Request{Version: "v1.36.3"}, want: "a",
 			why: "1 of 1 host fits",
 		},
-		"everything in the way, each host counted once": {
+		"all obstacles, each host counted once": {
 			hosts: []infrav1.CapstanHost{
 				ready("a", "z1", claimedBy("demo", false)), ready("b", "z2", claimedBy("demo", false)), ready("c", "z2"),
 				ready("d", "z1", unready(infrav1.HostOffline)), ready("e", "z1", unready(infrav1.HostCleaning)),
@@ -145,14 +145,14 @@ func TestPlace(t *testing.T) {
 			},
 			request: Request{Cluster: "demo", ControlPlane: true}, want: "c", why: "3 of 5 hosts fit: 2 claimed",
 		},
-		"machines of another role or cluster don't push away": {
+		"machines of another role or cluster don't count": {
 			hosts: []infrav1.CapstanHost{
 				ready("a", "z1"), ready("b", "z2"),
 				ready("x", "z1", claimedBy("demo", false)), ready("y", "z1", claimedBy("other", true)),
 			},
 			request: Request{Cluster: "demo", ControlPlane: true}, want: "a", why: "2 of 4 hosts fit: 2 claimed",
 		},
-		"a released claim doesn't push away": {
+		"a released claim doesn't count": {
 			hosts: []infrav1.CapstanHost{ready("a", "z1"), ready("b", "z2"),
 				ready("x", "z1", claimedBy("demo", true), released)},
 			request: Request{Cluster: "demo", ControlPlane: true}, want: "a", why: "2 of 3 hosts fit: 1 claimed",

@@ -10,8 +10,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// maxViews bounds the views of an index. There is one for each combination of label keys and hardware that machines
-// request.
+// maxViews bounds the views of an index. There is one view for each combination of label keys and hardware that
+// machines request.
 const maxViews = 16
 
 // view groups the open hosts of an index into shapes: hosts of one shape fit the same requests. A view considers only

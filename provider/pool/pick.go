@@ -25,7 +25,7 @@ func (p *Pick) Before() *infrav1.CapstanHost { return p.before }
 func (p *Pick) After() *infrav1.CapstanHost { return p.host.DeepCopy() }
 
 // Pick sets a host aside for a machine. If no host fits, it returns nil and the explanation; the machine then waits,
-// and is woken when a host fits. edit sets the claim on a copy of the host. It must not use the pool. Pick returns an
+// and is woken when a host fits. edit sets the claim on a copy of the host; edit must not use the pool. Pick returns an
 // error while the outcome of an earlier claim of the machine is unknown.
 func (p *Pool) Pick(
 	capstan *infrav1.CapstanMachine, request placement.Request, edit func(*infrav1.CapstanHost),
@@ -34,7 +34,7 @@ func (p *Pool) Pick(
 	defer s.leave()
 	if lost := s.lost[capstan.Name]; lost != nil {
 		return nil, placement.Explanation{}, fmt.Errorf(
-			"the outcome of the claim of host %s is not known yet: it is retried", lost.before.Name)
+			"the outcome of the claim of host %s is not known yet: the claim is retried", lost.before.Name)
 	}
 	host, why := s.place(capstan.Name, request)
 	if host == nil {
@@ -47,8 +47,8 @@ func (p *Pool) Pick(
 	return e.pick, why, nil
 }
 
-// Place reports whether a host fits a machine now, with the explanation. If none fits, the machine waits, as after
-// Pick.
+// Place reports whether a host fits a machine now, with the explanation. If none fits, the machine waits, as it does if
+// Pick finds no host.
 func (p *Pool) Place(capstan *infrav1.CapstanMachine, request placement.Request) (bool, placement.Explanation) {
 	s := p.in(capstan.Namespace)
 	defer s.leave()

@@ -9,7 +9,7 @@
 // earlier process yet (Read).
 //
 // A machine that finds no host waits in the pool until a fitting host is free. Each free host wakes one machine,
-// however many wait.
+// however many wait: the pool adds the machine to the queue of its controller. A pass is one reconcile of a machine.
 //
 // Namespaces share nothing, not even a lock.
 package pool
@@ -49,7 +49,7 @@ type shard struct {
 	namespace string
 
 	mu    sync.Mutex
-	gone  bool // empty, and removed from the pool
+	gone  bool // the shard is empty, and was removed from the pool
 	index *placement.Index
 	hosts map[string]*entry
 	// claims holds the names of the claimed hosts, by uid and by name of the machine.

@@ -128,7 +128,7 @@ func TestAHostIsPickedOnce(t *testing.T) {
 		pick := p.pick("m" + fmt.Sprint(len(got)))
 		got = append(got, pick.Before().Name)
 		if pick.Before().Spec.Claim != nil || pick.After().Spec.Claim == nil {
-			t.Error("the claim is not in the copy alone")
+			t.Error("the claim is in the original, or not in the copy")
 		}
 	}
 	if !slices.Equal(got, []string{"a", "b", "c"}) { // spread over the zones, as if picked one after the other
@@ -151,21 +151,21 @@ func TestHowAPickEnds(t *testing.T) {
 			end:  func(p *trial, pick *Pick) { p.Claimed(pick, host("a", "2", claimedBy("m"))) },
 			says: "0 of 1 host fits: 1 claimed", held: []string{"a"},
 		},
-		"claimed, and the watch has shown it": {
+		"claimed, and the watch has shown the claim": {
 			end: func(p *trial, pick *Pick) {
 				p.Observe(host("a", "2", claimedBy("m")))
 				p.Claimed(pick, host("a", "2", claimedBy("m")))
 			},
 			says: "0 of 1 host fits: 1 claimed", held: []string{"a"},
 		},
-		"claimed, and the watch has shown more": {
+		"claimed, and the watch has shown a newer state": {
 			end: func(p *trial, pick *Pick) {
 				p.Observe(host("a", "3"))
 				p.Claimed(pick, host("a", "2", claimedBy("m")))
 			},
 			says: "1 of 1 host fits",
 		},
-		"claimed, and the watch shows what was before": {
+		"claimed, and the watch shows an older state": {
 			end: func(p *trial, pick *Pick) {
 				p.Claimed(pick, host("a", "9", claimedBy("m")))
 				p.Observe(host("a", "8"))
@@ -203,7 +203,7 @@ func TestHowAPickEnds(t *testing.T) {
 		"the host is gone": {
 			end: func(p *trial, pick *Pick) { p.Changed(pick, nil) }, says: "there are no hosts in this namespace",
 		},
-		"the host is gone, and the watch has shown its end": {
+		"the host is gone, and the watch has shown its deletion": {
 			end: func(p *trial, pick *Pick) {
 				p.Remove(host("a", "2"), false)
 				p.Changed(pick, nil)
@@ -224,57 +224,58 @@ func TestHowAPickEnds(t *testing.T) {
 			},
 			says: "1 of 1 host fits",
 		},
-		"it was not written": {end: func(p *trial, pick *Pick) { p.Return(pick) }, says: "1 of 1 host fits"},
-		"nobody knows":       {end: func(p *trial, pick *Pick) { p.Lose(pick) }, says: "0 of 1 host fits: 1 claimed"},
-		"nobody knows, and the watch shows it": {
+		"the claim was not written": {end: func(p *trial, pick *Pick) { p.Return(pick) }, says: "1 of 1 host fits"},
+		"the outcome is unknown": {end: func(p *trial, pick *Pick) { p.Lose(pick) },
+			says: "0 of 1 host fits: 1 claimed"},
+		"the outcome is unknown, and the watch shows the claim": {
 			end: func(p *trial, pick *Pick) {
 				p.Lose(pick)
 				p.Observe(host("a", "2", claimedBy("m")))
 			},
 			says: "0 of 1 host fits: 1 claimed", held: []string{"a"},
 		},
-		"nobody knows, and the watch shows that it can't be any more": {
+		"the outcome is unknown, and the watch shows a newer state without the claim": {
 			end: func(p *trial, pick *Pick) {
 				p.Lose(pick)
 				p.Observe(host("a", "2"))
 			},
 			says: "1 of 1 host fits",
 		},
-		"nobody knows, and the watch shows what was before": {
+		"the outcome is unknown, and the watch shows the state before the claim": {
 			end: func(p *trial, pick *Pick) {
 				p.Lose(pick)
 				p.Observe(host("a", "1"))
 			},
 			says: "0 of 1 host fits: 1 claimed",
 		},
-		"nobody knows, and the host is gone": {
+		"the outcome is unknown, and the host is gone": {
 			end: func(p *trial, pick *Pick) {
 				p.Lose(pick)
 				p.Remove(host("a", "2"), false)
 			},
 			says: "there are no hosts in this namespace",
 		},
-		"nobody knows, and the watch has shown it before": {
+		"the outcome is unknown, and the watch has shown the claim already": {
 			end: func(p *trial, pick *Pick) {
 				p.Observe(host("a", "2", claimedBy("m")))
 				p.Lose(pick)
 			},
 			says: "0 of 1 host fits: 1 claimed", held: []string{"a"},
 		},
-		"nobody knows, and the machine is gone": {
+		"the outcome is unknown, and the machine is gone": {
 			end: func(p *trial, pick *Pick) {
 				p.Lose(pick)
 				p.Forget(types.NamespacedName{Namespace: ns, Name: "m"})
 			},
 			says: "1 of 1 host fits",
 		},
-		"nobody knows, and there is another machine of that name": {
+		"the outcome is unknown, and there is another machine of that name": {
 			end: func(p *trial, pick *Pick) {
 				p.Lose(pick)
 				another := machine("m")
 				another.UID = "another"
 				if p.Lost(another) != nil {
-					p.Error("the claim of one machine is another's")
+					p.Error("Lost returns the claim of another machine with the same name")
 				}
 			},
 			says: "1 of 1 host fits",
@@ -299,11 +300,11 @@ func TestALostClaimKeepsItsMachine(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if p.Lost(machine("m")) != pick || p.Lost(machine("other")) != nil {
-		t.Error("the claim that was lost is not found")
+		t.Error("Lost does not return the claim, or returns it for another machine")
 	}
 	p.Claimed(pick, host("a", "2", claimedBy("m")))
 	if p.Lost(machine("m")) != nil {
-		t.Error("a claim is lost after it was found")
+		t.Error("the claim is still lost after its outcome is known")
 	}
 	p.holds("m", "a")
 }
@@ -359,7 +360,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	if p.server.lists != 2 {
-		t.Errorf("the hosts were listed %d times, want twice: the first time failed", p.server.lists)
+		t.Errorf("the hosts were listed %d times, want 2, because the first read failed", p.server.lists)
 	}
 	p.holds("m", "a") // the watch is behind
 	p.holds("x")      // the watch is ahead
@@ -388,12 +389,12 @@ func TestReadersWaitForOne(t *testing.T) {
 	given, stop := context.WithCancel(t.Context())
 	stop()
 	if err := p.Read(given, ns); !errors.Is(err, context.Canceled) {
-		t.Errorf("who doesn't wait any more gets %v", err)
+		t.Errorf("a caller whose context is cancelled gets %v", err)
 	}
 	close(goOn)
 	all.Wait()
 	if p.server.lists != 1 {
-		t.Errorf("the hosts were listed %d times", p.server.lists)
+		t.Errorf("the hosts were listed %d times, want 1", p.server.lists)
 	}
 }
 

@@ -53,8 +53,8 @@ type waiter struct {
 	place   *list.Element // its element in line.waiters
 	look    *list.Element // its element in looks
 	looked  uint64        // the version that its explanation is based on
-	woken   bool          // for a host; it is in the queue
-	refresh bool          // for its explanation; it is in the queue
+	woken   bool          // woken for a host; the machine is in the queue
+	refresh bool          // woken for a new explanation; the machine is in the queue
 	busy    bool          // its pass is running
 }
 

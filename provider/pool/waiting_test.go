@@ -83,7 +83,7 @@ func TestAFreeHostWakesOneMachine(t *testing.T) {
 	p.woken(w, "m1")
 	p.Observe(host("b", "1"))
 	p.woken(w, "m2")
-	p.Observe(host("b", "2")) // nothing that matters
+	p.Observe(host("b", "2")) // a change that doesn't matter
 	p.woken(w, "")
 	p.asks("m1", alike[""])
 	p.asks("m2", alike[""])
@@ -141,17 +141,17 @@ func TestAWakeIsPassedOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		pass func(*trial, *wakes)
 	}{
-		"it is paused, or deleted": {func(p *trial, w *wakes) {
+		"the machine is paused or deleted": {func(p *trial, w *wakes) {
 			p.ends("m1")
 			p.woken(w, "m2")
 			p.ends("m2")
 			p.woken(w, "m3")
 		}},
-		"it waits for something else now": {func(p *trial, w *wakes) {
+		"the machine has another request now": {func(p *trial, w *wakes) {
 			p.asks("m1", inB)
 			p.woken(w, "m2")
 		}},
-		"another one was faster, and keeps its place": {func(p *trial, w *wakes) {
+		"another machine was faster, and the woken one keeps its place": {func(p *trial, w *wakes) {
 			p.asks("new", alike[""])
 			p.asks("m1", alike[""])
 			p.woken(w, "")
@@ -164,13 +164,13 @@ func TestAWakeIsPassedOn(t *testing.T) {
 			p.woken(w, "m2")
 			end()
 		}},
-		"the host is free, but not the one that it was": {func(p *trial, w *wakes) {
+		"the host has changed, and is free": {func(p *trial, w *wakes) {
 			end := p.Begin(types.NamespacedName{Namespace: ns, Name: "m1"})
 			p.Changed(p.pick("m1"), host("a", "7"))
 			p.woken(w, "m2")
 			end()
 		}},
-		"it takes one that nobody was woken for": {func(p *trial, w *wakes) {
+		"the machine takes a host that no machine was woken for": {func(p *trial, w *wakes) {
 			p.ends("m2") // m2 and m3 no longer wait; b does
 			p.ends("m3")
 			p.asks("b", inB)
@@ -196,7 +196,7 @@ func TestAMachineThatIsWokenDuringItsPassIsNotForgotten(t *testing.T) {
 	p, w := waiters(t, alike, "m1", "m2")
 	end := p.Begin(types.NamespacedName{Namespace: ns, Name: "m1"})
 	if fits, _ := p.Place(machine("m1"), alike["m1"]); fits {
-		t.Fatal("there is a host")
+		t.Fatal("a host fits before there is one")
 	}
 	p.Observe(host("a", "1"))
 	p.woken(w, "m1")

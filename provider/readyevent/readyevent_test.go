@@ -20,23 +20,25 @@ func TestDecide(t *testing.T) {
 		before, after *metav1.Condition
 		want          string
 	}{
-		"the first obstacle":     {nil, no(infrav1.NoHostMatchesReason, "0 of 1"), "Warning NoHostMatches 0 of 1"},
-		"an obstacle after work": {ready, no(infrav1.HostOfflineReason, "no heartbeat"), "Warning HostOffline no heartbeat"},
+		"the first obstacle": {nil, no(infrav1.NoHostMatchesReason, "0 of 1"), "Warning NoHostMatches 0 of 1"},
+		"an obstacle after Ready was True": {ready, no(infrav1.HostOfflineReason, "no heartbeat"),
+			"Warning HostOffline no heartbeat"},
 		"one obstacle after another": {
 			no(infrav1.HostOfflineReason, "x"), no(infrav1.HostGoneReason, "gone"), "Warning HostGone gone",
 		},
-		"a pass that fails": {ready, no(infrav1.StepFailedReason, "boom"), "Warning StepFailed boom"},
-		"a refused right":   {nil, no(infrav1.AccessDeniedReason, "forbidden"), "Warning AccessDenied forbidden"},
+		"a reconcile that fails": {ready, no(infrav1.StepFailedReason, "boom"), "Warning StepFailed boom"},
+		"a refused right":        {nil, no(infrav1.AccessDeniedReason, "forbidden"), "Warning AccessDenied forbidden"},
 		"the same obstacle in new words": {
 			no(infrav1.NoHostMatchesReason, "0 of 1"), no(infrav1.NoHostMatchesReason, "0 of 2"), "",
 		},
-		"the obstacle is gone": {no(infrav1.HostOfflineReason, "x"), inUse, "Normal Ready ready again after HostOffline"},
-		"a step on the way":    {nil, no(infrav1.WaitingForBootstrapDataReason, "x"), ""},
-		"the obstacle is gone, a step begins": {
+		"the obstacle is gone": {no(infrav1.HostOfflineReason, "x"), inUse,
+			"Normal Ready ready again after HostOffline"},
+		"an intermediate state": {nil, no(infrav1.WaitingForBootstrapDataReason, "x"), ""},
+		"an intermediate state after an obstacle": {
 			no(infrav1.NoHostMatchesReason, "x"), no(infrav1.BootstrappingReason, "x"), "",
 		},
-		"ready at the end": {no(infrav1.BootstrappingReason, "x"), ready, ""},
-		"nothing is known": {ready, nil, ""},
+		"ready after an intermediate state": {no(infrav1.BootstrappingReason, "x"), ready, ""},
+		"the condition is gone":             {ready, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, reason, note := decide(c.before, c.after)
@@ -54,14 +56,14 @@ func TestDecide(t *testing.T) {
 func TestNote(t *testing.T) {
 	for name, text := range map[string]string{"empty": "", "short": "a word", "just right": strings.Repeat("x", maxNote)} {
 		if got := Note(text); got != text {
-			t.Errorf("%s: it was changed to %q", name, got)
+			t.Errorf("%s: the text was changed to %q", name, got)
 		}
 	}
 	for shift := range 4 {
 		text := strings.Repeat("x", shift) + strings.Repeat("€", maxNote)
 		if got := Note(text); len(got) > maxNote || len(got) < maxNote-6 || !utf8.ValidString(got) ||
 			!strings.HasSuffix(got, "…") {
-			t.Errorf("a long one: %d bytes, %q", len(got), got[len(got)-8:])
+			t.Errorf("a long text: %d bytes, %q", len(got), got[len(got)-8:])
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package step runs a reconcile as a list of named steps.
+// Package step runs a reconcile, called a pass, as a list of named steps.
 //
 // A step returns Next (continue), Stop (nothing to do until an event arrives), StopFor (check again after a while), or
 // an error (try again with backoff).
@@ -80,7 +80,8 @@ func Finish(result reconcile.Result, err, statusErr error) (reconcile.Result, er
 	}
 }
 
-// Sooner returns result with the next pass requested after the given time at the latest; 0 changes nothing.
+// Sooner returns the result, changed so that the next pass starts within the given time. If the time is 0, Sooner
+// changes nothing.
 func Sooner(result reconcile.Result, after time.Duration) reconcile.Result {
 	if after > 0 && (result.RequeueAfter == 0 || after < result.RequeueAfter) {
 		result.RequeueAfter = after

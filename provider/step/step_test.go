@@ -94,7 +94,7 @@ func TestFinish(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !errors.Is(err, want) {
-					t.Errorf("the error %v does not hold %v", err, want)
+					t.Errorf("the error %v does not contain %v", err, want)
 				}
 			}
 		})
@@ -103,10 +103,10 @@ func TestFinish(t *testing.T) {
 
 func TestSooner(t *testing.T) {
 	for name, c := range map[string]struct{ has, other, want time.Duration }{
-		"no pass asked for takes the other":  {0, 5, 5},
-		"the earlier one wins":               {9, 5, 5},
-		"a later one does not delay":         {5, 9, 5},
-		"zero means no other pass is wanted": {5, 0, 5},
+		"without a requested pass, the other one counts": {0, 5, 5},
+		"an earlier pass wins":                           {9, 5, 5},
+		"a later pass does not delay the next one":       {5, 9, 5},
+		"zero means no other pass is wanted":             {5, 0, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Sooner(reconcile.Result{RequeueAfter: c.has}, c.other).RequeueAfter; got != c.want {

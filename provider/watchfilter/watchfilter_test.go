@@ -12,11 +12,13 @@ func TestMatches(t *testing.T) {
 		labels map[string]string
 		want   bool
 	}{
-		"no filter takes an object without label":      {want: true},
-		"no filter takes an object with a label":       {labels: map[string]string{clusterv1.WatchLabel: "x"}, want: true},
-		"a filter leaves an object without label":      {filter: "x"},
-		"a filter leaves an object with another value": {filter: "x", labels: map[string]string{clusterv1.WatchLabel: "y"}},
-		"a filter takes an object with its value, IM-66": {
+		"without a filter, an object without label matches": {want: true},
+		"without a filter, an object with a label matches": {labels: map[string]string{clusterv1.WatchLabel: "x"},
+			want: true},
+		"a filter excludes an object without label": {filter: "x"},
+		"a filter excludes an object with another value": {filter: "x",
+			labels: map[string]string{clusterv1.WatchLabel: "y"}},
+		"a filter matches an object with its value, IM-66": {
 			filter: "x", labels: map[string]string{clusterv1.WatchLabel: "x"}, want: true,
 		},
 	} {

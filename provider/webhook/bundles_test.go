@@ -14,23 +14,23 @@ func TestAMirrorNeedsItsSource(t *testing.T) {
 		policy map[string]any
 		want   string // of the error; "": it is accepted
 	}{
-		"from the plane":     {map[string]any{"source": "Plane"}, ""},
-		"from a mirror":      {map[string]any{"source": "Mirror", "mirror": mirror("https://m.example/capstan")}, ""},
-		"at an IPv6 address": {map[string]any{"source": "Mirror", "mirror": mirror("http://[2001:db8::1]:8080")}, ""},
+		"from the plane": {map[string]any{"source": "Plane"}, ""},
+		"from a mirror":  {map[string]any{"source": "Mirror", "mirror": mirror("https://m.example/capstan")}, ""},
+		"an IPv6 mirror": {map[string]any{"source": "Mirror", "mirror": mirror("http://[2001:db8::1]:8080")}, ""},
 		"a mirror that is not used": {map[string]any{"source": "Plane", "mirror": mirror("https://m.example")},
 			"mirror must be set with source Mirror, and only then"},
-		"no mirror":        {map[string]any{"source": "Mirror"}, "mirror must be set with source Mirror, and only then"},
-		"a password":       {map[string]any{"source": "Mirror", "mirror": mirror("https://a:b@m.example")}, "should match"},
-		"a query":          {map[string]any{"source": "Mirror", "mirror": mirror("https://m.example/?a=b")}, "should match"},
-		"a file":           {map[string]any{"source": "Mirror", "mirror": mirror("file:///etc/shadow")}, "should match"},
-		"another source":   {map[string]any{"source": "Floppy"}, "Unsupported value"},
-		"without a source": {map[string]any{"mirror": mirror("https://m.example")}, "source"},
+		"no mirror":      {map[string]any{"source": "Mirror"}, "mirror must be set with source Mirror, and only then"},
+		"a password":     {map[string]any{"source": "Mirror", "mirror": mirror("https://a:b@m.example")}, "should match"},
+		"a query":        {map[string]any{"source": "Mirror", "mirror": mirror("https://m.example/?a=b")}, "should match"},
+		"a file":         {map[string]any{"source": "Mirror", "mirror": mirror("file:///etc/shadow")}, "should match"},
+		"another source": {map[string]any{"source": "Floppy"}, "Unsupported value"},
+		"no source":      {map[string]any{"mirror": mirror("https://m.example")}, "source"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := object("v1beta2", "CapstanHost", "bundles", map[string]any{"zone": "zone-a", "bundles": c.policy})
 			err := live.api.Create(t.Context(), u, client.DryRunAll)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
+				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
 	}

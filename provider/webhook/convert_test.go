@@ -64,7 +64,7 @@ func TestReadAndWriteThroughV1Beta1(t *testing.T) {
 		t.Errorf("IM-55: spec is %v", old.Object["spec"])
 	}
 	if old.GetAnnotations()[v1beta1.DataAnnotation] == "" {
-		t.Error("what v1beta1 can't say is not kept")
+		t.Error("the annotation with what v1beta1 can't express is missing")
 	}
 	conditions, _, _ := unstructured.NestedSlice(old.Object, "status", "conditions")
 	if c := conditions[0].(map[string]any); c["severity"] != "Warning" || c["observedGeneration"] != nil {
@@ -124,7 +124,7 @@ func TestEveryKindIsConverted(t *testing.T) {
 				again := as(t, way[0], made)
 				same(t, "spec", made.Object["spec"], again.Object["spec"])
 				if other.Object["spec"] == nil {
-					t.Errorf("as %s it is %v", way[1], other.Object)
+					t.Errorf("in %s the object is %v", way[1], other.Object)
 				}
 			})
 		}

@@ -21,7 +21,7 @@ func TestClosedGateRefusesClusterTemplates(t *testing.T) {
 	} {
 		_, created := c.check.ValidateCreate(t.Context(), template)
 		_, updated := c.check.ValidateUpdate(t.Context(), template, template)
-		for what, err := range map[string]error{"a new one": created, "a change": updated} {
+		for what, err := range map[string]error{"a new template": created, "a change": updated} {
 			if refused := err != nil && strings.Contains(err.Error(),
 				"feature gate ClusterTopology is off"); refused != c.refuse {
 				t.Errorf("%s: %s is answered with: %v", name, what, err)
@@ -31,6 +31,6 @@ func TestClosedGateRefusesClusterTemplates(t *testing.T) {
 	gone, now := template.DeepCopy(), metav1.Now()
 	gone.DeletionTimestamp = &now
 	if _, err := (clusterTemplates{closed: true}).ValidateUpdate(t.Context(), gone, gone); err != nil {
-		t.Errorf("one that is being deleted can't lose its finalizer: %v", err)
+		t.Errorf("a template that is being deleted can't lose its finalizer: %v", err)
 	}
 }

@@ -90,9 +90,9 @@ func judge(t *testing.T, path []string, a attempt, err error) {
 	field := path[len(path)-1]
 	switch {
 	case a.good && err != nil:
-		t.Errorf("it is refused: %v", err)
+		t.Errorf("the value is refused: %v", err)
 	case !a.good && err == nil:
-		t.Error("it is taken")
+		t.Error("the value is accepted")
 	case !a.good && !strings.Contains(err.Error(), field):
 		t.Errorf("the answer does not name the field: %v", err)
 	}
@@ -132,7 +132,7 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 	case "string":
 		add(false, int64(5), "a number")
 		if len(s.Enum) > 0 {
-			add(false, "nonsense", "not one of the allowed")
+			add(false, "nonsense", "not one of the allowed values")
 			for _, e := range s.Enum {
 				if v := ruled(path); v != nil && v != strings.Trim(string(e.Raw), `"`) {
 					continue // valid with another value of another field
@@ -142,7 +142,7 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 			return all
 		}
 		if s.Format != "" {
-			add(false, "nonsense", "no %s", s.Format)
+			add(false, "nonsense", "not a %s", s.Format)
 			return all
 		}
 		if _, fixed := value(strings.Join(path, "."), s).(string); s.MaxLength != nil && fixed {
@@ -187,7 +187,8 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 		}
 		if s.XListType != nil && *s.XListType == "map" {
 			item := value(strings.Join(path, "."), s.Items.Schema)
-			add(false, []any{item, runtime.DeepCopyJSONValue(item)}, "with two of one %s", strings.Join(s.XListMapKeys, ","))
+			add(false, []any{item, runtime.DeepCopyJSONValue(item)}, "with two items of the same %s",
+				strings.Join(s.XListMapKeys, ","))
 		}
 	}
 	return all

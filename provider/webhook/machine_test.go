@@ -17,10 +17,10 @@ func TestMistakesOfThePastDoNotHoldAnObject(t *testing.T) {
 	is := was.DeepCopy()
 	is.Finalizers = nil
 	if _, err := (machines{}).ValidateUpdate(t.Context(), was, is); err != nil {
-		t.Errorf("it can't be deleted: %v", err)
+		t.Errorf("the finalizer of a machine with a mistake can't be removed: %v", err)
 	}
 	if _, err := (machines{}).ValidateCreate(t.Context(), is); err == nil {
-		t.Error("the mistake is none: this test tests nothing")
+		t.Error("a machine with the mistake is accepted, so this test checks nothing")
 	}
 }
 
@@ -29,20 +29,20 @@ func TestClusterSelectors(t *testing.T) {
 	was := &v1beta2.CapstanCluster{}
 	was.Spec.ControlPlaneHostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"no key": "x"}}
 	if _, err := (clusters{}).ValidateCreate(t.Context(), was); err == nil {
-		t.Error("a cluster with a mistake is taken")
+		t.Error("a cluster with a mistake is accepted")
 	}
 	is := was.DeepCopy()
 	is.Finalizers = []string{v1beta2.ClusterFinalizer}
 	if _, err := (clusters{}).ValidateUpdate(t.Context(), was, is); err != nil {
-		t.Errorf("it can't be deleted: %v", err)
+		t.Errorf("the finalizers of a cluster with a mistake can't be changed: %v", err)
 	}
 	if _, err := (clusters{}).ValidateUpdate(t.Context(), &v1beta2.CapstanCluster{}, is); err == nil {
-		t.Error("a change to a mistake is taken")
+		t.Error("a change that adds a mistake is accepted")
 	}
 	template := &v1beta2.CapstanClusterTemplate{}
 	template.Spec.Template.Spec = was.Spec
 	if _, err := (clusterTemplates{}).ValidateCreate(t.Context(), template); err == nil {
-		t.Error("a template with a mistake is taken")
+		t.Error("a template with a mistake is accepted")
 	}
 }
 
@@ -52,6 +52,6 @@ func TestATemplateNeedsARequest(t *testing.T) {
 	was, is := &v1beta2.CapstanMachineTemplate{}, &v1beta2.CapstanMachineTemplate{}
 	is.Spec.Template.Spec.ProviderID = "p"
 	if _, err := (machineTemplates{}).ValidateUpdate(t.Context(), was, is); err == nil {
-		t.Error("the change is taken")
+		t.Error("a change without an admission request is accepted")
 	}
 }

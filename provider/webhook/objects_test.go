@@ -60,7 +60,7 @@ func must(t *testing.T, err error) {
 func refused(t *testing.T, err error, says ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("it was taken, want an error that says %q", says)
+		t.Fatalf("the request was accepted, want an error that says %q", says)
 	}
 	for _, s := range says {
 		if !strings.Contains(err.Error(), s) {

@@ -28,11 +28,11 @@ func TestImmutable(t *testing.T) {
 			"CapstanMachine", map[string]any{"providerID": "p"}, setTo("q", "spec", "providerID"),
 			[]string{"spec.providerID can't be changed", "delete the Machine"},
 		},
-		"taking it away": {
+		"removing the provider id of a machine": {
 			"CapstanMachine", map[string]any{"providerID": "p"}, without("spec", "providerID"),
 			[]string{"spec.providerID can't be changed"},
 		},
-		"taking the whole spec away": {
+		"removing the whole spec of a machine": {
 			"CapstanMachine", map[string]any{"providerID": "p"}, without("spec"), []string{"spec.providerID can't be changed"},
 		},
 		"a provider id that is set for the first time": {"CapstanMachine", nil, setTo("p", "spec", "providerID"), nil},
@@ -40,7 +40,7 @@ func TestImmutable(t *testing.T) {
 			"CapstanMachine", nil, setTo(map[string]any{"matchLabels": map[string]any{"rack": "a"}}, "spec", "hostSelector"),
 			nil,
 		},
-		"the selector of a machine that has one": {
+		"the selector of a machine that has a host": {
 			"CapstanMachine", map[string]any{"providerID": "p"},
 			setTo(map[string]any{"matchLabels": map[string]any{"rack": "a"}}, "spec", "hostSelector"),
 			[]string{"spec.hostSelector can't be changed", "change the template"},
@@ -48,7 +48,7 @@ func TestImmutable(t *testing.T) {
 		"the hardware of a machine that has no host yet": {
 			"CapstanMachine", nil, setTo(map[string]any{"architecture": "arm64"}, "spec", "hostRequirements"), nil,
 		},
-		"the hardware of a machine that has one": {
+		"the hardware of a machine that has a host": {
 			"CapstanMachine", map[string]any{"providerID": "p"},
 			setTo(map[string]any{"architecture": "arm64"}, "spec", "hostRequirements"),
 			[]string{"spec.hostRequirements can't be changed", "change the template"},
@@ -63,7 +63,7 @@ func TestImmutable(t *testing.T) {
 			setTo(int64(443), "spec", "controlPlaneEndpoint", "port"),
 			[]string{"spec.controlPlaneEndpoint can't be changed"},
 		},
-		"taking the endpoint away": {
+		"removing the endpoint of a cluster": {
 			"CapstanCluster", map[string]any{"controlPlaneEndpoint": endpoint}, without("spec", "controlPlaneEndpoint"),
 			[]string{"spec.controlPlaneEndpoint can't be changed"},
 		},
@@ -74,23 +74,23 @@ func TestImmutable(t *testing.T) {
 			setTo("External", "spec", "loadBalancer", "type"),
 			[]string{"spec.loadBalancer.type can't be changed", "create a new cluster"},
 		},
-		"taking the balancer away": {
+		"removing the balancer of a cluster": {
 			"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}}, without("spec", "loadBalancer"),
 			[]string{"spec.loadBalancer.type can't be changed"},
 		},
-		"saying what is the default anyway": {
+		"setting the type of the balancer to its default": {
 			"CapstanCluster", nil, setTo(map[string]any{"type": "External"}, "spec", "loadBalancer"), nil,
 		},
-		"the spec of a template of machines": {
+		"the spec of a machine template": {
 			"CapstanMachineTemplate", inTemplate(map[string]any{}),
 			setTo(map[string]any{"matchLabels": map[string]any{"a": "b"}}, "spec", "template", "spec", "hostSelector"),
 			[]string{"spec.template.spec", "can't be changed", "create a new template"},
 		},
-		"the metadata of a template of machines": {
+		"the metadata of a machine template": {
 			"CapstanMachineTemplate", inTemplate(map[string]any{}),
 			setTo(map[string]any{"labels": map[string]any{"a": "b"}}, "spec", "template", "metadata"), nil,
 		},
-		"the spec of a template of clusters": {
+		"the spec of a cluster template": {
 			"CapstanClusterTemplate", inTemplate(map[string]any{}),
 			setTo(map[string]any{"type": "Local"}, "spec", "template", "spec", "loadBalancer"),
 			[]string{"spec.template.spec", "can't be changed", "create a new template"},
@@ -160,7 +160,7 @@ func TestRules(t *testing.T) {
 			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "", "port": int64(0)}},
 			only: "v1beta1",
 		},
-		"a port that is none": {
+		"an invalid port": {
 			kind: "CapstanCluster", spec: map[string]any{
 				"controlPlaneEndpoint": map[string]any{"host": "a", "port": int64(65536)},
 			}, says: []string{"spec.controlPlaneEndpoint", "65535"},
@@ -177,20 +177,20 @@ func TestRules(t *testing.T) {
 			},
 			says: []string{"spec.hostSelector.matchExpressions[0].operator", "not a valid selector operator"},
 		},
-		"a selector that looks for one of nothing": {
+		"a selector with the operator In and no values": {
 			kind: "CapstanMachine", spec: map[string]any{
 				"hostSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "In"}}},
 			},
 			says: []string{"spec.hostSelector.matchExpressions[0].values",
 				"must be specified when `operator` is 'In' or 'NotIn'"},
 		},
-		"a selector with a key that is none": {
+		"a selector with an invalid key": {
 			kind: "CapstanMachine", spec: map[string]any{
 				"hostSelector": map[string]any{"matchLabels": map[string]any{"no key": "x"}},
 			},
 			says: []string{"spec.hostSelector.matchLabels", "no key"},
 		},
-		"the same in a template": {
+		"a template with an invalid key in its selector": {
 			kind: "CapstanMachineTemplate",
 			spec: inTemplate(map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"no key": "x"}}}),
 			says: []string{"spec.template.spec.hostSelector.matchLabels", "no key"},
@@ -199,7 +199,7 @@ func TestRules(t *testing.T) {
 			kind: "CapstanMachineTemplate", spec: inTemplate(map[string]any{"providerID": "capstan://default/host-1/12345678"}),
 			says: []string{"spec.template.spec", "providerID can't be in a template", "leave it out"},
 		},
-		"a template with a label that is none": {
+		"a template with an invalid label": {
 			kind: "CapstanMachineTemplate", spec: map[string]any{
 				"template": map[string]any{
 					"metadata": map[string]any{"labels": map[string]any{"a": "no value"}}, "spec": map[string]any{},
@@ -207,7 +207,7 @@ func TestRules(t *testing.T) {
 			},
 			says: []string{"spec.template.metadata.labels", "no value"},
 		},
-		"a template of clusters with an annotation that is none": {
+		"a cluster template with an invalid annotation": {
 			kind: "CapstanClusterTemplate", spec: map[string]any{
 				"template": map[string]any{
 					"metadata": map[string]any{"annotations": map[string]any{"no key": "x"}}, "spec": map[string]any{},

@@ -26,9 +26,9 @@ func TestDefaults(t *testing.T) {
 			"External"},
 		"a cluster with an empty section": {"CapstanCluster", map[string]any{"loadBalancer": map[string]any{}},
 			[]string{"spec", "loadBalancer", "type"}, "External"},
-		"a cluster that says it": {"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}},
+		"a cluster with a type": {"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}},
 			[]string{"spec", "loadBalancer", "type"}, "Local"},
-		"a template of clusters": {"CapstanClusterTemplate", inTemplate(map[string]any{}),
+		"a cluster template": {"CapstanClusterTemplate", inTemplate(map[string]any{}),
 			[]string{"spec", "template", "spec", "loadBalancer", "type"}, "External"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,7 @@
 //
 // Rules in the types of package api check limits, formats, immutable fields and relations between fields. This package
 // checks that templates don't change, except in dry runs of the topology controller (contract rule IMT-12); that
-// labels, annotations and label selectors are well-formed, which takes a library; and that nobody removes the
+// labels, annotations and label selectors are well-formed, which requires a library; and that nobody removes the
 // annotation that says that somebody else manages a cluster.
 package webhook
 

@@ -44,7 +44,7 @@ func (n *Nodes) Delete(ctx context.Context, cluster client.ObjectKey, name, prov
 	case err != nil:
 		return fmt.Errorf("reading Node %s of cluster %s: %w", name, cluster, err)
 	case node.Spec.ProviderID != providerID:
-		return nil // belongs to another machine of the same name
+		return nil // the Node belongs to another machine of the same name
 	}
 	err = nodes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(node.UID))})
 	if client.IgnoreNotFound(err) != nil {

@@ -101,12 +101,12 @@ func TestDeleteWithoutServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := nodes(kubeconfig).Delete(ctx, demo, "w1", "ours"); err == nil {
-		t.Error("it says nothing of a server that can't be asked")
+		t.Error("Delete returns no error although the server can't be asked")
 	}
 	bad := &Nodes{Reader: nodes(kubeconfig).Reader, Config: func([]byte) (*rest.Config, error) { return nil, errRefused }}
 	err := bad.Delete(t.Context(), demo, "w1", "ours")
 	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "default/demo-kubeconfig is refused") {
-		t.Errorf("a kubeconfig that is refused: %v", err)
+		t.Errorf("with a refused kubeconfig, the error is %v", err)
 	}
 }
 

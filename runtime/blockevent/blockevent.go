@@ -209,7 +209,8 @@ func describe(change record.Change) (kind, reason, message string, at time.Time)
 		message = fmt.Sprintf("Hook %s no longer blocks after %s: the Cluster is at %s now", hook, lasted, name(ended.Hook))
 	case ended.Answer == record.Passed:
 		return corev1.EventTypeWarning, ReasonUnblocked, fmt.Sprintf(
-			"Hook %s was passed after %s, although %s blocks it, by %s", hook, lasted, who, ended.PassedBy), ended.Time
+			"Hook %s was passed after %s, although %s blocks it; let through by %s", hook, lasted, who,
+			ended.PassedBy), ended.Time
 	default:
 		message = fmt.Sprintf("Hook %s continues after %s: %s lets the Cluster through", hook, lasted, who)
 	}

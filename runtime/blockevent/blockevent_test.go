@@ -39,19 +39,21 @@ func TestDescribe(t *testing.T) {
 		ended *record.Call
 		want  string
 	}{
-		"it waits": {block(nil), nil,
+		"the handler waits": {block(nil), nil,
 			"Normal HookBlocked Hook BeforeClusterUpgrade has been blocked since 2026-01-02T03:04:05Z: handler window of " +
 				"extension capstan waits: closed"},
-		"it fails": {block(errors.New("no route")), nil,
+		"the handler fails": {block(errors.New("no route")), nil,
 			"Warning HookBlocked Hook BeforeClusterUpgrade has been blocked since 2026-01-02T03:04:05Z: handler window of " +
 				"extension capstan fails: no route"},
-		"it goes on": {block(nil), ended("BeforeClusterUpgrade", record.Success, ""),
+		"the handler lets the Cluster through": {block(nil), ended("BeforeClusterUpgrade", record.Success, ""),
 			"Normal HookReleased Hook BeforeClusterUpgrade continues after 1m30s: handler window of extension capstan lets " +
 				"the Cluster through"},
-		"somebody lets it through": {block(nil), ended("BeforeClusterUpgrade", record.Passed, "alice: now"),
+		"an administrator lets the Cluster through": {
+			block(nil), ended("BeforeClusterUpgrade", record.Passed, "alice: now"),
 			"Warning HookUnblocked Hook BeforeClusterUpgrade was passed after 1m30s, although handler window of extension " +
-				"capstan blocks it, by alice: now"},
-		"it is at another hook": {block(nil), ended("BeforeClusterDelete", record.Success, ""),
+				"capstan blocks it; let through by alice: now",
+		},
+		"the Cluster is at another hook": {block(nil), ended("BeforeClusterDelete", record.Success, ""),
 			"Normal HookReleased Hook BeforeClusterUpgrade no longer blocks after 1m30s: the Cluster is at " +
 				"BeforeClusterDelete now"},
 	} {
@@ -123,7 +125,7 @@ func TestEventsOutliveAnAPIServer(t *testing.T) {
 		}
 	}
 	if len(one.events) != 1 || len(two.events) != 1 || one.events[0].Name != two.events[0].Name {
-		t.Errorf("two processes make %v and %v", one.events, two.events)
+		t.Errorf("two processes made the Events %v and %v", one.events, two.events)
 	}
 }
 
@@ -131,15 +133,15 @@ func TestEventsOutliveAnAPIServer(t *testing.T) {
 // the hook is still needed.
 func TestOverWhenNothingHoldsAnyMore(t *testing.T) {
 	for name, c := range map[string]struct {
-		calls string // handler and answer of each: B blocked, F failed, S let through, P passed over
+		calls string // handler and answer of each: B blocked, F failed, S let through, P overridden by an administrator
 		want  int    // how often Over is called
 	}{
-		"one handler lets it through":               {"aB aS", 1},
-		"one of two does":                           {"aB bB aS", 0},
-		"both do, one after the other":              {"aB bB aS bS", 1},
-		"the other one fails":                       {"aB bF aS", 0},
-		"an administrator passes over both":         {"aB bB aP bP", 1},
-		"it blocks again, and then lets it through": {"aB aS aB aS", 2},
+		"the only handler lets the Cluster through":                     {"aB aS", 1},
+		"one of two handlers lets the Cluster through":                  {"aB bB aS", 0},
+		"both handlers let the Cluster through, one after the other":    {"aB bB aS bS", 1},
+		"one of two handlers lets the Cluster through, the other fails": {"aB bF aS", 0},
+		"an administrator overrides both handlers":                      {"aB bB aP bP", 1},
+		"the handler blocks again, and then lets the Cluster through":   {"aB aS aB aS", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			over := 0
@@ -161,7 +163,7 @@ func TestOverWhenNothingHoldsAnyMore(t *testing.T) {
 				}
 			}
 			if over != c.want {
-				t.Errorf("put away %d times, want %d", over, c.want)
+				t.Errorf("Over was called %d times, want %d", over, c.want)
 			}
 		})
 	}
@@ -175,7 +177,7 @@ func TestClustersThatAreGone(t *testing.T) {
 	cancel()
 	w.write(t.Context(), record.Change{Block: w.tracker.Blocks()[0]})
 	if err := w.Start(ctx); err != nil || len(w.tracker.Blocks()) != 0 || len(a.events) != 0 {
-		t.Errorf("%v, %v, %v", err, w.tracker.Blocks(), a.events)
+		t.Errorf("Start returned %v; the blocks are %v, the Events %v", err, w.tracker.Blocks(), a.events)
 	}
 }
 

@@ -103,8 +103,8 @@ func encode(id *identity) (Bundle, error) {
 	return b, nil
 }
 
-// renew returns what should now replace the bundle old; changed reports whether that differs from old. If renew can't
-// read old, it replaces all of it.
+// renew returns the identity that should replace the one in the bundle old (next), and reports whether the two differ
+// (changed). If renew can't read old, it replaces all parts.
 func renew(old Bundle, o Options, now time.Time) (next *identity, changed bool, err error) {
 	current, err := decode(old)
 	if err != nil {

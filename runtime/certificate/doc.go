@@ -13,7 +13,7 @@
 // with the annotation that [Annotation] returns gets them from the Secret (RC-09).
 //
 // Renewal causes no interruption. A certificate is renewed after two thirds of its lifetime. A new authority is
-// published beside the old one for [Options.Overlap] before it signs anything, so that callers know it in time.
+// published together with the old one for [Options.Overlap] before it signs anything, so that callers know it in time.
 //
 // Ids such as RC-09 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package certificate

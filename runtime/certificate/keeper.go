@@ -25,7 +25,7 @@ const (
 	DefaultCheck = time.Minute
 
 	storeTimeout = 10 * time.Second
-	attempts     = 5 // when others write to the store too
+	attempts     = 5 // to save, when others write to the store, too
 )
 
 // Options of a Keeper. Hosts must be set.

@@ -173,7 +173,7 @@ func TestWhatCanNotBeReadIsMadeAnew(t *testing.T) {
 		"another authority":    func(b Bundle) { b[AuthoritiesKey] = other.bundle[AuthoritiesKey] },
 		"junk as an authority": func(b Bundle) { b[AuthoritiesKey] = []byte("junk") },
 		"no key of the CA":     func(b Bundle) { b[AuthorityKeysKey] = nil },
-		"of another CA": func(b Bundle) {
+		"a certificate of another CA": func(b Bundle) {
 			b[CertificateKey], b[PrivateKeyKey] = other.bundle[CertificateKey], other.bundle[PrivateKeyKey]
 		},
 	} {
@@ -201,7 +201,7 @@ func TestOtherHostsMakeAnotherCertificate(t *testing.T) {
 	}
 }
 
-// While the store fails, the last good certificate is served and Run goes on.
+// While the store fails, the last good certificate is served and Run continues.
 func TestRunGoesOnWhenTheStoreFails(t *testing.T) {
 	now := time.Now()
 	var clock sync.Mutex

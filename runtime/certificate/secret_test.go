@@ -35,7 +35,7 @@ func apiServer(t *testing.T) ctrlclient.Client {
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: t.TempDir(), ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}
-	// If a start fails, the directories that the servers choose themselves stay behind.
+	// Choose the directories here: nobody removes those that the servers choose themselves if a start fails.
 	env.ControlPlane.Etcd = &envtest.Etcd{DataDir: t.TempDir()}
 	env.ControlPlane.GetAPIServer().CertDir = t.TempDir()
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
@@ -115,10 +115,10 @@ func TestInSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := store.Save(t.Context(), bundle, version+"0"); !errors.Is(err, ErrConflict) {
-		t.Errorf("over another version: %v", err)
+		t.Errorf("saving over another version: %v", err)
 	}
 	if err := store.Save(t.Context(), bundle, ""); !errors.Is(err, ErrConflict) {
-		t.Errorf("as if there were none: %v", err)
+		t.Errorf("saving as if there were no bundle: %v", err)
 	}
 	// A deleted Secret is created again.
 	if err := c.Delete(t.Context(), &corev1.Secret{

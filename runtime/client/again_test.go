@@ -33,14 +33,14 @@ func TestACallEndsAtItsTimeout(t *testing.T) {
 	}
 	t.Attr("rule", "CL-01")
 	if told := <-asked; told != "1s" {
-		t.Errorf("the extension is told that it has %q", told)
+		t.Errorf("the extension was told the timeout %q", told)
 	}
 }
 
-// After a round that was held back, the next round calls all handlers again, also those that let the object through.
+// After a round that was held back, the next round calls all handlers again, even those that let the object through.
 func TestAllAreAskedAgain(t *testing.T) {
 	for name, first := range map[string]createFunc{
-		"one of them blocks": waits(time.Second, "no hosts"), "one of them fails": fails("no licence"),
+		"one handler blocks": waits(time.Second, "no hosts"), "one handler fails": fails("no license"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, client.Options{Parallel: 1, Recheck: time.Second})
@@ -62,9 +62,9 @@ func TestAllAreAskedAgain(t *testing.T) {
 			}
 			rounds(t, b, asked, &passes)
 			switch name {
-			case "one of them blocks":
+			case "one handler blocks":
 				t.Attr("rule", "CL-12")
-			case "one of them fails":
+			case "one handler fails":
 				t.Attr("rule", "CL-10")
 			}
 		})
@@ -86,22 +86,23 @@ func rounds(t *testing.T, b *bench, asked map[string]*atomic.Int32, passes *atom
 		for !done() {
 			select {
 			case <-deadline:
-				t.Fatalf("%s: a was asked %d times and b %d times", what, asked["a"].Load(), asked["b"].Load())
+				t.Fatalf("not in time: %s; a was called %d times and b %d times", what, asked["a"].Load(),
+					asked["b"].Load())
 			case <-tick.C:
 			}
 		}
 	}
-	wait("both are asked again", func() bool {
+	wait("both are called again", func() bool {
 		if through() {
-			t.Fatal("it goes through")
+			t.Fatal("the round goes through, although b holds the object back")
 		}
 		return asked["a"].Load() >= 3 && asked["b"].Load() >= 3
 	})
 	before := asked["a"].Load()
 	passes.Store(true)
-	wait("it goes through", through)
+	wait("the round goes through", through)
 	if now := asked["a"].Load(); now <= before {
-		t.Error("who had passed was not asked in the round that goes through")
+		t.Error("a, which had passed before, was not called in the round that goes through")
 	}
 }
 
@@ -115,7 +116,7 @@ func TestFailGoesOnUntilItPasses(t *testing.T) {
 		"gate",
 		func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
 			if left.Add(-1) >= 0 {
-				return errors.New("no licence")
+				return errors.New("no license")
 			}
 			return nil
 		},
@@ -127,7 +128,7 @@ func TestFailGoesOnUntilItPasses(t *testing.T) {
 	}
 	t.Attr("rule", "CL-09")
 	if _, err := b.create(t.Context()); err != nil {
-		t.Errorf("it works again: %v", err)
+		t.Errorf("after the extension works again: %v", err)
 	}
 	t.Attr("rule", "CL-06")
 }

@@ -100,29 +100,29 @@ func TestBadServers(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		"it hangs":                     {hang, "did not answer within 1s"},
-		"it drips":                     {drip, "did not answer within 1s"},
-		"it sends without end":         {flood, "body too large"},
-		"it resets the connection":     {reset, "connection reset by peer"},
-		"it ends the body early":       {cut, "unexpected EOF"},
-		"it answers Success in 64 MiB": {huge, "body too large"},
-		"it redirects": {func(w http.ResponseWriter, r *http.Request) {
+		"the server hangs":                     {hang, "did not answer within 1s"},
+		"the server sends single bytes":        {drip, "did not answer within 1s"},
+		"the server sends without end":         {flood, "body too large"},
+		"the server resets the connection":     {reset, "connection reset by peer"},
+		"the server ends the body early":       {cut, "unexpected EOF"},
+		"the server answers Success in 64 MiB": {huge, "body too large"},
+		"the server redirects": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://127.0.0.1:1/", http.StatusFound)
 		}, "HTTP status 302 instead of 200"},
-		"it answers 500 with a text": {status(500, "database is down"),
+		"the server answers 500 with a text": {status(500, "database is down"),
 			`HTTP status 500 instead of 200: "database is down"`},
-		"it answers 204": {
+		"the server answers 204": {
 			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 			"HTTP status 204 instead of 200",
 		},
-		"it answers 404 in 64 MiB": {
+		"the server answers 404 in 64 MiB": {
 			func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404); huge(w, r) }, "HTTP status 404 instead of 200",
 		},
 		"an empty body": {body(""), "the body is empty"},
 		"no JSON":       {body("hello"), "not a JSON object"},
 		"a JSON list":   {body("[]"), "not a JSON object"},
 		"null":          {body("null"), "not a JSON object"},
-		"half of an object": {body(`{"status":"Success","retryAfterSeconds":60`),
+		"an incomplete object": {body(`{"status":"Success","retryAfterSeconds":60`),
 			"unexpected end of JSON input"},
 		"a retry and then a wrong type": {body(`{"retryAfterSeconds":60,"message":"stop","status":{}}`),
 			"cannot unmarshal object"},
@@ -139,14 +139,14 @@ func TestBadServers(t *testing.T) {
 			body(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1","kind":"BeforeClusterCreateResponse","status":"Success"}`),
 			`its apiVersion is "hooks.runtime.cluster.x-k8s.io/v1"`,
 		},
-		"an apiVersion that is none": {
+		"an invalid apiVersion": {
 			body(`{"apiVersion":"a/b/c","kind":"BeforeClusterCreateResponse","status":"Success"}`), `its apiVersion is "a/b/c"`,
 		},
 		"a negative retryAfterSeconds": {body(`{` + head + `,"retryAfterSeconds":-5}`), "retryAfterSeconds of -5"},
 		"a retryAfterSeconds beyond 32 bits": {body(`{` + head + `,"retryAfterSeconds":99999999999}`),
 			"cannot unmarshal number 99999999999"},
-		"a retryAfterSeconds of a fraction": {body(`{` + head + `,"retryAfterSeconds":1.5}`), "cannot unmarshal number 1.5"},
-		"very deep JSON":                    {body(`{"x":` + strings.Repeat("[", 1<<20) + `}`), "exceeded max depth"},
+		"a fractional retryAfterSeconds": {body(`{` + head + `,"retryAfterSeconds":1.5}`), "cannot unmarshal number 1.5"},
+		"very deep JSON":                 {body(`{"x":` + strings.Repeat("[", 1<<20) + `}`), "exceeded max depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,11 +173,11 @@ func TestBadServers(t *testing.T) {
 						t.Errorf("Fail: observed %+v", call)
 					}
 					switch name {
-					case "it hangs":
+					case "the server hangs":
 						t.Attr("rule", "CL-01")
-					case "it answers 500 with a text":
+					case "the server answers 500 with a text":
 						t.Attr("rule", "RX-44")
-					case "it redirects":
+					case "the server redirects":
 						t.Attr("rule", "CL-21")
 					case "another kind":
 						t.Attr("rule", "RX-07")
@@ -235,7 +235,7 @@ func TestDefectAnswersOfAnotherKindAreRefused(t *testing.T) {
 // A failure reported by the handler itself is an error whatever the policy (CL-05, CL-20).
 func TestAnswersThatNoPolicyExcuses(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
-		"Failure with a message":    {`{"status":"Failure","message":"no licence"}`, "it answered Failure: no licence"},
+		"Failure with a message":    {`{"status":"Failure","message":"no license"}`, "it answered Failure: no license"},
 		"Failure without a message": {`{"status":"Failure"}`, "Failure without a message"},
 		"no status":                 {`{"message":"well"}`, "no status"},
 		"an empty object":           {`{}`, "no status"},
@@ -273,8 +273,8 @@ func TestAnswersWithoutKindAreAccepted(t *testing.T) {
 	}
 }
 
-// The eleventh defect seen in other clients: a long retryAfterSeconds could not be shortened, because callers do not
-// ask again before it is over. See also TestDefectABlockingAnswerHoldsUntilSomethingChanges.
+// The eleventh defect seen in other clients: a caller that got a long retryAfterSeconds did not ask again until it was
+// over, so the extension could not shorten the wait. See also TestDefectABlockingAnswerHoldsUntilSomethingChanges.
 func TestDefectLongWaitsAreCut(t *testing.T) {
 	for name, c := range map[string]struct {
 		said string

@@ -38,7 +38,7 @@ func TestBaseURL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			base, err := baseURL(c.config)
 			if err != nil || base.String() != c.url {
-				t.Fatalf("it is %v, %v, want %s", base, err, c.url)
+				t.Fatalf("the base URL is %v, %v, want %s", base, err, c.url)
 			}
 			if got := addressOf(base); got != c.address {
 				t.Errorf("the address is %s, want %s", got, c.address)

@@ -74,7 +74,8 @@ func BenchmarkFloor(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAllExtensions runs before almost every call, so it must cost next to nothing.
+// BenchmarkGetAllExtensions measures a method that reconcilers use before almost every call, so it must cost next to
+// nothing.
 func BenchmarkGetAllExtensions(b *testing.B) {
 	bench := newBench(b, client.Options{})
 	for i := range 20 {

@@ -77,7 +77,7 @@ func TestCallAllExtensionsWithoutHandlersSucceeds(t *testing.T) {
 func TestCallAllExtensionsNamesTheFailure(t *testing.T) {
 	b := newBench(t, client.Options{})
 	b.extension("one", nil, server.Handle(hook.BeforeClusterCreate, "gate", fails("disk is full")))
-	b.extension("three", nil, server.Handle(hook.BeforeClusterCreate, "gate", fails("no licence")))
+	b.extension("three", nil, server.Handle(hook.BeforeClusterCreate, "gate", fails("no license")))
 	b.extension("two", nil, server.Handle(hook.BeforeClusterCreate, "gate", says("fine")))
 	response, err := b.create(t.Context())
 	want := `calling handlers of hook BeforeClusterCreate: handler "gate.one": it answered Failure: disk is full`
@@ -89,7 +89,7 @@ func TestCallAllExtensionsNamesTheFailure(t *testing.T) {
 		t.Errorf("the error does not name the call: %+v", call)
 	}
 	if response.Status != "" || response.Message != "" {
-		t.Errorf("a response was given beside the error: %+v", response)
+		t.Errorf("the response was changed in spite of the error: %+v", response)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestHandlersAreCalledInParallelAndBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if most.Load() != 3 {
-		t.Errorf("%d calls ran at the same time, 3 are allowed and were asked for", most.Load())
+		t.Errorf("at most %d calls ran at the same time, want 3, which is the limit", most.Load())
 	}
 }
 
@@ -197,10 +197,10 @@ func TestMisconfigurationIsNeverIgnored(t *testing.T) {
 			call(runtimehooksv1.BeforeClusterDelete, cluster, "gate.ext", &runtimehooksv1.BeforeClusterDeleteRequest{},
 				&runtimehooksv1.BeforeClusterDeleteResponse{}), "serves another hook",
 		},
-		"a hook that is no function": {call("BeforeClusterCreate", cluster, "gate.ext", request, response),
+		"a hook that is not a function": {call("BeforeClusterCreate", cluster, "gate.ext", request, response),
 			"can't be a string"},
-		"a nil hook":                 {call(nil, cluster, "gate.ext", request, response), "can't be a <nil>"},
-		"a function that is no hook": {call(func() {}, cluster, "gate.ext", request, response), "not in the catalog"},
+		"a nil hook":          {call(nil, cluster, "gate.ext", request, response), "can't be a <nil>"},
+		"an unknown function": {call(func() {}, cluster, "gate.ext", request, response), "not in the catalog"},
 		"a request of another hook": {
 			call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", &runtimehooksv1.BeforeClusterDeleteRequest{},
 				response), "pass a BeforeClusterCreateRequest",
@@ -230,7 +230,7 @@ func TestMisconfigurationIsNeverIgnored(t *testing.T) {
 		t.Attr("rule", "CL-05")
 	}
 	if len(b.observed()) != 0 {
-		t.Errorf("somebody was called: %+v", b.observed())
+		t.Errorf("a handler was called: %+v", b.observed())
 	}
 }
 
@@ -318,7 +318,7 @@ func TestAdministratorOverrides(t *testing.T) {
 		t.Errorf("got %+v, %v", response, err)
 	}
 	if took := time.Since(start); took < time.Second || took > 20*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("the call took %s", took)
 	}
 	if call := b.observed()[0]; call.Answer != record.Ignored ||
 		!strings.Contains(call.Err.Error(), "did not answer within 1s") {

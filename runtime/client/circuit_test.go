@@ -11,13 +11,13 @@ func TestPauseAfter(t *testing.T) {
 		failures int
 		want     time.Duration
 	}{
-		"no failure":                      {0, 0},
-		"bad luck":                        {patience - 1, 0},
-		"it is left alone":                {patience, time.Second},
-		"longer each time":                {patience + 1, 2 * time.Second},
-		"and longer":                      {patience + 4, 16 * time.Second},
-		"but never longer than a maximum": {patience + 5, 30 * time.Second},
-		"not even after years":            {1 << 30, 30 * time.Second},
+		"no failure": {0, 0},
+		"one failure less than the circuit tolerates": {patience - 1, 0},
+		"the first pause":   {patience, time.Second},
+		"the second pause":  {patience + 1, 2 * time.Second},
+		"the fifth pause":   {patience + 4, 16 * time.Second},
+		"the longest pause": {patience + 5, 30 * time.Second},
+		"the longest pause, after a billion failures": {1 << 30, 30 * time.Second},
 	} {
 		if got := pauseAfter(c.failures, 30*time.Second); got != c.want {
 			t.Errorf("%s: after %d failures %s, want %s", name, c.failures, got, c.want)
@@ -63,7 +63,7 @@ func TestCircuit(t *testing.T) {
 			t.Fatalf("the probe was held back: %v", err)
 		}
 		if err := c.enter(now); !errors.Is(err, ErrNotAsked) {
-			t.Fatalf("a second call beside the probe: %v", err)
+			t.Fatalf("a second call during the probe: %v", err)
 		}
 		c.leave(now, fails, broken)
 	}
@@ -73,11 +73,11 @@ func TestCircuit(t *testing.T) {
 	}
 	state(CircuitProbing) // the result was unclear: the next call is the probe
 	if recovered, err := call(works); err != nil || !recovered {
-		t.Fatalf("it works again: recovered %t, %v", recovered, err)
+		t.Fatalf("a call that works after the pause: recovered %t, %v", recovered, err)
 	}
 	state(CircuitClosed)
 	if recovered, err := call(works); err != nil || recovered {
-		t.Fatalf("it recovers once: recovered %t, %v", recovered, err)
+		t.Fatalf("the call after it: recovered %t, %v", recovered, err)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestCallsUnderWayMakeAnOutageNoLonger(t *testing.T) {
 		c.leave(now, fails, errors.New("gone"))
 	}
 	if err := c.enter(now.Add(firstPause)); err != nil {
-		t.Errorf("after the first pause it is still left alone: %v", err)
+		t.Errorf("after the first pause, a call was held back: %v", err)
 	}
 }
 

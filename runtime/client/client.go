@@ -13,7 +13,7 @@
 // Each call takes at most the handler's timeout, and all together take at most [Options.Deadline]. The request is
 // encoded once for all handlers that get the same settings; it is neither kept nor changed. Answers are joined in the
 // registry's order, so the same answers produce the same message; the shortest retryAfterSeconds wins (CL-11). If a
-// handler fails, those after it in that order are canceled or not called at all; the returned error is always that of
+// handler fails, those after it in that order are cancelled or not called at all; the returned error is always that of
 // the first failing handler in the order.
 //
 // If the joined answer blocks, the client holds it until the shortest wait named by a handler is over. Callers that

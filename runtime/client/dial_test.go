@@ -45,17 +45,17 @@ func TestDial(t *testing.T) {
 
 	config.Spec.ClientConfig.URL = "https://example.com"
 	if _, err := calls.Discover(t.Context(), config); err != nil {
-		t.Errorf("the name of the certificate: %v", err)
+		t.Errorf("a server with the right certificate was rejected: %v", err)
 	}
 	config.Spec.ClientConfig = runtimev1.ClientConfig{
 		CABundle: config.Spec.ClientConfig.CABundle, Service: runtimev1.ServiceReference{Namespace: "ns", Name: "svc"},
 	}
 	if _, err := calls.Discover(t.Context(), config); err == nil {
-		t.Error("a server with the certificate of another name is believed")
+		t.Error("a server with a certificate for another name was accepted")
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Contains(dialed, "example.com:443") || !slices.Contains(dialed, "svc.ns.svc:443") {
-		t.Errorf("dialed were %q", dialed)
+		t.Errorf("the dialed addresses are %q", dialed)
 	}
 }

@@ -97,7 +97,7 @@ func (c *Client) discover(ctx context.Context,
 func readDiscovery(catalog *hook.Catalog, extension string,
 	found []runtimehooksv1.ExtensionHandler) (handlers []runtimev1.ExtensionHandler, unknown []string, err error) {
 	if len(found) > registry.MaxHandlers {
-		return nil, nil, fmt.Errorf("it has %d handlers, %d are allowed", len(found), registry.MaxHandlers)
+		return nil, nil, fmt.Errorf("it has %d handlers: at most %d are allowed", len(found), registry.MaxHandlers)
 	}
 	handlers = []runtimev1.ExtensionHandler{}
 	names := map[string]bool{}
@@ -131,15 +131,16 @@ func checkHandler(h runtimehooksv1.ExtensionHandler) []string {
 	}
 	if h.TimeoutSeconds != nil && (*h.TimeoutSeconds < 0 ||
 		time.Duration(*h.TimeoutSeconds)*time.Second > registry.MaxTimeout) {
-		problems = append(problems, fmt.Sprintf("timeoutSeconds is %d, it must be 0 to %d", *h.TimeoutSeconds,
+		problems = append(problems, fmt.Sprintf("timeoutSeconds is %d: it must be 0 to %d", *h.TimeoutSeconds,
 			wholeSeconds(registry.MaxTimeout)))
 	}
 	if p := h.FailurePolicy; p != nil && *p != runtimehooksv1.FailurePolicyFail &&
 		*p != runtimehooksv1.FailurePolicyIgnore {
-		problems = append(problems, fmt.Sprintf("failurePolicy is %q, it must be Fail or Ignore", wire.Clip(string(*p), 64)))
+		problems = append(problems, fmt.Sprintf("failurePolicy is %q: it must be Fail or Ignore",
+			wire.Clip(string(*p), 64)))
 	}
 	if gv, err := schema.ParseGroupVersion(h.RequestHook.APIVersion); err != nil || gv.Group == "" || gv.Version == "" {
-		problems = append(problems, fmt.Sprintf("requestHook.apiVersion is %q, it must be group/version",
+		problems = append(problems, fmt.Sprintf("requestHook.apiVersion is %q: it must be group/version",
 			wire.Clip(h.RequestHook.APIVersion, 128)))
 	}
 	if h.RequestHook.Hook == "" {

@@ -31,26 +31,28 @@ func TestDiscover(t *testing.T) {
 	}{
 		"defaults":               {`{"name":"gate",` + create + `}`, "gate.ext 10 Fail"},
 		"zero means the default": {`{"name":"gate","timeoutSeconds":0,` + create + `}`, "gate.ext 10 Fail"},
-		"what it says": {`{"name":"gate","timeoutSeconds":25,"failurePolicy":"Ignore",` + create + `}`,
+		"the values of the answer": {`{"name":"gate","timeoutSeconds":25,"failurePolicy":"Ignore",` + create + `}`,
 			"gate.ext 25 Ignore"},
-		"several, in its order": {`{"name":"b",` + create + `},{"name":"a",` + create + `}`, "b.ext 10 Fail, a.ext 10 Fail"},
-		"none":                  {``, ""},
+		"several handlers, in the order of the answer": {
+			`{"name":"b",` + create + `},{"name":"a",` + create + `}`, "b.ext 10 Fail, a.ext 10 Fail",
+		},
+		"no handlers": {``, ""},
 		"a duplicate": {`{"name":"a",` + create + `},{"name":"a",` + create + `}`,
 			`error: handler "a": another one has the same name`},
-		"a name that is none": {`{"name":"A.b",` + create + `}`, `error: handler "A.b": the name is not valid`},
-		"no name":             {`{` + create + `}`, `error: handler "": the name is not valid`},
+		"an invalid name": {`{"name":"A.b",` + create + `}`, `error: handler "A.b": the name is not valid`},
+		"no name":         {`{` + create + `}`, `error: handler "": the name is not valid`},
 		"too long a timeout": {`{"name":"a","timeoutSeconds":31,` + create + `}`,
-			"error: timeoutSeconds is 31, it must be 0 to 30"},
+			"error: timeoutSeconds is 31: it must be 0 to 30"},
 		"a negative timeout": {`{"name":"a","timeoutSeconds":-1,` + create + `}`, "error: timeoutSeconds is -1"},
 		"an unknown policy": {`{"name":"a","failurePolicy":"Retry",` + create + `}`,
-			`error: failurePolicy is "Retry", it must be Fail or Ignore`},
+			`error: failurePolicy is "Retry": it must be Fail or Ignore`},
 		"no hook": {
-			`{"name":"a"}`, "error: requestHook.apiVersion is \"\", it must be group/version, requestHook.hook is empty",
+			`{"name":"a"}`, "error: requestHook.apiVersion is \"\": it must be group/version, requestHook.hook is empty",
 		},
-		"an apiVersion of three": {`{"name":"a","requestHook":{"apiVersion":"a/b/c","hook":"X"}}`,
+		"an apiVersion of three parts": {`{"name":"a","requestHook":{"apiVersion":"a/b/c","hook":"X"}}`,
 			`error: requestHook.apiVersion is "a/b/c"`},
-		"all that is wrong": {`{"name":"a","timeoutSeconds":-1,` + create + `},{"name":"B",` + create + `}`,
-			`error: handler "a": timeoutSeconds is -1, it must be 0 to 30; handler "B": the name`},
+		"all errors": {`{"name":"a","timeoutSeconds":-1,` + create + `},{"name":"B",` + create + `}`,
+			`error: handler "a": timeoutSeconds is -1: it must be 0 to 30; handler "B": the name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, client.Options{})
@@ -71,7 +73,7 @@ func TestDiscover(t *testing.T) {
 				t.Errorf("handlers are %q, want %q", got, c.want)
 			}
 			switch name {
-			case "what it says":
+			case "the values of the answer":
 				t.Attr("rule", "CL-03")
 				t.Attr("rule", "RC-14")
 				t.Attr("rule", "RC-15")
@@ -133,7 +135,7 @@ func TestDiscoverFails(t *testing.T) {
 	}{
 		"Failure": {body(`{"status":"Failure","message":"starting"}`),
 			`ExtensionConfig "ext": it answered Failure: starting`},
-		"too many handlers": {discovery(many), "it has 513 handlers, 512 are allowed"},
+		"too many handlers": {discovery(many), "it has 513 handlers: at most 512 are allowed"},
 		"another kind":      {body(success), `the body is a "BeforeClusterCreateResponse"`},
 		"64 MiB":            {huge, "body too large"},
 		"404":               {status(404, "nothing here"), "HTTP status 404"},
@@ -166,9 +168,9 @@ func TestClientConfigurations(t *testing.T) {
 		"user information": {runtimev1.ClientConfig{URL: "https://me:secret@127.0.0.1"}, "must not have user information"},
 		"a query": {runtimev1.ClientConfig{URL: "https://127.0.0.1?x=y"},
 			"must not have user information, a query"},
-		"a bundle of junk": {runtimev1.ClientConfig{URL: "https://127.0.0.1", CABundle: []byte("junk")},
+		"an invalid CA bundle": {runtimev1.ClientConfig{URL: "https://127.0.0.1", CABundle: []byte("junk")},
 			"no certificate in PEM form"},
-		"a service in vain": {
+		"a service whose name can't be looked up": {
 			runtimev1.ClientConfig{Service: runtimev1.ServiceReference{Name: "s", Namespace: "n", Port: &port}}, "s.n.svc",
 		},
 	} {

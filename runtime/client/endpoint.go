@@ -26,8 +26,8 @@ import (
 const (
 	// idleTimeout is how long an idle connection is kept.
 	idleTimeout = 90 * time.Second
-	// openFactor times the number of idle connections is the maximum number of open ones, because several hooks are called
-	// at the same time.
+	// openFactor limits the open connections to an endpoint: to this many times the connections that are kept idle.
+	// Several hooks may be called at the same time.
 	openFactor = 16
 )
 
@@ -134,7 +134,7 @@ func baseURL(config runtimev1.ClientConfig) (*url.URL, error) {
 	return &url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimSuffix(base.Path, "/")}, nil
 }
 
-// exchange holds what one call needs besides its endpoint.
+// exchange holds what one call needs in addition to its endpoint.
 type exchange struct {
 	served  *hook.Descriptor
 	target  string // see registry.Handler

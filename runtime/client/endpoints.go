@@ -43,7 +43,7 @@ func (e *endpoints) of(extension *registry.Extension) *endpoint {
 	}
 	made, err := newEndpoint(extension.Client, e.options)
 	if err != nil {
-		// Each call fails as its policy says, is recorded, and can be let through.
+		// Each call then fails like any other: its failure policy applies, and it is recorded.
 		made = &endpoint{
 			poster:  broken{fmt.Errorf("ExtensionConfig %q: %w", extension.Name, err)},
 			circuit: circuit{longest: e.options.longest},

@@ -11,11 +11,11 @@ import (
 // an error has the text of the last failure, so that conditions do not change with every attempt.
 var ErrNotAsked = errors.New("the extension was not asked, because its last calls failed")
 
-// CallError is a failed call to one handler that its failure policy does not excuse.
+// CallError is a failed call to one handler that the handler's failure policy does not excuse.
 type CallError struct {
 	// Hook in the version that the handler serves.
 	Hook hook.ID
-	// Handler is its unique name, see [registry.Handler].
+	// Handler is the unique name of the handler, see [registry.Handler].
 	Handler string
 	// Err is what went wrong.
 	Err error

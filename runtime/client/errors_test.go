@@ -30,16 +30,18 @@ func TestErrorsAreStable(t *testing.T) {
 		start func(*bench)
 		want  string
 	}{
-		"nobody listens": {closed, "dial 127.0.0.1:PORT: connect: connection refused"},
-		"it resets": {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, reset) },
+		"no server listens": {closed, "dial 127.0.0.1:PORT: connect: connection refused"},
+		"the server resets the connection": {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, reset) },
 			"read 127.0.0.1:PORT: read: connection reset by peer"},
-		"its name can't be found": {func(b *bench) {
+		"the server's name can't be looked up": {func(b *bench) {
 			b.register(b.config("ext", "https://extension.invalid:9443"), "gate", runtimev1.FailurePolicyFail, 5)
 		}, `its name "extension.invalid" could not be looked up: no such host`},
-		"it hangs": {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, hang) }, "it did not answer within 1s"},
+		"the server hangs": {
+			func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, hang) }, "it did not answer within 1s",
+		},
 		"unknown CA": {func(b *bench) { b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), stranger) },
 			"tls: failed to verify certificate: x509: certificate signed by unknown authority"},
-		"it is no server": {notTLS, "read"},
+		"the server does not speak TLS": {notTLS, "read"},
 		"the certificate has expired": {func(b *bench) {
 			b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), func(s *httptest.Server) {
 				s.TLS.Certificates = []tls.Certificate{
@@ -80,7 +82,7 @@ func TestErrorsAreStable(t *testing.T) {
 	}
 }
 
-// notTLS starts a server that speaks something else.
+// notTLS starts a server that does not speak TLS.
 func notTLS(b *bench) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

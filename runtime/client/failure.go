@@ -65,7 +65,7 @@ func (f *failure) Error() string {
 // Unwrap returns the cause.
 func (f *failure) Unwrap() error { return f.cause }
 
-// Is makes the failure of a call that was not made match ErrNotAsked.
+// Is reports whether the target is ErrNotAsked and the failure is of kind notAsked.
 func (f *failure) Is(target error) bool { return f.kind == notAsked && target == ErrNotAsked }
 
 // failureOf returns an error as a failure. An error of unknown kind counts as no answer.

@@ -72,7 +72,7 @@ func TestFailuresMatchTheirCauses(t *testing.T) {
 		t.Errorf("a call that was not made says %q, not what the last failure says", left.Err)
 	}
 	if f := failureOf(io.EOF); f.kind != noAnswer || !errors.Is(f, io.EOF) {
-		t.Errorf("an error of no kind: %+v", f)
+		t.Errorf("an error of unknown kind: %+v", f)
 	}
 	if f := failureOf(nil); f != nil {
 		t.Errorf("no error: %+v", f)

@@ -59,7 +59,7 @@ func TestDefectABlockingAnswerHoldsUntilSomethingChanges(t *testing.T) {
 		"nothing":              {func(*holding) {}, false},
 		"the Cluster's status": {func(h *holding) { h.request.Cluster.ResourceVersion = "1234567" }, false},
 		"the Cluster's spec":   {func(h *holding) { h.request.Cluster.Spec.Topology.Version = "v1.36.0" }, true},
-		"an annotation of it": {
+		"an annotation of the Cluster": {
 			func(h *holding) { h.request.Cluster.Annotations = map[string]string{"retry": "now"} }, true,
 		},
 		"another Cluster, same name": {func(h *holding) { h.request.Cluster.UID = "u2" }, true},
@@ -87,7 +87,7 @@ func TestDefectABlockingAnswerHoldsUntilSomethingChanges(t *testing.T) {
 			for range 3 {
 				response, err := h.ask()
 				if err != nil || response.RetryAfterSeconds != 15 || response.Message != "no hosts" {
-					t.Fatalf("got %+v, %v, want a wait of the longest time that callers are told", response, err)
+					t.Fatalf("got %+v, %v, want the longest wait that a caller gets at a time", response, err)
 				}
 				response.Message = "changed by the caller"
 			}
@@ -99,7 +99,7 @@ func TestDefectABlockingAnswerHoldsUntilSomethingChanges(t *testing.T) {
 				t.Fatalf("got %+v, %v", response, err)
 			}
 			if again := h.asked.Load() == 2; again != c.again {
-				t.Errorf("asked again is %t, want %t", again, c.again)
+				t.Errorf("the extension was called again: %t, want %t", again, c.again)
 			}
 			t.Attr("rule", "CL-13")
 		})
@@ -129,7 +129,7 @@ func TestAHeldAnswerEndsWithTheWaitOfTheExtension(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it blocks for ever")
+			t.Fatal("it blocks forever")
 		}
 	}
 }

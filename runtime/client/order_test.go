@@ -82,7 +82,7 @@ func TestTheErrorIsThatOfTheFirstInTheOrder(t *testing.T) {
 	}
 }
 
-// One handler is slow, and the failure of another is ignored: no call is canceled, and the round succeeds.
+// One handler is slow, and the failure of another is ignored: no call is cancelled, and the round succeeds.
 func TestIgnoredFailuresEndNobody(t *testing.T) {
 	b := newBench(t, client.Options{})
 	broken := b.ca.Serve(t, body("junk"), nil)

@@ -58,7 +58,7 @@ func TestAnOutage(t *testing.T) {
 	})
 	for range 5 {
 		if _, err := b.gate(t.Context()); err == nil || errors.Is(err, client.ErrNotAsked) {
-			t.Fatalf("while it may be bad luck: %v", err)
+			t.Fatalf("before the circuit opens: %v", err)
 		}
 	}
 	_, before := b.gate(t.Context())
@@ -88,14 +88,14 @@ func TestAnOutage(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it works again, and nobody asks it")
+			t.Fatal("the extension works again, but is not called")
 		}
 	}
 	if asked.Load() != 6 || b.client.Circuits()["ext"] != client.CircuitClosed {
 		t.Errorf("asked %d times, %v", asked.Load(), b.client.Circuits())
 	}
 	if stale.all() != "ext" {
-		t.Errorf("told to discover %q, an extension that is back may be another one", stale.all())
+		t.Errorf("told to discover %q, want ext: an extension that works again may have been redeployed", stale.all())
 	}
 }
 
@@ -135,12 +135,12 @@ func TestAnEndpointThatFlaps(t *testing.T) {
 		if err == nil && response.Message == "go" {
 			works++
 		} else if errors.Is(err, client.ErrNotAsked) {
-			t.Fatalf("it was not asked: %v", err)
+			t.Fatalf("the extension was not called: %v", err)
 		}
 	}
 	// A call that is reset on a kept connection is sent once more on a new one.
 	if works < 10 || asked.Load() < 30 || asked.Load() > 60 {
-		t.Errorf("%d of 30 calls worked, it was asked %d times", works, asked.Load())
+		t.Errorf("%d of 30 calls worked, the extension was called %d times", works, asked.Load())
 	}
 }
 
@@ -150,7 +150,7 @@ func TestWhatIsNoOutage(t *testing.T) {
 		handler http.HandlerFunc
 		ctx     func(context.Context) (context.Context, context.CancelFunc)
 	}{
-		"Failure":   {body(`{"status":"Failure","message":"no licence"}`), context.WithCancel},
+		"Failure":   {body(`{"status":"Failure","message":"no license"}`), context.WithCancel},
 		"no status": {body(`{}`), context.WithCancel},
 		"404":       {status(404, "no such handler"), context.WithCancel},
 		"a caller that gives up": {hang, func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -313,7 +313,7 @@ func defineVersion(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgrade
 		schema.GroupVersion{Group: "hooks.example.org", Version: version}, "BeforePowerOff")
 }
 
-// deprecatedCatalog has the hooks of Cluster API and one of its own with a deprecated older version.
+// deprecatedCatalog has the hooks of Cluster API, and one more with a deprecated older version.
 func deprecatedCatalog(t *testing.T) *hook.Catalog {
 	t.Helper()
 	catalog, err := hook.NewCatalog(append(hook.ClusterAPIHooks(), newestHook,

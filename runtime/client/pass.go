@@ -20,7 +20,7 @@ type Pass struct {
 	// By says who lets the object through, and why.
 	By string
 	// Use consumes the pass, which is valid once. It is called before the object is let through, and only if nothing else
-	// holds the object back. If it fails, the object stays held.
+	// holds the object back. If it fails, the object is still held back.
 	Use func(ctx context.Context) error
 }
 

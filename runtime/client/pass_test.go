@@ -22,25 +22,35 @@ func TestPass(t *testing.T) {
 	for name, c := range map[string]struct {
 		a, b    createFunc
 		pass    *client.Pass
-		err     error // error of requesting a pass
-		lost    error // error of using it
+		err     error // error of looking up the pass
+		lost    error // error of using the pass
 		through bool
 		used    int
 		answers string
 	}{
-		"nothing holds it":              {fine, fine, &client.Pass{}, nil, nil, true, 0, "Success Success"},
+		"nothing holds the object back": {fine, fine, &client.Pass{}, nil, nil, true, 0, "Success Success"},
 		"there is no pass":              {blocks, fine, nil, nil, nil, false, 0, "Blocked Success"},
-		"nobody knows whether there is": {blocks, fine, &client.Pass{}, errors.New("no"), nil, false, 0, "Blocked Success"},
-		"one blocks":                    {blocks, fine, &client.Pass{}, nil, nil, true, 1, "Passed Success"},
-		"both block":                    {blocks, blocks, &client.Pass{}, nil, nil, true, 1, "Passed Passed"},
-		"one breaks, so the other was not waited for": {breaks, fine, &client.Pass{}, nil, nil, true, 1, "Passed Success"},
-		"both break":          {breaks, breaks, &client.Pass{}, nil, nil, true, 1, "Passed Passed"},
-		"the last one breaks": {fine, breaks, &client.Pass{}, nil, nil, true, 1, "Success Passed"},
-		"the pass is for the one that blocks": {blocks, fine, &client.Pass{Extension: "a"}, nil, nil, true, 1,
+		"looking up the pass fails": {
+			blocks, fine, &client.Pass{}, errors.New("no"), nil, false, 0, "Blocked Success",
+		},
+		"one handler blocks":  {blocks, fine, &client.Pass{}, nil, nil, true, 1, "Passed Success"},
+		"both handlers block": {blocks, blocks, &client.Pass{}, nil, nil, true, 1, "Passed Passed"},
+		"one handler fails, so the other is called only to find out whether the pass suffices": {
+			breaks, fine, &client.Pass{}, nil, nil, true, 1, "Passed Success",
+		},
+		"both handlers fail":       {breaks, breaks, &client.Pass{}, nil, nil, true, 1, "Passed Passed"},
+		"the second handler fails": {fine, breaks, &client.Pass{}, nil, nil, true, 1, "Success Passed"},
+		"the pass is for the handler that blocks": {blocks, fine, &client.Pass{Extension: "a"}, nil, nil, true, 1,
 			"Passed Success"},
-		"another one blocks":           {fine, blocks, &client.Pass{Extension: "a"}, nil, nil, false, 0, "Success Blocked"},
-		"another one blocks, too":      {breaks, blocks, &client.Pass{Extension: "a"}, nil, nil, false, 0, "Failure Blocked"},
-		"it was used by somebody else": {blocks, fine, &client.Pass{}, nil, errors.New("gone"), false, 1, "Blocked Success"},
+		"the pass does not cover the handler that blocks": {
+			fine, blocks, &client.Pass{Extension: "a"}, nil, nil, false, 0, "Success Blocked",
+		},
+		"one handler fails, and the pass does not cover the other, which blocks": {
+			breaks, blocks, &client.Pass{Extension: "a"}, nil, nil, false, 0, "Failure Blocked",
+		},
+		"somebody else has used the pass": {
+			blocks, fine, &client.Pass{}, nil, errors.New("gone"), false, 1, "Blocked Success",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used := 0
@@ -61,8 +71,8 @@ func TestPass(t *testing.T) {
 			b.extension("b", nil, server.Handle(hook.BeforeClusterCreate, "h", c.b))
 			response, err := b.create(t.Context())
 			if through := err == nil && response.RetryAfterSeconds == 0; through != c.through || used != c.used {
-				t.Errorf("it goes through: %v, want %v; the pass was used %d times, want %d; %+v, %v", through, c.through, used,
-					c.used, response, err)
+				t.Errorf("the object goes through: %v, want %v; the pass was used %d times, want %d; %+v, %v", through,
+					c.through, used, c.used, response, err)
 			}
 			var answers []string
 			for _, call := range b.observed() {

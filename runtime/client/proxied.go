@@ -63,7 +63,8 @@ func (p *proxied) Do(ctx context.Context, call *post.Call, deadline time.Time,
 		sent.Header.Set(name, value)
 	}
 	// Handlers are idempotent (RX-25). So a call on a kept connection may be sent again on a new one if the server closes
-	// the old one at that moment. With an empty list, the transport allows this but sends no such header.
+	// the old one at that moment. If the list of Idempotency-Key is empty, the transport allows this but does not
+	// send the header.
 	sent.Header["Idempotency-Key"] = []string{}
 	received, err := p.http.Do(sent)
 	if err != nil {

@@ -125,12 +125,12 @@ func TestCallsThroughAProxy(t *testing.T) {
 	}
 	if _, err := exchange(t.Context(), &post.Call{}, "hang", 100*time.Millisecond); err == nil ||
 		!strings.Contains(err.Error(), "did not answer within 100ms") {
-		t.Errorf("late: %v", err)
+		t.Errorf("a call past its timeout: %v", err)
 	}
 	ended := &post.Call{}
 	ended.End()
 	if _, err := exchange(t.Context(), ended, "{}", long); !errors.Is(err, post.ErrEnded) {
-		t.Errorf("ended: %v", err)
+		t.Errorf("a call that was ended: %v", err)
 	}
 }
 

@@ -68,7 +68,7 @@ func (q *question) of(handlers []int) *question {
 	return part
 }
 
-// objectOf identifies an object. Typed objects seldom carry their kind, but their Go type has its name.
+// objectOf identifies an object. In typed objects, the kind is seldom set, but it is the name of their Go type.
 func objectOf(object ctrlclient.Object) record.Object {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if _, ok := object.(*clusterv1.Cluster); ok {

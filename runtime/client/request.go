@@ -61,7 +61,7 @@ func (r *requests) body(h *registry.Handler, conversion *hook.Conversion) ([]byt
 		return nil, err
 	}
 	if len(body) > wire.MaxBody {
-		return nil, fmt.Errorf("the request has %d bytes, %d are allowed", len(body), wire.MaxBody)
+		return nil, fmt.Errorf("the request has %d bytes: at most %d are allowed", len(body), wire.MaxBody)
 	}
 	r.encoded = append(r.encoded, encodedRequest{version: h.Hook, settings: settings, body: body})
 	return body, nil

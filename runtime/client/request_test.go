@@ -110,12 +110,14 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 		options client.Options
 		want    string
 	}{
-		"half seconds": {client.Options{MaxRetryAfter: 1500 * time.Millisecond},
+		"a MaxRetryAfter with half a second": {client.Options{MaxRetryAfter: 1500 * time.Millisecond},
 			"MaxRetryAfter is 1.5s: it must be whole seconds"},
-		"half seconds to wait": {client.Options{Recheck: time.Millisecond}, "Recheck is 1ms: it must be whole seconds"},
-		"a deadline before":    {client.Options{Deadline: -1}, "must not be negative"},
-		"fewer than none":      {client.Options{Parallel: -1}, "must not be negative"},
-		"a pause before":       {client.Options{LongestPause: -1}, "must not be negative"},
+		"a Recheck below a second": {
+			client.Options{Recheck: time.Millisecond}, "Recheck is 1ms: it must be whole seconds",
+		},
+		"a negative Deadline":     {client.Options{Deadline: -1}, "must not be negative"},
+		"a negative Parallel":     {client.Options{Parallel: -1}, "must not be negative"},
+		"a negative LongestPause": {client.Options{LongestPause: -1}, "must not be negative"},
 	} {
 		if _, err := client.New(c.options); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, c.want)

@@ -16,8 +16,8 @@ import (
 var errDeadline = errors.New("the deadline for all handlers of the hook together has passed")
 
 // round makes the calls of one question. If one fails, the question has failed: the calls after it in the order are
-// canceled or not made at all, and those before it go on. So the outcome is always that of the first failing handler in
-// the order, however fast the others are.
+// cancelled or not made at all, and those before it go on. So the outcome is always that of the first failing handler
+// in the order, however fast the others are.
 type round struct {
 	client    *Client
 	ctx       context.Context

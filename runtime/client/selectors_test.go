@@ -49,7 +49,7 @@ func TestNamespaceSelector(t *testing.T) {
 	t.Attr("rule", "CL-18")
 	t.Attr("rule", "RC-10")
 	if got := get(""); got != "h.all" {
-		t.Errorf("for an object of the whole cluster: %s", got)
+		t.Errorf("for a cluster-scoped object: %s", got)
 	}
 	cluster := testCluster()
 	cluster.Namespace = "test"
@@ -78,7 +78,7 @@ func TestDefectCauseOfNamespaceLookupIsKept(t *testing.T) {
 	}
 }
 
-// Besides namespaces, objects can be selected by their own labels (RC-19).
+// Objects can be selected not only by their namespaces, but also by their own labels (RC-19).
 func TestObjectSelector(t *testing.T) {
 	b := newBench(t, client.Options{})
 	b.extension("all", nil, server.Handle(hook.BeforeClusterCreate, "h", says("all")))

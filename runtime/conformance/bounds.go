@@ -108,5 +108,5 @@ func (p *problems) err() error {
 	return errors.Join(found...)
 }
 
-// clipped returns a string from the extension, shortened to what a report can take.
+// clipped returns a string from the extension, shortened to the length that a report allows.
 func clipped(text string) string { return wire.Clip(text, maxMessage) }

@@ -11,7 +11,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Check is one thing that is checked.
+// Check describes one check.
 type Check struct {
 	// Name of the check, in words with dashes.
 	Name string `json:"name"`

@@ -57,7 +57,8 @@ type Target struct {
 	Catalog *hook.Catalog
 	// Request makes a request for a hook. Default: sample.Request.
 	Request func(*hook.Descriptor) (runtime.Object, error)
-	// Only lists the checks to run, besides those that others require: "discovery" and "answers". Default: all.
+	// Only lists the checks to run. The checks that others require, "discovery" and "answers", run in any case.
+	// Default: all.
 	Only []string
 	// Repeat is how often a request is repeated. Default: DefaultRepeat.
 	Repeat int

@@ -128,13 +128,15 @@ func TestChecksFindMistakes(t *testing.T) {
 			http.NotFound(w, r)
 		}, "discovery", conformance.Failed},
 		"two handlers of one name (RX-16)": {discovery(create + "," + create), "discovery-entries", conformance.Failed},
-		"a name that is no label (RX-16)": {discovery(entry("A_b", "BeforeClusterCreate", "")), "discovery-entries",
-			conformance.Failed},
+		"a name that is not a DNS label (RX-16)": {
+			discovery(entry("A_b", "BeforeClusterCreate", "")), "discovery-entries",
+			conformance.Failed,
+		},
 		"a timeout of 31 seconds (RX-18)": {discovery(entry("create", "BeforeClusterCreate", `,"timeoutSeconds":31`)),
 			"discovery-entries", conformance.Failed},
 		"a timeout of 20 seconds": {discovery(entry("create", "BeforeClusterCreate", `,"timeoutSeconds":20`)),
 			"discovery-entries", conformance.Warned},
-		"a policy that is none (RX-19)": {discovery(entry("create", "BeforeClusterCreate", `,"failurePolicy":"Maybe"`)),
+		"an invalid policy (RX-19)": {discovery(entry("create", "BeforeClusterCreate", `,"failurePolicy":"Maybe"`)),
 			"discovery-entries", conformance.Failed},
 		"a hook that does not exist (RX-17)": {discovery(entry("create", "BeforeLunch", "")), "discovery-known",
 			conformance.Warned},
@@ -155,7 +157,7 @@ func TestChecksFindMistakes(t *testing.T) {
 		"no kind": {
 			rewrite(func(string) string { return `{"status":"Success","retryAfterSeconds":0}` }), "answers", conformance.Warned,
 		},
-		"a status that is none (RX-13)": {
+		"an invalid status (RX-13)": {
 			rewrite(func(body string) string { return strings.Replace(body, "Success", "Maybe", 1) }), "answers",
 			conformance.Failed,
 		},
@@ -177,15 +179,15 @@ func TestChecksFindMistakes(t *testing.T) {
 			"waits-honestly", conformance.Warned,
 		},
 		"GET is answered (RX-04)":            {asPost, "post-only", conformance.Warned},
-		"any body is good":                   {emptyBody, "malformed", conformance.Failed},
-		"a huge body is good (RX-43)":        {emptyBody, "oversized", conformance.Warned},
+		"any body is accepted":               {emptyBody, "malformed", conformance.Failed},
+		"a huge body is accepted (RX-43)":    {emptyBody, "oversized", conformance.Warned},
 		"an older Cluster is refused (D-30)": {noOlderCluster, "older-cluster", conformance.Warned},
 		"HTTP status 500 (RX-44)": {
 			func(w http.ResponseWriter, r *http.Request, next http.Handler) { fail500(w, r, next) }, "answers",
 			conformance.Failed,
 		},
-		"it breaks under many calls at once":      {(&limit{most: 4}).spoil, "at-once", conformance.Failed},
-		"it does not come back after a huge body": {(&fragile{}).spoil, "survives", conformance.Failed},
+		"a server that fails under many parallel calls": {(&limit{most: 4}).spoil, "at-once", conformance.Failed},
+		"a server that never recovers from a huge body": {(&fragile{}).spoil, "survives", conformance.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			only := []string{c.check}
@@ -207,17 +209,17 @@ func TestChecksFindMistakes(t *testing.T) {
 				t.Attr("rule", "RX-06")
 			case "another kind (RX-07)":
 				t.Attr("rule", "RX-07")
-			case "a status that is none (RX-13)":
+			case "an invalid status (RX-13)":
 				t.Attr("rule", "RX-13")
 			case "Failure without a message (RX-14)":
 				t.Attr("rule", "RX-14")
-			case "two handlers of one name (RX-16)", "a name that is no label (RX-16)":
+			case "two handlers of one name (RX-16)", "a name that is not a DNS label (RX-16)":
 				t.Attr("rule", "RX-16")
 			case "a hook that does not exist (RX-17)":
 				t.Attr("rule", "RX-17")
 			case "answers that change (RX-27)":
 				t.Attr("rule", "RX-27")
-			case "a huge body is good (RX-43)":
+			case "a huge body is accepted (RX-43)":
 				t.Attr("rule", "RX-43")
 			case "HTTP status 500 (RX-44)":
 				t.Attr("rule", "RX-44")
@@ -240,7 +242,7 @@ func TestTargets(t *testing.T) {
 		"no host":          {URL: "https://"},
 		"credentials":      {URL: "https://a:b@127.0.0.1:1"},
 		"a query":          {URL: "https://127.0.0.1:1?a=b"},
-		"a CA that is not": {URL: "https://127.0.0.1:1", CA: []byte("junk")},
+		"an invalid CA":    {URL: "https://127.0.0.1:1", CA: []byte("junk")},
 		"too few repeats":  {URL: "https://127.0.0.1:1", Repeat: 1},
 		"an unknown check": {URL: "https://127.0.0.1:1", Only: []string{"luck"}},
 	} {
@@ -357,20 +359,22 @@ func TestContentIsChecked(t *testing.T) {
 	}{
 		"a good patch": {patches(item("1", `{"spec":{"template":{"spec":{"a":1}}}}`)),
 			conformance.Passed},
-		"no patch":                     {patches(), conformance.Passed},
-		"a patch for nobody":           {patches(item("9", `{}`)), conformance.Failed},
-		"a patch that does not apply":  {patches(item("1", `[`)), conformance.Failed},
-		"a patch of the name":          {patches(item("1", `{"metadata":{"name":"x"}}`)), conformance.Failed},
-		"a patch that changes nothing": {patches(item("1", `{"metadata":{"name":"sample"}}`)), conformance.Warned},
+		"no patch":                      {patches(), conformance.Passed},
+		"a patch for an unknown object": {patches(item("9", `{}`)), conformance.Failed},
+		"a patch that does not apply":   {patches(item("1", `[`)), conformance.Failed},
+		"a patch of the name":           {patches(item("1", `{"metadata":{"name":"x"}}`)), conformance.Failed},
+		"a patch that changes nothing":  {patches(item("1", `{"metadata":{"name":"sample"}}`)), conformance.Warned},
 		"a good plan": {plan([]string{"v1.36.0", "v1.36.3"}, []string{"v1.36.3"}),
 			conformance.Passed},
 		"no plan":                        {plan(nil, nil), conformance.Failed},
 		"a plan that goes down":          {plan([]string{"v1.35.0", "v1.36.3"}, nil), conformance.Failed},
 		"a plan that ends early":         {plan([]string{"v1.36.0"}, nil), conformance.Failed},
 		"a plan that leaves out a minor": {plan([]string{"v1.37.0", "v1.36.3"}, nil), conformance.Failed},
-		"a plan of no versions":          {plan([]string{"new"}, nil), conformance.Failed},
-		"workers on a way of their own": {plan([]string{"v1.36.3"}, []string{"v1.36.1", "v1.36.3"}),
-			conformance.Failed},
+		"a plan of invalid versions":     {plan([]string{"new"}, nil), conformance.Failed},
+		"workers with a version that the control plane skips": {
+			plan([]string{"v1.36.3"}, []string{"v1.36.1", "v1.36.3"}),
+			conformance.Failed,
+		},
 		"workers that end early": {plan([]string{"v1.36.0", "v1.36.3"}, []string{"v1.36.0"}),
 			conformance.Failed},
 		"good variables": {variables(clusterv1.ClusterClassVariable{Name: "a", Schema: text}),
@@ -399,7 +403,7 @@ func TestContentIsChecked(t *testing.T) {
 				t.Errorf("%s, want %s: %+v", got, c.want, report.Results[len(report.Results)-1])
 			}
 			switch name {
-			case "a patch for nobody", "a patch that does not apply":
+			case "a patch for an unknown object", "a patch that does not apply":
 				t.Attr("rule", "UH-01")
 			case "a patch of the name":
 				t.Attr("rule", "UH-02")

@@ -14,10 +14,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/patch"
 )
 
-// contentCheck checks the fields of an answer besides status and message, for hooks that have some.
+// contentCheck checks the fields of an answer other than status and message, for hooks whose answers have such fields.
 var contentCheck = check{Check{
 	Name: "content", Rules: []string{"UH-01", "UH-02", "UH-03", "UH-05", "UH-06", "UH-07"},
-	Doc:      "patches apply and stay where they may, variables have schemas, upgrade plans lead to the target",
+	Doc:      "patches apply and change only what they may, variables have schemas, upgrade plans lead to the target",
 	Requires: []Requirement{RequiresHandler, RequiresAnswer, RequiresSuccess, RequiresContent},
 }, checkContent}
 

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/testtls"
 )
 
-// Answers are compared with the OpenAPI document byte by byte, which also finds what Go would accept.
+// The bytes of an answer are compared with the OpenAPI document, which also finds mistakes that Go's decoder accepts.
 func TestAnswersAreComparedWithTheDocument(t *testing.T) {
 	const head = `"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"%sResponse","status":"Success"`
 	for name, c := range map[string]struct {
@@ -23,7 +23,7 @@ func TestAnswersAreComparedWithTheDocument(t *testing.T) {
 		"nothing to wait for":   {"BeforeClusterCreate", ``, conformance.Passed, ""},
 		"a list that is null":   {"GeneratePatches", `,"items":null`, conformance.Passed, ""},
 		"a list that is absent": {"GeneratePatches", ``, conformance.Passed, ""},
-		"a patch type that is none": {
+		"an invalid patch type": {
 			"GeneratePatches", `,"items":[{"uid":"1","patchType":"YAML","patch":"e30="}]`, conformance.Failed,
 			`items[0].patchType is "YAML"`,
 		},

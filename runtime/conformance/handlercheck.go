@@ -296,7 +296,7 @@ func checkWrongVersion(ctx context.Context, p *probe, h *handler) error {
 			return fmt.Errorf("%s: %w", c.what, err)
 		}
 		if err := a.refused(h); err != nil {
-			return warn("%s: %v. What it reads may not be what was meant", c.what, err)
+			return warn("%s: %v. The handler may have read something else than what was sent", c.what, err)
 		}
 	}
 	return nil

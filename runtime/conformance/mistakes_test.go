@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// bad wraps a good extension and breaks some of its behavior.
+// bad wraps a good extension and breaks some of its behaviour.
 func bad(next http.Handler, spoil func(w http.ResponseWriter, r *http.Request, next http.Handler)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { spoil(w, r, next) })
 }
@@ -73,7 +73,7 @@ func fail500(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	next.ServeHTTP(w, r)
 }
 
-// limit breaks when too many calls run at the same time: more than its field most allows.
+// limit fails calls when more of them run at the same time than its field most allows.
 type limit struct {
 	most    int64
 	running atomic.Int64

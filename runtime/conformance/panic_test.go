@@ -52,13 +52,15 @@ func TestACheckThatPanicsHasFailed(t *testing.T) {
 		check  string
 		what   string // in the stack
 	}{
-		"in a request for the extension": {conformance.Target{Request: func(d *hook.Descriptor) (runtime.Object, error) {
-			if d.ID.Name == "AfterControlPlaneInitialized" {
-				panic("nobody thought of this request")
-			}
-			return sample.Request(d, nil)
-		}}, "discovery", "checkDiscovery"},
-		"in another goroutine": {conformance.Target{Catalog: catalog}, "at-once", "checkConcurrent"},
+		"a panic in a request for the extension": {
+			conformance.Target{Request: func(d *hook.Descriptor) (runtime.Object, error) {
+				if d.ID.Name == "AfterControlPlaneInitialized" {
+					panic("nobody thought of this request")
+				}
+				return sample.Request(d, nil)
+			}}, "discovery", "checkDiscovery",
+		},
+		"a panic in another goroutine": {conformance.Target{Catalog: catalog}, "at-once", "checkConcurrent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decoded.Store(0)

@@ -130,7 +130,7 @@ func TestClientInPython(t *testing.T) {
 			}),
 		server.Handle(hook.UpdateMachine, "update", func(context.Context, *runtimehooksv1.UpdateMachineRequest,
 			*runtimehooksv1.UpdateMachineResponse) error {
-			return errors.New("no licence")
+			return errors.New("no license")
 		}))
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestClientInPython(t *testing.T) {
 	if a := answers["patches"]; a.Kind != "GeneratePatchesResponse" || a.Status != "Success" {
 		t.Errorf("patches: %+v", a)
 	}
-	if a := answers["update"]; a.Kind != "UpdateMachineResponse" || a.Status != "Failure" || a.Message != "no licence" {
+	if a := answers["update"]; a.Kind != "UpdateMachineResponse" || a.Status != "Failure" || a.Message != "no license" {
 		t.Errorf("update: %+v", a)
 	}
 }

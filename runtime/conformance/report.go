@@ -96,7 +96,7 @@ func (r *Report) Count(v Verdict) int {
 	return n
 }
 
-// OK reports whether everything was checked and no check failed; if strict, also whether no check warned.
+// OK reports whether everything was checked and no check failed. If strict is true, a warning counts as a failure.
 func (r *Report) OK(strict bool) bool {
 	return r.Left == nil && r.Count(Failed) == 0 && (!strict || r.Count(Warned) == 0)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// table is everything that validate checks.
+// table is everything that the function validate checks.
 type table struct {
 	server, handler, last []check
 	requirements          map[Requirement]requirement
@@ -62,7 +62,8 @@ func validate(t table) error {
 			case slices.Contains(c.Requires[:i], name):
 				fail("check %q: requirement %q is named twice", c.Name, name)
 			case r.check != "" && known[r.check].run == nil:
-				fail("check %q: requirement %q is found out by check %q, which does not come before it", c.Name, name, r.check)
+				fail("check %q: requirement %q is determined by check %q, which does not come before it",
+					c.Name, name, r.check)
 			}
 			used[name] = true
 		}
@@ -73,7 +74,7 @@ func validate(t table) error {
 			validateOne(c)
 			for _, name := range c.Requires {
 				if t.requirements[name].handler {
-					fail("check %q: it is made without a handler, and requires %q", c.Name, name)
+					fail("check %q: it runs without a handler, but requires %q", c.Name, name)
 				}
 			}
 		}
@@ -82,7 +83,7 @@ func validate(t table) error {
 	for _, c := range t.handler {
 		validateOne(c)
 		if len(c.Requires) == 0 || c.Requires[0] != RequiresHandler {
-			fail("check %q: it is made for each handler, so it must first require %q", c.Name, RequiresHandler)
+			fail("check %q: it runs for each handler, so it must first require %q", c.Name, RequiresHandler)
 		}
 	}
 	perServer(t.last)
@@ -144,12 +145,14 @@ func TestValidateFindsMistakes(t *testing.T) {
 		change func(*table)
 		want   string
 	}{
-		"two of one name":     {server(is("https")), "the same name"},
-		"a name that is none": {server(is("Not a name")), "words with dashes"},
-		"no doc":              {server(with(is("new"), func(c *check) { c.Doc = "" })), "a sentence"},
-		"no function":         {server(with(is("new"), func(c *check) { c.run = nil })), "no function"},
-		"no rule":             {server(with(is("new"), func(c *check) { c.Rules = nil })), "names no rule"},
-		"a rule that is none": {server(with(is("new"), func(c *check) { c.Rules = []string{"RX"} })), `"RX" is not the id`},
+		"two checks with the same name": {server(is("https")), "the same name"},
+		"an invalid name":               {server(is("Not a name")), "words with dashes"},
+		"no doc":                        {server(with(is("new"), func(c *check) { c.Doc = "" })), "a sentence"},
+		"no function":                   {server(with(is("new"), func(c *check) { c.run = nil })), "no function"},
+		"no rule":                       {server(with(is("new"), func(c *check) { c.Rules = nil })), "names no rule"},
+		"an invalid rule": {
+			server(with(is("new"), func(c *check) { c.Rules = []string{"RX"} })), `"RX" is not the id`,
+		},
 		"a rule twice": {server(with(is("new"), func(c *check) { c.Rules = []string{"RX-01", "RX-01"} })),
 			"named twice"},
 		"an unknown requirement": {
@@ -158,16 +161,16 @@ func TestValidateFindsMistakes(t *testing.T) {
 		"a requirement twice": {
 			server(is("new", RequiresDiscovery, RequiresDiscovery)), "named twice",
 		},
-		"the server requires a handler": {
+		"a check of the server requires a handler": {
 			server(is("new", RequiresHandler)), "without a handler",
 		},
-		"a handler's check requires none": {
+		"a check of handlers does not require a handler": {
 			func(t *table) { t.handler = append(slices.Clone(t.handler), is("new")) }, "must first require",
 		},
-		"a requirement that is found out later": {
+		"a requirement that a later check determines": {
 			func(t *table) { t.server = append([]check{is("new", RequiresDiscovery)}, t.server...) }, "does not come before",
 		},
-		"a requirement that nobody finds out": {
+		"a requirement that no check determines": {
 			func(t *table) {
 				t.requirements["luck"] = requirement{
 					check: "fortune", met: requirements[RequiresDiscovery].met, missing: "bad luck",

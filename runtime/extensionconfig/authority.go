@@ -49,7 +49,7 @@ func authority(ctx context.Context, reader ctrlclient.Reader, config *runtimev1.
 func secretKey(name string) (types.NamespacedName, error) {
 	namespace, secret, ok := strings.Cut(name, "/")
 	if !ok || namespace == "" || secret == "" || strings.Contains(secret, "/") {
-		return types.NamespacedName{}, fmt.Errorf("annotation %s is %q, it must be <namespace>/<name> of a Secret",
+		return types.NamespacedName{}, fmt.Errorf("annotation %s is %q: it must be <namespace>/<name> of a Secret",
 			runtimev1.InjectCAFromSecretAnnotation, name)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: secret}, nil

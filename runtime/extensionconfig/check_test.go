@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 		"plain http":        {url("http://example.org"), `the scheme "http": only https is allowed`},
 		"no scheme":         {url("example.org:443"), "the scheme"},
 		"no host":           {url("https:///x"), "has no host"},
-		"no URL at all":     {url("https://[::1"), "is not a URL"},
+		"an invalid URL":    {url("https://[::1"), "is not a URL"},
 		"credentials":       {url("https://me:pass@example.org"), "has user information"},
 		"a query":           {url("https://example.org?x=y"), "must not have a query"},
 		"a service":         {service(func(*runtimev1.ServiceReference) {}), ""},
@@ -45,40 +45,40 @@ func TestCheck(t *testing.T) {
 		"port 0": {service(func(s *runtimev1.ServiceReference) { s.Port = port(0) }),
 			"port is 0: it must be 1 to 65535"},
 		"port 65536": {service(func(s *runtimev1.ServiceReference) { s.Port = port(65536) }), "port is 65536"},
-		"a namespace that is none": {service(func(s *runtimev1.ServiceReference) { s.Namespace = "A_b" }),
+		"an invalid namespace": {service(func(s *runtimev1.ServiceReference) { s.Namespace = "A_b" }),
 			`service.namespace is "A_b"`},
 		"a service without a name": {service(func(s *runtimev1.ServiceReference) { s.Name = "" }), `service.name is ""`},
 		"both": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.Service.Name = "x" },
 			"both url and service"},
 		"neither":     {url(""), "neither url nor service"},
 		"no selector": {func(c *runtimev1.ExtensionConfig) { c.Spec.NamespaceSelector = nil }, ""},
-		"a selector that is none": {func(c *runtimev1.ExtensionConfig) {
+		"an invalid selector": {func(c *runtimev1.ExtensionConfig) {
 			c.Spec.NamespaceSelector = &metav1.LabelSelector{
 				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}},
 			}
 		}, "not a label selector"},
-		"an override that is none": {
+		"an invalid override": {
 			func(c *runtimev1.ExtensionConfig) { c.Annotations["runtime.capstan.dev/timeout"] = "x" },
 			"annotation runtime.capstan.dev/timeout",
 		},
 		"a Secret": {
 			func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "ns/name" }, "",
 		},
-		"a Secret of no namespace": {
+		"a Secret without a namespace": {
 			func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "name" },
 			"must be <namespace>/<name>",
 		},
-		"a Secret of three parts": {
+		"the name of a Secret with three parts": {
 			func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "a/b/c" },
 			"must be <namespace>/<name>",
 		},
-		"an authority that is none": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") },
+		"an invalid authority": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") },
 			"caBundle holds no certificate in PEM form"},
-		"one that a Secret replaces": {func(c *runtimev1.ExtensionConfig) {
+		"an invalid authority that a Secret replaces": {func(c *runtimev1.ExtensionConfig) {
 			c.Spec.ClientConfig.CABundle = []byte("Cg==")
 			c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "ns/name"
 		}, ""},
-		"two things at once": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://me@example.org" },
+		"two errors at once": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://me@example.org" },
 			"only https is allowed; spec.clientConfig.url has user information"},
 	} {
 		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{}}}
@@ -103,7 +103,7 @@ func TestCheck(t *testing.T) {
 			t.Attr("rule", "RC-04")
 		case "plain http", "credentials", "a query":
 			t.Attr("rule", "RC-05")
-		case "a namespace that is none", "a service without a name":
+		case "an invalid namespace", "a service without a name":
 			t.Attr("rule", "RC-06")
 		case "a path without a slash":
 			t.Attr("rule", "RC-07")
@@ -123,12 +123,12 @@ func TestAdmissionWarnsOfAMissingAuthority(t *testing.T) {
 	config.Spec.ClientConfig.URL = "https://example.org"
 	warnings, err := (&extensionconfig.Validator{}).ValidateCreate(t.Context(), config)
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "caBundle") {
-		t.Errorf("it says %q, %v", warnings, err)
+		t.Errorf("without a caBundle, the warnings are %q, %v", warnings, err)
 	}
 	config.Spec.ClientConfig.CABundle = otherCA(t)
 	if warnings, err := (&extensionconfig.Validator{}).ValidateCreate(t.Context(), config); err != nil ||
 		len(warnings) != 0 {
-		t.Errorf("with one it says %q, %v", warnings, err)
+		t.Errorf("with a caBundle, the warnings are %q, %v", warnings, err)
 	}
 }
 

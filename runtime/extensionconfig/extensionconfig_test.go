@@ -52,10 +52,10 @@ func TestLifeOfAnExtension(t *testing.T) {
 	t.Attr("rule", "RC-13")
 	if older := config.GetV1Beta1Conditions(); len(older) != 1 ||
 		older[0].Type != runtimev1.RuntimeExtensionDiscoveredV1Beta1Condition || older[0].Status != "True" {
-		t.Errorf("conditions of the contract before are %+v", older)
+		t.Errorf("the conditions of the previous contract are %+v", older)
 	}
 
-	// Paused, it stays unchanged, whatever happens to the extension.
+	// While the ExtensionConfig is paused, it stays unchanged, whatever happens to the extension.
 	w.update("ext", func(c *runtimev1.ExtensionConfig) {
 		c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})
@@ -66,7 +66,7 @@ func TestLifeOfAnExtension(t *testing.T) {
 	w.condition("ext", "Paused", metav1.ConditionFalse, "")
 	w.answers("gate, more")
 
-	// Deleted, it is no longer called, paused or not.
+	// Once the ExtensionConfig is deleted, the extension is no longer called, paused or not.
 	w.update("ext", func(c *runtimev1.ExtensionConfig) {
 		c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})
@@ -87,7 +87,7 @@ func TestAnExtensionThatIsDeployedAnew(t *testing.T) {
 	w.answers("old")
 	e.redeploy("new=hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate")
 	w.answers("new")
-	w.eventually("the status, which is written after the client was told", func() error {
+	w.eventually("the status, which is written after the client knows the new handler", func() error {
 		if handlers := w.get("ext").Status.Handlers; len(handlers) != 1 || handlers[0].Name != "new.ext" {
 			return fmt.Errorf("handlers are %+v", handlers)
 		}
@@ -107,7 +107,7 @@ func TestNewHandlersAreFoundAfterARestart(t *testing.T) {
 	w.answers("gate, more")
 }
 
-// An added handler makes no call fail, so the next periodic discovery finds it.
+// An added handler makes no call fail, so only the next periodic discovery finds it.
 func TestNewHandlersAreFoundInTime(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(func(r *extensionconfig.Reconciler) { r.Rediscover = 200 * time.Millisecond })
@@ -145,8 +145,8 @@ func TestAuthorityFromASecret(t *testing.T) {
 	w.update("ext", func(c *runtimev1.ExtensionConfig) {
 		c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "no-namespace"
 	})
-	w.condition("ext", "Discovered", metav1.ConditionFalse, `is "no-namespace", it must be <namespace>/<name>`)
-	w.answers("gate") // what was known before stays
+	w.condition("ext", "Discovered", metav1.ConditionFalse, `is "no-namespace": it must be <namespace>/<name>`)
+	w.answers("gate") // the previous handlers stay
 }
 
 // Whatever is wrong with one extension, its condition says what to do, its previous handlers stay, and the others
@@ -189,11 +189,11 @@ func TestBrokenExtensions(t *testing.T) {
 		w.create(name, w.ca.Serve(t, http.NotFoundHandler(), nil).URL, c.change)
 		w.condition(name, "Discovered", metav1.ConditionFalse, c.want)
 		if message := fmt.Sprintf("%+v", w.get(name).Status); strings.Contains(message, "secret") {
-			t.Errorf("%s: the status tells a password: %s", name, message)
+			t.Errorf("%s: the status contains a password: %s", name, message)
 		}
 	}
 	if got, err := w.call(); err != nil || got != "gate" {
-		t.Errorf("the good one: %q, %v", got, err)
+		t.Errorf("the extension that works: %q, %v", got, err)
 	}
 	t.Attr("rule", "RC-16")
 }
@@ -268,7 +268,7 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(func(r *extensionconfig.Reconciler) { r.Patience = 100 * time.Millisecond })
-	w.eventually("the start", func() error {
+	w.eventually("waiting until the client is ready", func() error {
 		if !w.calls.IsReady() {
 			return fmt.Errorf("the client is not ready")
 		}
@@ -277,7 +277,7 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 	w.answers("gate")
 	names, err := w.calls.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterDelete, w.get("known"))
 	if err != nil || len(names) != 1 || names[0] != "later.known" {
-		t.Errorf("the handlers that are known from before: %v, %v", names, err)
+		t.Errorf("the handlers from the status are %v, %v", names, err)
 	}
 	t.Attr("rule", "CL-15")
 	w.condition("never-answered", "Discovered", metav1.ConditionFalse, "connection refused")
@@ -285,7 +285,8 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 	t.Attr("rule", "RC-16")
 }
 
-// Without a change, nothing is written and no extension is called, however much time passes.
+// Periodic discoveries that find no change write nothing, however often they happen and in whatever order an extension
+// lists its handlers.
 func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(func(r *extensionconfig.Reconciler) { r.Rediscover = 20 * time.Millisecond })
@@ -309,15 +310,15 @@ func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(limit):
-		t.Fatal("it is not asked again")
+		t.Fatal("the extension is not asked for its handlers again")
 	}
 	if after := w.get("ext").ResourceVersion; after != before {
-		t.Errorf("it was written: resourceVersion %s, then %s", before, after)
+		t.Errorf("the ExtensionConfig was written: resourceVersion %s, then %s", before, after)
 	}
 }
 
-// An administrator's overrides apply while an extension is down, because that is when they are set. A mistake in its
-// client configuration does no harm.
+// An administrator's overrides apply while an extension is down, because that is when they are set. A mistake in the
+// extension's client configuration does no harm.
 func TestOverridesOfAnExtensionThatIsDown(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -340,7 +341,7 @@ func TestOverridesOfAnExtensionThatIsDown(t *testing.T) {
 	})
 	w.answers("")
 	w.update("ext", func(c *runtimev1.ExtensionConfig) { c.Annotations = nil })
-	w.eventually("the policy of before", func() error {
+	w.eventually("the previous failure policy", func() error {
 		if _, err := w.call(); err == nil {
 			return errors.New("the failure is still ignored")
 		}
@@ -352,8 +353,8 @@ func TestOverridesOfAnExtensionThatIsDown(t *testing.T) {
 	w.answers("")
 }
 
-// An extension whose configuration makes it unreachable fails as its policy says, also after a restart: it is not left
-// out, and does not count as a failure of the others.
+// If the configuration of an extension makes it unreachable, calls to it fail and its failure policy applies, also
+// after a restart: the extension is not left out, and the others are not affected.
 func TestAKnownExtensionWithABrokenAuthority(t *testing.T) {
 	for policy, fails := range map[runtimev1.FailurePolicy]bool{
 		runtimev1.FailurePolicyFail: true, runtimev1.FailurePolicyIgnore: false,

@@ -37,7 +37,7 @@ func TestOwnCertificate(t *testing.T) {
 	}
 	var current atomic.Pointer[certificate.Keeper]
 	keep(230)              // an authority that has lived for two thirds of its lifetime
-	current.Store(keep(5)) // five days ago a new one was published beside it, too young to sign
+	current.Store(keep(5)) // five days ago, a new one was published, which is too young to sign
 	extension, err := server.New(server.Options{}, server.Handle(hook.BeforeClusterCreate, "gate",
 		func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
 			response *runtimehooksv1.BeforeClusterCreateResponse) error {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// The first and the last delay between attempts to discover an extension that fails. The usual limit of controllers,
-	// a quarter of an hour, would be long for somebody who has just repaired it.
+	// The first and the last delay between attempts to discover an extension that fails. The usual limit of
+	// controllers, a quarter of an hour, would be too long for somebody who has just repaired the extension.
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = time.Minute
 

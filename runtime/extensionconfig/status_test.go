@@ -56,8 +56,8 @@ func TestStatusHasTimeoutsAndPolicies(t *testing.T) {
 	t.Attr("rule", "RC-15")
 
 	for name, c := range map[string]struct{ more, want string }{
-		"late":  {`,"timeoutSeconds":31`, "timeoutSeconds is 31, it must be 0 to 30"},
-		"moody": {`,"failurePolicy":"Retry"`, `failurePolicy is "Retry", it must be Fail or Ignore`},
+		"late":  {`,"timeoutSeconds":31`, "timeoutSeconds is 31: it must be 0 to 30"},
+		"moody": {`,"failurePolicy":"Retry"`, `failurePolicy is "Retry": it must be Fail or Ignore`},
 	} {
 		w.create(name, w.ca.Serve(t, discovers(handler("h", c.more)), nil).URL, nil)
 		w.condition(name, "Discovered", metav1.ConditionFalse, c.want)
@@ -91,7 +91,8 @@ func TestTimeoutInUse(t *testing.T) {
 	}
 	h, err := r.Handler("gate.ext")
 	if err != nil || h.Timeout.Seconds() != 5 || config.Status.Handlers[0].TimeoutSeconds != 10 {
-		t.Errorf("it is called with %v, %v; the status has %d", h, err, config.Status.Handlers[0].TimeoutSeconds)
+		t.Errorf("the handler is called with %v, %v; the status has %d", h, err,
+			config.Status.Handlers[0].TimeoutSeconds)
 	}
 	t.Attr("rule", "CL-03")
 }
@@ -112,8 +113,10 @@ func TestTheAPIServerRefuses(t *testing.T) {
 		},
 		"a service without a name":      service(func(s *runtimev1.ServiceReference) { s.Name = "" }),
 		"a service without a namespace": service(func(s *runtimev1.ServiceReference) { s.Namespace = "" }),
-		"a name of a service, too long": service(func(s *runtimev1.ServiceReference) { s.Name = strings.Repeat("x", 64) }),
-		"a path of a service, too long": service(func(s *runtimev1.ServiceReference) {
+		"a service's name that is too long": service(func(s *runtimev1.ServiceReference) {
+			s.Name = strings.Repeat("x", 64)
+		}),
+		"a service's path that is too long": service(func(s *runtimev1.ServiceReference) {
 			s.Path = "/" + strings.Repeat("x", 512)
 		}),
 		"an authority that is too large": func(c *runtimev1.ExtensionConfig) {
@@ -130,7 +133,7 @@ func TestTheAPIServerRefuses(t *testing.T) {
 		switch name {
 		case "a URL that is too long":
 			t.Attr("rule", "RC-05")
-		case "a service without a name", "a service without a namespace", "a name of a service, too long":
+		case "a service without a name", "a service without a namespace", "a service's name that is too long":
 			t.Attr("rule", "RC-06")
 		}
 	}

@@ -112,7 +112,7 @@ func startAPI(kube string) (*envtest.Environment, error) {
 			return env, err
 		}
 	}
-	// If a start fails, the directories that the servers choose themselves stay behind.
+	// Choose the directories here: nobody removes those that the servers choose themselves if a start fails.
 	data, certificates := filepath.Join(assets, "data"), filepath.Join(assets, "certificates")
 	if err := errors.Join(os.Mkdir(data, 0o700), os.Mkdir(certificates, 0o700)); err != nil {
 		return env, err
@@ -251,7 +251,7 @@ func (w *world) condition(name, condition string, status metav1.ConditionStatus,
 		case c == nil && status == "absent":
 			return nil
 		case c == nil || c.Status != status || !strings.Contains(c.Message, text):
-			return fmt.Errorf("it is %+v, want %s with %q", c, status, text)
+			return fmt.Errorf("the condition is %+v, want %s with %q", c, status, text)
 		}
 		return nil
 	})
@@ -349,7 +349,7 @@ func (w *world) answers(want string) {
 	w.eventually("calls", func() error {
 		got, err := w.call()
 		if err != nil || got != want {
-			return fmt.Errorf("they give %q, %v, want %q", got, err, want)
+			return fmt.Errorf("calls return %q, %v, want %q", got, err, want)
 		}
 		return nil
 	})

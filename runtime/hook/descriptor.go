@@ -15,9 +15,10 @@ type Descriptor struct {
 	RequestKind string
 	// ResponseKind is the kind of the response on the wire.
 	ResponseKind string
-	// CanWait reports whether responses carry retryAfterSeconds; only handlers of such hooks may block (LH-03).
+	// CanWait reports whether responses have the field retryAfterSeconds; only handlers of such hooks may block
+	// (LH-03).
 	CanWait bool
-	// HasSettings reports whether requests carry settings. Only those of Discovery do not.
+	// HasSettings reports whether requests have settings. Only requests of Discovery do not.
 	HasSettings bool
 
 	// function is the code pointer of the published function, 0 if there is none. Function values can't be compared, but

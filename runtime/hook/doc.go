@@ -1,6 +1,6 @@
 // Package hook defines what a runtime hook is, and holds those of Cluster API.
 //
-// A hook is a value that carries the types of its request and its response:
+// A hook is a value whose type contains the types of its request and its response:
 //
 //	hook.BeforeClusterCreate // Hook[BeforeClusterCreateRequest, BeforeClusterCreateResponse]
 //

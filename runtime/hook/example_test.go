@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// A provider defines its own hook, and a catalog that holds it beside those of Cluster API.
+// A provider defines its own hook, and a catalog that contains this hook and those of Cluster API.
 func ExampleDefine() {
 	group := schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}
 	beforePowerOff := hook.Define[ping, pong](group, "BeforePowerOff")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Facts describe one version of a hook besides its types: its purpose and its life cycle. The zero value describes
+// Facts describe one version of a hook: its purpose and its life cycle, but not its types. The zero value describes
 // nothing and is not deprecated.
 type Facts struct {
 	// Summary says in one line when the hook is called.

@@ -33,10 +33,10 @@ func TestFactsAreChecked(t *testing.T) {
 			hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.11", ReplacedBy: "v1"}, "RS-06"},
 		"an alpha version at once": {"v1alpha2", "v1alpha1",
 			hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.10", ReplacedBy: "v1alpha2"}, ""},
-		"replaced by a version that is less firm": {"v1beta1", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1beta1"},
+		"replaced by a less stable version": {"v1beta1", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1beta1"},
 			"less stable (RS-05)"},
-		"deprecated for nothing": {"v2", "v1", hook.Facts{Deprecated: "v1.10"}, "without a replacement"},
-		"replaced by a version that is not there": {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v3"},
+		"deprecated without a replacement": {"v2", "v1", hook.Facts{Deprecated: "v1.10"}, "without a replacement"},
+		"replaced by an unknown version": {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v3"},
 			"not another version in the catalog"},
 		"replaced by itself": {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1"},
 			"not another version in the catalog"},
@@ -44,8 +44,8 @@ func TestFactsAreChecked(t *testing.T) {
 			"without having been deprecated"},
 		"deprecated before it was introduced": {"v2", "v1",
 			hook.Facts{Introduced: "v1.11", Deprecated: "v1.10", ReplacedBy: "v2"}, "before it was introduced"},
-		"a release that is none": {"v2", "v1", hook.Facts{Introduced: "1.10"}, "write it like v1.14"},
-		"a new major release may do what it wants": {"v2", "v1",
+		"an invalid release": {"v2", "v1", hook.Facts{Introduced: "1.10"}, "write it like v1.14"},
+		"removed early, but in a new major release": {"v2", "v1",
 			hook.Facts{Deprecated: "v1.10", RemovedIn: "v2.0", ReplacedBy: "v2"}, ""},
 	} {
 		newest, older := define(c.newest), define(c.older)
@@ -54,7 +54,7 @@ func TestFactsAreChecked(t *testing.T) {
 			t.Errorf("%s: error is %v, want %q", name, err, c.want)
 		}
 		switch name {
-		case "replaced by a version that is less firm", "deprecated for nothing":
+		case "replaced by a less stable version", "deprecated without a replacement":
 			t.Attr("rule", "RS-05")
 		case "a stable version after two releases", "a beta version after one release":
 			t.Attr("rule", "RS-06")
@@ -68,9 +68,13 @@ func TestFactsAreChecked(t *testing.T) {
 		"described twice": {
 			[]hook.Registration{first, hook.About(first, hook.Facts{}), hook.About(first, hook.Facts{})}, "described twice",
 		},
-		"described, not there":    {[]hook.Registration{hook.About(first, hook.Facts{})}, "register it too"},
-		"a hook without a name":   {[]hook.Registration{hook.About(hook.Hook[ping, pong]{}, hook.Facts{})}, "without a name"},
-		"nothing to be described": {[]hook.Registration{hook.About(nil, hook.Facts{})}, "without a name"},
+		"facts about a hook that is not registered": {
+			[]hook.Registration{hook.About(first, hook.Facts{})}, "register it too",
+		},
+		"facts about a hook without a name": {
+			[]hook.Registration{hook.About(hook.Hook[ping, pong]{}, hook.Facts{})}, "without a name",
+		},
+		"facts about a nil hook": {[]hook.Registration{hook.About(nil, hook.Facts{})}, "without a name"},
 	} {
 		if _, err := hook.NewCatalog(c.registrations...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, c.want)
@@ -92,7 +96,7 @@ func TestClusterAPIFacts(t *testing.T) {
 			t.Errorf("%s: %+v", gvh.Hook, facts)
 		}
 		if facts.Introduced == "" {
-			t.Errorf("%s: since when does it exist?", gvh.Hook)
+			t.Errorf("%s: the release that introduced it is missing", gvh.Hook)
 		}
 	}
 }
@@ -102,7 +106,7 @@ func TestReleases(t *testing.T) {
 	for i, a := range ordered {
 		for j, b := range ordered {
 			if got := a.Compare(b); (got < 0) != (i < j) || (got > 0) != (i > j) {
-				t.Errorf("%s to %s: %d", a, b, got)
+				t.Errorf("%s compared with %s: %d", a, b, got)
 			}
 		}
 	}
@@ -110,7 +114,7 @@ func TestReleases(t *testing.T) {
 
 func TestAdvice(t *testing.T) {
 	if got := (hook.Facts{}).Advice(); got != "" {
-		t.Errorf("of a version that is not deprecated: %q", got)
+		t.Errorf("the advice for a version that is not deprecated is %q", got)
 	}
 	if got, want := (hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.13", ReplacedBy: "v2"}).Advice(),
 		"deprecated since v1.10, removed in v1.13; use v2"; got != want {

@@ -72,7 +72,7 @@ func TestLookupByPublishedFunction(t *testing.T) {
 	}
 	if d, err := hook.ClusterAPI().Lookup(hook.BeforeClusterDelete); err != nil ||
 		d != hook.BeforeClusterDelete.Descriptor() {
-		t.Errorf("by value: %+v, %v", d, err)
+		t.Errorf("looked up by its value: %+v, %v", d, err)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestNewCatalogRejects(t *testing.T) {
 		want          string
 	}{
 		"the same hook twice": {[]hook.Registration{first, first}, "register each hook once"},
-		"names that differ by case": {[]hook.Registration{first, hook.Define[ping, pong](v1, "FIRST")},
+		"names that differ only in case": {[]hook.Registration{first, hook.Define[ping, pong](v1, "FIRST")},
 			"have the same path"},
 		"the same function twice": {[]hook.Registration{hook.Of(v1, First), hook.Of(v2, First)},
 			"are the same function"},
@@ -149,15 +149,17 @@ func TestNewCatalogRejects(t *testing.T) {
 		"a conversion to itself": {[]hook.Registration{newest, hook.Serves(newest, newest, down, up)}, "RS-15"},
 		"a conversion without a way up": {[]hook.Registration{newest, hook.Serves(newest, first, down, nil)},
 			"both conversions"},
-		"a newest that is not registered": {[]hook.Registration{hook.Serves(newest, first, down, up)}, "register it too"},
+		"a newest version that is not registered": {
+			[]hook.Registration{hook.Serves(newest, first, down, up)}, "register it too",
+		},
 		"a conversion from a zero hook": {[]hook.Registration{hook.Serves(hook.Hook[ping, pong]{}, first, down, up)},
 			"without a name"},
-		"a conversion from an older one": {
+		"a conversion from an older version": {
 			[]hook.Registration{newest, hook.Serves(newest, first, down, up),
 				hook.Serves(first, hook.Define[ping, pong](schema.GroupVersion{Group: group, Version: "v0"}, "First"), down, up)},
 			"convert from the newest",
 		},
-		"everything that is wrong at once": {[]hook.Registration{nil, hook.Define[ping, pong](v1, "")},
+		"all errors at once": {[]hook.Registration{nil, hook.Define[ping, pong](v1, "")},
 			"a registration is nil\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +185,7 @@ func TestConversion(t *testing.T) {
 	}
 	same, err := catalog.Conversion(newest.Descriptor(), newest.ID())
 	if err != nil || same != nil {
-		t.Errorf("to the same version: %v, %v", same, err)
+		t.Errorf("the conversion to the same version: %v, %v", same, err)
 	}
 	conversion, err := catalog.Conversion(newest.Descriptor(), older.ID())
 	if err != nil {

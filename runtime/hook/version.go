@@ -14,9 +14,9 @@ type Conversion struct {
 	up            func(older, newest runtime.Object) error
 }
 
-// Serves registers an older version of a hook beside its newest one. Callers work with the newest (RS-17). down fills
-// the older request from the newest and may lose information (RS-03); up fills the newest response from the older and
-// sets new fields to their defaults (RS-04). Both get an empty target.
+// Serves registers an older version of a hook in addition to its newest version. Callers work with the newest (RS-17).
+// down fills the older request from the newest and may lose information (RS-03); up fills the newest response from the
+// older and sets new fields to their defaults (RS-04). Both get an empty target.
 func Serves[NReq, NResp, OReq, OResp any](newest Hook[NReq, NResp], older Hook[OReq, OResp],
 	down func(newest *NReq, older *OReq) error, up func(older *OResp, newest *NResp) error,
 ) Registration {

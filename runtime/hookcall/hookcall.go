@@ -39,7 +39,7 @@ const notCalled record.Answer = "NotCalled"
 
 // Answer is the answer of one handler. Its JSON form is stable.
 type Answer struct {
-	// Handler is its name in the ExtensionConfig.
+	// Handler is the name of the handler in the ExtensionConfig.
 	Handler string `json:"handler"`
 	// Answer sums up how the call ended, in the terms of package record; NotCalled if the time was over before the call.
 	Answer string `json:"answer"`

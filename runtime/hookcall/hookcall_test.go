@@ -48,19 +48,19 @@ func TestRun(t *testing.T) {
 			}
 			broken, closed, open := answers[0], answers[1], answers[2]
 			if broken.Answer != "Failure" || !strings.Contains(broken.Error, "no database") || broken.Response != nil {
-				t.Errorf("one that fails: %+v", broken)
+				t.Errorf("the handler that fails: %+v", broken)
 			}
 			if closed.Answer != "Blocked" || closed.RetryAfter != "1h0m0s" || closed.Message != "no hosts for sample" {
-				t.Errorf("one that blocks: %+v", closed)
+				t.Errorf("the handler that blocks: %+v", closed)
 			}
 			if open.Answer != "Success" || open.RetryAfter != "" || open.Message != "fine" || open.Response == nil ||
 				open.Took == "" {
-				t.Errorf("one that lets it through: %+v", open)
+				t.Errorf("the handler that lets the Cluster through: %+v", open)
 			}
 			o.Handler = "open." + hooktest.Name
 			answers, err = Run(t.Context(), hook.BeforeClusterCreate.Descriptor(), sample.Cluster(), o)
 			if err != nil || len(answers) != 1 || answers[0].Handler != o.Handler {
-				t.Errorf("a handler that is named: %+v, %v", answers, err)
+				t.Errorf("calling only one handler by its name: %+v, %v", answers, err)
 			}
 			var none *NoHandlerError
 			_, err = Run(t.Context(), hook.UpdateMachine.Descriptor(), sample.Cluster(), o)
@@ -99,11 +99,11 @@ func TestTheTimeForAllCalls(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	for name, c := range map[string]struct{ name, want string }{
-		"as it is written":         {"BeforeClusterCreate", "BeforeClusterCreate"},
-		"in small letters":         {"generatepatches", "GeneratePatches"},
-		"one that there is not":    {"BeforeLunch", ""},
-		"one without settings":     {"Discovery", ""},
-		"nothing at all is no one": {"", ""},
+		"the exact name":          {"BeforeClusterCreate", "BeforeClusterCreate"},
+		"a name in lower case":    {"generatepatches", "GeneratePatches"},
+		"an unknown hook":         {"BeforeLunch", ""},
+		"a hook without settings": {"Discovery", ""},
+		"an empty name":           {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := Find(c.name)
@@ -127,13 +127,13 @@ func TestFind(t *testing.T) {
 func TestParseCluster(t *testing.T) {
 	const head = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: blue"
 	for name, c := range map[string]struct{ text, namespace, err string }{
-		"without a namespace": {head + "}", "mine", ""},
-		"with a namespace":    {head + ", namespace: red}", "red", ""},
+		"a Cluster without a namespace": {head + "}", "mine", ""},
+		"a Cluster with a namespace":    {head + ", namespace: red}", "red", ""},
 		"another version": {strings.Replace(head, "v1beta2", "v1beta1", 1) + "}", "",
 			`a file holds a "Cluster" of "cluster.x-k8s.io/v1beta1"`},
 		"another kind": {"apiVersion: v1\nkind: Pod\n", "", `a file holds a "Pod" of "v1"`},
 		"nothing":      {"", "", `a file holds a "" of ""`},
-		"no YAML":      {"a: [", "", "reading the Cluster in a file"},
+		"invalid YAML": {"a: [", "", "reading the Cluster in a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, err := ParseCluster([]byte(c.text), "a file", "mine")

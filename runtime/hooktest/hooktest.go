@@ -7,8 +7,8 @@
 //		extension.Conforms(t)
 //	}
 //
-// [Start] makes certificates, serves on loopback, discovers and registers. A test sees the same behavior as in a
-// management cluster: timeouts, failure policies, settings, checks of answers.
+// [Start] makes certificates, serves the handlers on loopback, and discovers and registers the extension. A test sees
+// the same behavior as in a management cluster: timeouts, failure policies, settings, checks of answers.
 package hooktest
 
 import (
@@ -68,7 +68,7 @@ func Settings(settings map[string]string) Option {
 	return func(o *options) { o.settings = settings }
 }
 
-// Start serves handlers. It fails the test if no server can be made of them or discovery rejects them.
+// Start serves handlers. It fails the test if [server.New] or discovery rejects them.
 func Start(t testing.TB, handlers ...server.Handler) *Extension {
 	t.Helper()
 	return StartWith(t, handlers)

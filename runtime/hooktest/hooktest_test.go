@@ -25,7 +25,8 @@ type (
 	createResponse = runtimehooksv1.BeforeClusterCreateResponse
 )
 
-// An extension under test is called as in a management cluster: with settings, and all its handlers or one (RC-21).
+// An extension under test is called as in a management cluster: each request has the settings, and a call reaches all
+// handlers or a single one (RC-21).
 func TestCalls(t *testing.T) {
 	handle := func(name string) server.Handler {
 		return server.Handle(hook.BeforeClusterCreate, name,
@@ -89,7 +90,7 @@ func TestConformsFails(t *testing.T) {
 	inner := &recorder{TB: t}
 	extension.Conforms(inner)
 	if !strings.Contains(inner.text, "failed   same-again") {
-		t.Errorf("it said %q", inner.text)
+		t.Errorf("the failure message is %q", inner.text)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // Cluster API v1.15 adds a field to the responses of CanUpdateMachine and CanUpdateMachineSet: whether the change
-// affects availability. The types of v1.14 lack it, so these types add it. On the wire it is the same version of the
-// same hook: callers of v1.14 ignore the field.
+// affects availability. The types of v1.14 lack this field, so these types add it. The hook's version stays the
+// same on the wire, because Cluster API v1.14 ignores the field.
 type (
 	// MachineAnswer is the response of CanUpdateMachine.
 	MachineAnswer struct {
@@ -22,7 +22,7 @@ type (
 	// MachineSetAnswer is the response of CanUpdateMachineSet.
 	MachineSetAnswer struct {
 		runtimehooksv1.CanUpdateMachineSetResponse `json:",inline"`
-		// AffectsAvailability is as in [MachineAnswer].
+		// AffectsAvailability has the same meaning as in [MachineAnswer].
 		AffectsAvailability *bool `json:"affectsAvailability,omitempty"`
 	}
 )

@@ -21,11 +21,11 @@ func TestAvailability(t *testing.T) {
 	for name, c := range map[string]struct {
 		keeps   bool
 		version string
-		want    string // "" if the answer must not mention it
+		want    string // "" if the answer must not have the field
 	}{
-		"it keeps them":       {true, "v1.36.3", `"affectsAvailability":false`},
-		"it does not":         {false, "v1.36.3", ""},
-		"it keeps, and takes": {true, "v1.35.4", ""},
+		"the updater keeps Machines available":                      {true, "v1.36.3", `"affectsAvailability":false`},
+		"the updater does not keep Machines available":              {false, "v1.36.3", ""},
+		"the updater keeps Machines available, but changes nothing": {true, "v1.35.4", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			updater := inplace.Updater{
@@ -57,13 +57,13 @@ func TestAvailability(t *testing.T) {
 			got := w.Body.String()
 			if w.Code != http.StatusOK || !strings.Contains(got, `"kind":"CanUpdateMachineResponse"`) ||
 				!strings.Contains(got, c.want) || c.want == "" && strings.Contains(got, "affectsAvailability") {
-				t.Errorf("it answers %d %s, want %q", w.Code, got, c.want)
+				t.Errorf("the answer is %d %s, want %q", w.Code, got, c.want)
 			}
 		})
 	}
 }
 
-// Callers of v1.14 still get the patches, and the answer conforms.
+// Cluster API v1.14, which does not know the field, still gets the patches, and the answer conforms.
 func TestAvailabilityBeforeV115(t *testing.T) {
 	e := hooktest.Start(t, inplace.Updater{
 		Takes: []inplace.Rule{inplace.Fields(inplace.Machine, "version")}, Update: update, KeepsAvailable: true,

@@ -148,21 +148,21 @@ func TestCanUpdate(t *testing.T) {
 		versions, infrastructure, bootstrap [2]string
 		machine, infra, config, fails       string
 	}{
-		"a field that a rule names is taken over": {
+		"a field that a rule names is patched": {
 			rules: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")}, infrastructure: same,
 			bootstrap: [2]string{`{"files":[{"path":"/a"}]}`, `{"files":[{"path":"/b","new":true}]}`},
 			config:    `{"spec":{"files":[{"new":true,"path":"/b"}]}}`,
 		},
-		"another field is not": {
+		"a field that no rule names is not patched": {
 			rules:          []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")},
 			infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
 			bootstrap:      [2]string{`{"format":"a"}`, `{"format":"b"}`},
 		},
-		"the same field of another kind is not": {
+		"the same field of another kind is not patched": {
 			rules:          []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")},
 			infrastructure: [2]string{`{"files":[1]}`, `{"files":[2]}`}, bootstrap: [2]string{`{}`, `{}`},
 		},
-		"a field is taken away": {
+		"a field is removed": {
 			rules: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files", "users")}, infrastructure: same,
 			bootstrap: [2]string{`{"files":[1]}`, `{}`}, config: `{"spec":{"files":null}}`,
 		},
@@ -177,13 +177,13 @@ func TestCanUpdate(t *testing.T) {
 		"memory does not shrink": {
 			rules: []inplace.Rule{grow}, bootstrap: same, infrastructure: [2]string{`{"memory":2}`, `{"memory":1}`},
 		},
-		"what the Go type does not know stays, but for lists, which are taken over as they are": {
+		"fields that are not in the Go type are not patched, except in lists, which are replaced as a whole": {
 			rules: []inplace.Rule{grow}, bootstrap: same,
 			infrastructure: [2]string{`{"net":{"mtu":1,"secret":"x"},"disks":[]}`,
 				`{"net":{"mtu":2,"secret":"y"},"disks":[{"size":1,"fast":true}]}`},
 			infra: `{"spec":{"disks":[{"fast":true,"size":1}],"net":{"mtu":2}}}`,
 		},
-		"an object goes": {
+		"an object is removed": {
 			rules: []inplace.Rule{grow}, bootstrap: same,
 			infrastructure: [2]string{`{"net":{"mtu":1,"name":"a"}}`, `{}`}, infra: `{"spec":{"net":null}}`,
 		},
@@ -193,14 +193,14 @@ func TestCanUpdate(t *testing.T) {
 			bootstrap:      same,
 			infrastructure: [2]string{`{"memory":1,"odd":1}`, `{"memory":2,"odd":2}`}, infra: `{"spec":{"memory":2,"odd":2}}`,
 		},
-		"what is not wanted is a mistake": {
+		"a function that sets a value that is not desired": {
 			rules: []inplace.Rule{inplace.Take(sampleMachine, func(_ context.Context, current, _ *machineSpec) error {
 				current.Memory = 7
 				return nil
 			})}, bootstrap: same, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
 			fails: "sets memory to something that is not desired",
 		},
-		"changing what is wanted is a mistake too": {
+		"a function that changes the desired value": {
 			rules: []inplace.Rule{inplace.Take(sampleMachine, func(_ context.Context, current, desired *machineSpec) error {
 				current.Memory, desired.Memory = 7, 7
 				return nil
@@ -312,7 +312,7 @@ func TestUpdatersThatCanNotBe(t *testing.T) {
 	rule := inplace.Fields(inplace.KubeadmConfig, "files")
 	for want, u := range map[string]inplace.Updater{
 		"has no function Update": {Takes: []inplace.Rule{rule}},
-		"takes nothing over":     {Update: update},
+		"has no rules in Takes":  {Update: update},
 		"an empty rule":          {Update: update, Takes: []inplace.Rule{rule, {}}},
 		"names no field":         {Update: update, Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig)}},
 		`has the field "spec.files"`: {

@@ -43,7 +43,7 @@ func (u Updater) takePart(ctx context.Context, spec []string, p part) error {
 	}
 	var object metav1.TypeMeta
 	if err := json.Unmarshal(current, &object); err != nil {
-		return fmt.Errorf("decoding it: %w", err)
+		return fmt.Errorf("decoding the current object: %w", err)
 	}
 	before, err := at(current, spec)
 	if err != nil {
@@ -73,14 +73,14 @@ func (u Updater) takePart(ctx context.Context, spec []string, p part) error {
 	return err
 }
 
-// document returns an object as JSON, nil for an absent one.
+// document returns an object as JSON, or nil if there is none.
 func document(object any) ([]byte, error) {
 	data, err := json.Marshal(object)
 	if raw, ok := object.(runtime.RawExtension); ok {
 		data, err = raw.Raw, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("encoding it: %w", err)
+		return nil, fmt.Errorf("encoding the current or desired object: %w", err)
 	}
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
@@ -93,7 +93,7 @@ func at(data []byte, path []string) ([]byte, error) {
 	for _, name := range path {
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(data, &object); err != nil {
-			return nil, fmt.Errorf("decoding it: %w", err)
+			return nil, fmt.Errorf("decoding the current or desired object: %w", err)
 		}
 		if data = object[name]; data == nil || string(data) == "null" {
 			return []byte("{}"), nil

@@ -19,14 +19,14 @@ import (
 type Kind struct {
 	// Group, such as "infrastructure.cluster.x-k8s.io".
 	Group string
-	// Name of the objects' kind, not of the templates', such as "CapstanMachine".
+	// Name of the kind, such as "CapstanMachine". For templates, too, this is the name without "Template".
 	Name string
 }
 
 // Kinds that every management cluster has.
 var (
-	// Machine is the spec of Machines, and of the Machine template in a MachineSet. It has the version and the failure
-	// domain.
+	// Machine stands for Machines, and for the Machine template in a MachineSet. Their spec contains, for example, the
+	// version and the failure domain.
 	Machine = Kind{"cluster.x-k8s.io", "Machine"}
 	// KubeadmConfig is the bootstrap configuration of kubeadm.
 	KubeadmConfig = Kind{"bootstrap.cluster.x-k8s.io", "KubeadmConfig"}
@@ -61,8 +61,8 @@ func Fields(kind Kind, fields ...string) Rule {
 	for _, field := range fields {
 		names := strings.Split(field, ".")
 		if slices.Contains(names, "") || names[0] == "spec" {
-			r.problem = fmt.Errorf("the rule for %s has the field %q: write it as names with dots, without the spec that they "+
-				"are in", kind.Name, field)
+			r.problem = fmt.Errorf("the rule for %s has the field %q: write the path below the spec, without "+
+				"\"spec\", as names separated by dots, such as clusterConfiguration.apiServer", kind.Name, field)
 		}
 		paths = append(paths, names)
 	}
@@ -73,7 +73,7 @@ func Fields(kind Kind, fields ...string) Rule {
 // Take allows the changes that a function makes. Use it where field names do not suffice, for example for memory that
 // may grow but not shrink. T is the Go type of the spec, such as KubeadmConfigSpec, for Machines and templates alike.
 // The function copies from desired to current what can be changed in place, and nothing else: a value that is neither
-// the current nor the desired one is an error. Fields that T does not have stay as they are; if they differ, the
+// the current nor the desired one is an error. Fields that are not in T stay as they are; if they differ, the
 // change can't be made in place.
 func Take[T any](kind Kind, take func(ctx context.Context, current, desired *T) error) Rule {
 	r := Rule{kind: kind}
@@ -119,8 +119,8 @@ func taken(kind Kind, from, to, target []byte) ([][]string, error) {
 	var paths [][]string
 	for _, leaf := range leaves(nil, change) {
 		if !reflect.DeepEqual(valueAt(wanted, leaf.path), leaf.value) {
-			return nil, fmt.Errorf("the rule for %s sets %s to something that is not desired: it may only take over what is "+
-				"desired", kind.Name, strings.Join(leaf.path, "."))
+			return nil, fmt.Errorf("the rule for %s sets %s to something that is not desired: a rule may only set "+
+				"desired values", kind.Name, strings.Join(leaf.path, "."))
 		}
 		paths = append(paths, leaf.path)
 	}

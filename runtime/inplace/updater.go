@@ -17,7 +17,7 @@ import (
 type Updater struct {
 	// Takes lists what can be changed in place. Rules for the same kind add up.
 	Takes []Rule
-	// Update brings one machine to the desired state. It is called repeatedly until it returns nil, also after a
+	// Update brings one machine to the desired state. It is called repeatedly until it returns nil, even after a
 	// restart of the extension, so it should check the machine's state and do what is missing. While the update is in
 	// progress, Update must return the result of server.Wait. Any other error is shown in the Machine's condition
 	// Updating, and Update is called again. It is called only for Machines whose changes can all be made in place.
@@ -76,7 +76,7 @@ func (u Updater) problem() error {
 		return errors.New("the updater has no function Update")
 	}
 	if len(u.Takes) == 0 {
-		return errors.New("the updater takes nothing over: all Machines would be replaced")
+		return errors.New("the updater has no rules in Takes, so all Machines would be replaced")
 	}
 	var errs []error
 	for _, rule := range u.Takes {

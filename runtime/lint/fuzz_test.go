@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzParseExtensions: a file yields ExtensionConfigs or an error, never neither, and the same result each time.
+// FuzzParseExtensions: a file yields either ExtensionConfigs or an error, and the same result each time.
 func FuzzParseExtensions(f *testing.F) {
 	f.Add("kind: ExtensionConfig\nmetadata: {name: one}\n---\nkind: List\nitems: [{metadata: {name: two}}]\n")
 	f.Add(`{"kind":"List","items":[{"status":{"handlers":[{"name":"a","timeoutSeconds":1}]}}]}`)

@@ -69,10 +69,10 @@ func TestRun(t *testing.T) {
 		text   string
 		breaks bool
 	}{
-		"nothing changed":       {hooks, false},
-		"a type changed":        {strings.Replace(hooks, "Zone string", "Zone int64", 1), true},
-		"a field was added":     {strings.Replace(hooks, "\tZone", rack+"\tZone", 1), false},
-		"a field was taken out": {strings.Replace(hooks, "\tZone string `json:\"zone,omitempty\"`\n", "", 1), true},
+		"nothing changed":     {hooks, false},
+		"a type changed":      {strings.Replace(hooks, "Zone string", "Zone int64", 1), true},
+		"a field was added":   {strings.Replace(hooks, "\tZone", rack+"\tZone", 1), false},
+		"a field was removed": {strings.Replace(hooks, "\tZone string `json:\"zone,omitempty\"`\n", "", 1), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			module(t, directory, c.text)
@@ -93,10 +93,10 @@ func TestRun(t *testing.T) {
 
 func TestCutRelease(t *testing.T) {
 	for name, c := range map[string]struct{ name, module, pkg string }{
-		"a release":                       {"example.org/a@v1.0.0", "example.org/a@v1.0.0", "hooks"},
-		"a release with its own package":  {"example.org/a@v1.0.0/old/hooks", "example.org/a@v1.0.0", "old/hooks"},
-		"a directory":                     {"../a/b", "../a/b", "hooks"},
-		"the slashes before @ are others": {"example.org/a/b@v1", "example.org/a/b@v1", "hooks"},
+		"a release":                      {"example.org/a@v1.0.0", "example.org/a@v1.0.0", "hooks"},
+		"a release with its own package": {"example.org/a@v1.0.0/old/hooks", "example.org/a@v1.0.0", "old/hooks"},
+		"a directory":                    {"../a/b", "../a/b", "hooks"},
+		"slashes before the @":           {"example.org/a/b@v1", "example.org/a/b@v1", "hooks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if module, pkg := cutRelease(c.name, "hooks"); module != c.module || pkg != c.pkg {

@@ -33,10 +33,10 @@ func TestParseExtensions(t *testing.T) {
 		"several documents": {
 			one + "---\nkind: List\nitems: [{metadata: {name: two}}]\n", []string{"one", "two"}, "",
 		},
-		"JSON":                  {`{"kind": "ExtensionConfig", "metadata": {"name": "one"}}`, []string{"one"}, ""},
-		"something else":        {"kind: Pod\nmetadata: {name: x}\n", nil, "a file holds no ExtensionConfigs"},
-		"nothing":               {"", nil, "a file holds no ExtensionConfigs"},
-		"what can't be decoded": {"kind: [\n", nil, "reading ExtensionConfigs in a file"},
+		"JSON":           {`{"kind": "ExtensionConfig", "metadata": {"name": "one"}}`, []string{"one"}, ""},
+		"something else": {"kind: Pod\nmetadata: {name: x}\n", nil, "a file holds no ExtensionConfigs"},
+		"nothing":        {"", nil, "a file holds no ExtensionConfigs"},
+		"invalid YAML":   {"kind: [\n", nil, "reading ExtensionConfigs in a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := ParseExtensions(strings.NewReader(c.text), "a file")

@@ -17,8 +17,8 @@ type Misfit struct {
 	Path string
 	// Problem says what is wrong with the value.
 	Problem string
-	// Undescribed reports whether the document does not describe the value at all. OpenAPI allows such values; callers
-	// ignore them.
+	// Undescribed reports whether the document does not describe the value at all. OpenAPI allows such values, and
+	// Cluster API ignores them.
 	Undescribed bool
 	// Missing reports whether the value is required and absent.
 	Missing bool
@@ -137,8 +137,8 @@ func (f *fitting) fit(s *Schema, value any, path string) {
 	}
 }
 
-// object compares the members of an object. A null member that is optional counts as absent, because Go's encoder
-// writes it that way.
+// object compares the members of an object. An optional member that is null counts as absent, because Go's encoder
+// writes null for a nil pointer, map or slice.
 func (f *fitting) object(s *Schema, members map[string]any, path string) {
 	if s.Type != "object" {
 		f.add(path, "is an object, not a value of type %s", s.Type)

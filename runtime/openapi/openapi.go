@@ -179,7 +179,8 @@ func addAvailability(document *Document) {
 		if s != nil && s.Properties["affectsAvailability"] == nil {
 			s.Properties["affectsAvailability"] = &Schema{Type: "boolean",
 				Description: "affectsAvailability reports whether the " +
-					"update in place may make the machine unavailable; absent means that it may. Cluster API reads it since v1.15."}
+					"update in place may make the machine unavailable; absent means that it may. Cluster API " +
+					"reads it as of v1.15."}
 		}
 	}
 }
@@ -215,7 +216,7 @@ func (w writer) operation(d *hook.Descriptor, facts hook.Facts, h *schema.Hook) 
 		Deprecated:  facts.IsDeprecated(),
 		RequestBody: Body{Required: true, Content: media(w.ref(h.Request))},
 		Responses: map[string]Response{
-			"200": {Description: "the answer, of status Success or Failure", Content: media(w.ref(h.Response))},
+			"200": {Description: "the answer, with status Success or Failure", Content: media(w.ref(h.Response))},
 		},
 	}
 	if advice := facts.Advice(); advice != "" {
@@ -223,7 +224,7 @@ func (w writer) operation(d *hook.Descriptor, facts hook.Facts, h *schema.Hook) 
 	}
 	if d.HasSettings {
 		operation.Parameters = []Parameter{
-			{Name: "name", In: "path", Required: true, Description: "name of the handler, as discovery has it",
+			{Name: "name", In: "path", Required: true, Description: "name of the handler, as Discovery returns it",
 				Schema: &Schema{Type: "string"}},
 			{Name: "timeout", In: "query", Description: "how long the caller waits, for example 10s",
 				Schema: &Schema{Type: "string"}},
@@ -251,7 +252,7 @@ func (w writer) schema(t *schema.Type) *Schema {
 		if t.Description == "" {
 			return w.ref(t.Ref)
 		}
-		return &Schema{AllOf: []*Schema{w.ref(t.Ref)}, Description: t.Description} // $ref takes no siblings
+		return &Schema{AllOf: []*Schema{w.ref(t.Ref)}, Description: t.Description} // a $ref stands alone
 	}
 	s := &Schema{Description: t.Description, Format: t.Format, Enum: t.Enum}
 	switch t.Kind {

@@ -40,7 +40,7 @@ func TestEveryHookIsInTheDocument(t *testing.T) {
 	}
 	if again, err := openapi.JSON(hook.ClusterAPI(),
 		openapi.Options{Version: "v1.14", Server: "/extensions"}); err != nil || !bytes.Equal(text, again) {
-		t.Errorf("the same catalog gives another text, %v", err)
+		t.Errorf("the same catalog produced a different document, %v", err)
 	}
 	t.Attr("rule", "RS-16")
 	read := &spec3.OpenAPI{} // the library with which Kubernetes reads such documents
@@ -179,7 +179,7 @@ func TestMisfits(t *testing.T) {
 			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","retryAfterSeconds":0,"more":1}`,
 			"more is not described",
 		},
-		"deep in a list": {
+		"a number for a text, deep in a list": {
 			hook.Discovery.Descriptor(),
 			`{"status":"Success","handlers":[{"name":7,"requestHook":{"apiVersion":"a/b","hook":"c"}}]}`,
 			"handlers[0].name is the number 7, not a value of type string",
@@ -210,7 +210,7 @@ func TestMisfits(t *testing.T) {
 		t.Errorf("a hook that the document does not have: %v", err)
 	}
 	if _, err := document.RequestMisfits(hook.Discovery.Descriptor(), []byte(`{`)); err == nil {
-		t.Error("half a body was read")
+		t.Error("an incomplete body was accepted")
 	}
 }
 

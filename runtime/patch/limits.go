@@ -49,10 +49,10 @@ func decodeOperations(data []byte) (jsonpatch.Patch, error) {
 		return nil, fmt.Errorf("reading a JSON patch: %w", err)
 	}
 	if len(decoded) > MaxOperations {
-		return nil, fmt.Errorf("a JSON patch has %d operations, %d are allowed", len(decoded), MaxOperations)
+		return nil, fmt.Errorf("a JSON patch has %d operations: at most %d are allowed", len(decoded), MaxOperations)
 	}
 	if copies := countCopies(decoded); copies > MaxCopies {
-		return nil, fmt.Errorf("a JSON patch has %d copy operations, %d are allowed", copies, MaxCopies)
+		return nil, fmt.Errorf("a JSON patch has %d copy operations: at most %d are allowed", copies, MaxCopies)
 	}
 	return decoded, nil
 }
@@ -65,7 +65,7 @@ func applyOptions() *jsonpatch.ApplyOptions {
 
 func checkSize(what string, data []byte) error {
 	if len(data) > MaxDocument {
-		return fmt.Errorf("%s has %d bytes, %d are allowed", what, len(data), MaxDocument)
+		return fmt.Errorf("%s has %d bytes: at most %d are allowed", what, len(data), MaxDocument)
 	}
 	return nil
 }

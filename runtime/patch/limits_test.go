@@ -29,11 +29,11 @@ func TestLimits(t *testing.T) {
 		"too many copies":           {runtimehooksv1.JSONPatchType, bomb(MaxCopies + 1), "101 copy operations"},
 		"too many operations":       {runtimehooksv1.JSONPatchType, many(MaxOperations + 1), "2001 operations"},
 		"a patch that is too large": {runtimehooksv1.JSONPatchType, padded(MaxDocument), "bytes"},
-		"a merge patch, too": {runtimehooksv1.JSONMergePatchType,
+		"a merge patch that is too large": {runtimehooksv1.JSONMergePatchType,
 			[]byte(`{"x":"` + strings.Repeat("x", MaxDocument) + `"}`), "bytes"},
-		"a few copies":            {runtimehooksv1.JSONPatchType, bomb(3), ""},
-		"as many as are allowed":  {runtimehooksv1.JSONPatchType, many(MaxOperations), ""},
-		"an ordinary merge patch": {runtimehooksv1.JSONMergePatchType, []byte(`{"spec":{"a":"c"}}`), ""},
+		"a few copies":                      {runtimehooksv1.JSONPatchType, bomb(3), ""},
+		"as many operations as are allowed": {runtimehooksv1.JSONPatchType, many(MaxOperations), ""},
+		"an ordinary merge patch":           {runtimehooksv1.JSONMergePatchType, []byte(`{"spec":{"a":"c"}}`), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := runtimehooksv1.Patch{PatchType: c.kind, Patch: c.patch}
@@ -48,7 +48,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 			if used := after.TotalAlloc - before.TotalAlloc; used > 256<<20 {
-				t.Errorf("it took %d MiB", used>>20)
+				t.Errorf("Apply allocated %d MiB", used>>20)
 			}
 		})
 	}
@@ -80,6 +80,6 @@ func TestCount(t *testing.T) {
 		}
 	}
 	if _, _, err := Count(runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`{`)}); err == nil {
-		t.Error("what is no patch was counted")
+		t.Error("the operations of an invalid patch were counted")
 	}
 }

@@ -22,8 +22,8 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Diff returns the shorter of the merge patch and the JSON patch that turn before into after. If both are equally
-// long, it returns the merge patch. If nothing differs, it returns an undefined patch (see
+// Diff returns the shorter of the merge patch and the JSON patch that turn the document before into the document after.
+// If both patches are equally long, it returns the merge patch. If nothing differs, it returns an undefined patch (see
 // [runtimehooksv1.Patch.IsDefined]). Diff verifies a patch by applying it before it returns the patch.
 func Diff(before, after []byte) (runtimehooksv1.Patch, error) {
 	from, err := decode(before)

@@ -18,8 +18,10 @@ func TestDiff(t *testing.T) {
 		"a member that is new":       {`{}`, `{"a":{"b":[1]}}`, `{"a":{"b":[1]}}`},
 		"a member that is gone":      {`{"a":{"b":1,"c":2}}`, `{"a":{"c":2}}`, `{"a":{"b":null}}`},
 		"a member that becomes null": {`{"a":1}`, `{"a":null}`, `[{"op":"replace","path":"/a","value":null}]`},
-		"a null within what is new":  {`{}`, `{"a":{"b":null}}`, `[{"op":"add","path":"/a","value":{"b":null}}]`},
-		"names with special letters": {`{"a/b~c":1}`, `{"a/b~c":null}`, `[{"op":"replace","path":"/a~1b~0c","value":null}]`},
+		"a null within a new member": {`{}`, `{"a":{"b":null}}`, `[{"op":"add","path":"/a","value":{"b":null}}]`},
+		"names with special characters": {
+			`{"a/b~c":1}`, `{"a/b~c":null}`, `[{"op":"replace","path":"/a~1b~0c","value":null}]`,
+		},
 		"a long list gets one more": {`{"l":["aaaaaaaaaaaaaaaa","bbbbbbbbbbbbbbbb","cccccccccccccccc","dddddddddddddddd"]}`,
 			`{"l":["aaaaaaaaaaaaaaaa","x","bbbbbbbbbbbbbbbb","cccccccccccccccc","dddddddddddddddd"]}`,
 			`[{"op":"add","path":"/l/1","value":"x"}]`},
@@ -55,9 +57,9 @@ func TestOnly(t *testing.T) {
 		"one field": {[]string{"spec.memory"}, `{"spec":{"memory":2}}`},
 		"two fields": {[]string{"spec.memory", "spec.disk"},
 			`{"spec":{"disk":{"size":2,"type":null},"memory":2}}`},
-		"a field that is gone":  {[]string{"spec.disk.type"}, `{"spec":{"disk":{"type":null}}}`},
-		"one that is not there": {[]string{"spec.other.deep"}, ``},
-		"none":                  {nil, ``},
+		"a field that is gone":        {[]string{"spec.disk.type"}, `{"spec":{"disk":{"type":null}}}`},
+		"a field that does not exist": {[]string{"spec.other.deep"}, ``},
+		"no fields":                   {nil, ``},
 	} {
 		got, err := patch.Only(before, after, c.paths...)
 		if err != nil || string(got.Patch) != c.want {
@@ -68,10 +70,10 @@ func TestOnly(t *testing.T) {
 
 func TestApplyRefuses(t *testing.T) {
 	for name, p := range map[string]runtimehooksv1.Patch{
-		"another type":             {PatchType: "Magic", Patch: []byte(`{}`)},
-		"a merge patch of no JSON": {PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(`{`)},
-		"a JSON patch of no JSON":  {PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`{`)},
-		"a path that does not lead": {
+		"another type":                   {PatchType: "Magic", Patch: []byte(`{}`)},
+		"a merge patch that is not JSON": {PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(`{`)},
+		"a JSON patch that is not JSON":  {PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`{`)},
+		"a path that does not exist": {
 			PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`[{"op":"remove","path":"/a/b"}]`),
 		},
 	} {
@@ -119,14 +121,14 @@ func TestSameOutside(t *testing.T) {
 		paths         []string
 		want          bool
 	}{
-		"the same":                      {`{"a":{"b":1}}`, `{"a":{"b":1}}`, nil, true},
-		"another value":                 {`{"a":{"b":1}}`, `{"a":{"b":2}}`, nil, false},
-		"another value within":          {`{"a":{"b":1},"c":1}`, `{"a":{"b":2},"c":1}`, []string{"a.b"}, true},
-		"a new value within":            {`{}`, `{"a":{"b":{"c":2}}}`, []string{"a.b"}, true},
-		"another value beside":          {`{"a":{"b":1,"c":1}}`, `{"a":{"b":2,"c":2}}`, []string{"a.b"}, false},
-		"an empty object in an old one": {`{"a":{}}`, `{}`, nil, true},
-		"an empty list is a value":      {`{"a":[]}`, `{}`, nil, false},
-		"a path through a text":         {`{"a":"b"}`, `{"a":"c"}`, []string{"a.b"}, false},
+		"equal documents":                  {`{"a":{"b":1}}`, `{"a":{"b":1}}`, nil, true},
+		"another value":                    {`{"a":{"b":1}}`, `{"a":{"b":2}}`, nil, false},
+		"another value at the path":        {`{"a":{"b":1},"c":1}`, `{"a":{"b":2},"c":1}`, []string{"a.b"}, true},
+		"a new value below the path":       {`{}`, `{"a":{"b":{"c":2}}}`, []string{"a.b"}, true},
+		"another value elsewhere":          {`{"a":{"b":1,"c":1}}`, `{"a":{"b":2,"c":2}}`, []string{"a.b"}, false},
+		"an empty object counts as absent": {`{"a":{}}`, `{}`, nil, true},
+		"an empty list is a value":         {`{"a":[]}`, `{}`, nil, false},
+		"a path through a string":          {`{"a":"b"}`, `{"a":"c"}`, []string{"a.b"}, false},
 	} {
 		if got, err := patch.SameOutside([]byte(c.before), []byte(c.after), c.paths...); err != nil || got != c.want {
 			t.Errorf("%s: %t, %v", name, got, err)

@@ -56,7 +56,7 @@ func Blocks(calls []Call) []Block { return NewTracker(calls).Blocks() }
 // Add processes a call and returns the blocks that it begins or ends: none while a block lasts.
 func (t *Tracker) Add(c Call) []Change {
 	if !OfLifecycle(c.Hook) || c.Answer == Canceled {
-		return nil // a canceled call says nothing
+		return nil // a cancelled call neither begins nor ends a block
 	}
 	var changes []Change
 	end := func(k handlerOf, b *Block) {

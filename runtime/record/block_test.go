@@ -16,31 +16,41 @@ func TestBlocks(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		steps []step
-		want  string // object/handler since the minute, number of calls
+		want  string // object/handler, the minute in which the block began, number of calls
 	}{
-		"nobody was asked":   {nil, ""},
-		"it was let through": {[]step{{before, "blue", "a", Success}}, ""},
-		"it blocks":          {[]step{{before, "blue", "a", Blocked}}, "blue/a 0 1"},
-		"it blocks for long, then fails": {
+		"no calls":                            {nil, ""},
+		"the handler lets the object through": {[]step{{before, "blue", "a", Success}}, ""},
+		"the handler blocks":                  {[]step{{before, "blue", "a", Blocked}}, "blue/a 0 1"},
+		"the handler blocks several times, then fails": {
 			[]step{{before, "blue", "a", Success}, {before, "blue", "a", Blocked}, {before, "blue", "a", Blocked},
 				{before, "blue", "a", Failure}}, "blue/a 1 3",
 		},
-		"it has let through in the end": {
+		"the handler blocks, then lets the object through": {
 			[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Success}}, "",
 		},
-		"a failure that is ignored holds nothing": {[]step{{before, "blue", "a", Ignored}}, ""},
+		"an ignored failure holds nothing back": {[]step{{before, "blue", "a", Ignored}}, ""},
 		"one of two handlers blocks": {[]step{{before, "blue", "a", Success}, {before, "blue", "b", Blocked}},
 			"blue/b 1 1"},
-		"two block, of two objects": {[]step{{before, "blue", "a", Blocked}, {before, "green", "a", Blocked}},
+		"a handler blocks two objects": {[]step{{before, "blue", "a", Blocked}, {before, "green", "a", Blocked}},
 			"blue/a 0 1, green/a 1 1"},
-		"the next moment has come": {[]step{{before, "blue", "a", Blocked}, {after, "blue", "b", Success}}, ""},
-		"the next moment of another object": {[]step{{before, "blue", "a", Blocked}, {after, "green", "b", Success}},
-			"blue/a 0 1"},
-		"hooks that are no moments say nothing": {[]step{{before, "blue", "a", Blocked}, {patches, "blue", "p", Failure}},
-			"blue/a 0 1"},
-		"an administrator has let it through": {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Passed}}, ""},
-		"a call that was canceled says nothing": {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Canceled}},
-			"blue/a 0 1"},
+		"the object has reached the next lifecycle hook": {
+			[]step{{before, "blue", "a", Blocked}, {after, "blue", "b", Success}}, "",
+		},
+		"another object has reached the next lifecycle hook": {
+			[]step{{before, "blue", "a", Blocked}, {after, "green", "b", Success}},
+			"blue/a 0 1",
+		},
+		"calls of other hooks neither begin nor end a block": {
+			[]step{{before, "blue", "a", Blocked}, {patches, "blue", "p", Failure}},
+			"blue/a 0 1",
+		},
+		"an administrator has let the object through": {
+			[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Passed}}, "",
+		},
+		"a cancelled call neither begins nor ends a block": {
+			[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Canceled}},
+			"blue/a 0 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls []Call
@@ -98,14 +108,14 @@ func TestChanges(t *testing.T) {
 	old := Object{Name: "old"}
 	if !tracker.Holds(old, "g/v1/BeforeClusterUpgrade") || tracker.Holds(old, "g/v1/BeforeClusterDelete") ||
 		tracker.Holds(Object{Name: "blue"}, "g/v1/BeforeClusterDelete") {
-		t.Error("it does not tell where objects are held")
+		t.Error("Holds is wrong about the hooks at which objects are held back")
 	}
 	if blocks := tracker.Blocks(); len(blocks) != 1 || blocks[0].Call.Object.Name != "old" || blocks[0].Calls != 2 ||
 		!blocks[0].Since.Equal(start) {
-		t.Errorf("left are %+v", blocks)
+		t.Errorf("the remaining blocks are %+v", blocks)
 	}
 	tracker.Forget(Object{Name: "old"})
 	if blocks := tracker.Blocks(); len(blocks) != 0 {
-		t.Errorf("of an object that is gone are left %+v", blocks)
+		t.Errorf("the blocks of a deleted object are %+v", blocks)
 	}
 }

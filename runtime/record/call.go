@@ -23,7 +23,7 @@ const (
 	Failure Answer = "Failure"
 	// Ignored: the call failed, and its failure policy is Ignore.
 	Ignored Answer = "Ignored"
-	// Canceled: the call was canceled before its answer, because another handler of the same hook had failed.
+	// Canceled: the call was cancelled before its answer, because another handler of the same hook had failed.
 	Canceled Answer = "Canceled"
 	// Passed: the handler blocked or failed, and an administrator let the object through nevertheless.
 	Passed Answer = "Passed"

@@ -41,9 +41,9 @@ type Repeated struct {
 
 // Repeats joins calls that differ only in time and text: the calls of one hook for one object while a handler of that
 // hook blocks. Calls for other objects may come between them, and so may calls of hooks that hold nothing back, such as
-// GeneratePatches. Repeats joins the latter, too, until the object is at another lifecycle hook. Calls of hooks that
-// can hold an object back stay separate if their answer is [Success] and no handler blocks, because each has let the
-// object through.
+// GeneratePatches. Repeats joins calls of such hooks, too, until the object is at another lifecycle hook. Calls of
+// hooks that can hold an object back stay separate if their answer is [Success] and no handler blocks, because each has
+// let the object through.
 func Repeats(calls []Call) []Repeated {
 	var runs []Repeated
 	objects := map[Object]map[string]*attempts{} // by hook
@@ -99,7 +99,7 @@ func (a *attempts) add(runs []Repeated, c Call) []Repeated {
 	return append(runs, Repeated{c, 1})
 }
 
-// holdsBack reports whether a hook's answers decide whether an object may go on.
+// holdsBack reports whether a hook's answers decide whether an object may continue.
 func holdsBack(hook string) bool { return OfLifecycle(hook) || HookName(hook) == "UpdateMachine" }
 
 func sameHandler(a, b Call) bool { return handlerName(a) == handlerName(b) }

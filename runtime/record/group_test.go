@@ -130,9 +130,9 @@ func TestOf(t *testing.T) {
 		namespace, name string
 		want            int
 	}{
-		"one of a namespace":         {"a", "blue", 1},
-		"one without calls":          {"b", "green", 0},
-		"all, of whatever namespace": {"a", "", 3},
+		"a cluster in one of two namespaces": {"a", "blue", 1},
+		"a cluster without calls":            {"b", "green", 0},
+		"all clusters of all namespaces":     {"a", "", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Of(all, c.namespace, c.name); len(got) != c.want || got == nil {

@@ -200,7 +200,7 @@ func TestOpenFails(t *testing.T) {
 		t.Error("a directory was opened")
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "a", "b"), 0); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without its directory: %v", err)
+		t.Errorf("in a directory that does not exist: %v", err)
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "a"), -1); err == nil {
 		t.Error("a negative size was accepted")

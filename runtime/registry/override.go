@@ -94,7 +94,7 @@ func put[T any](to *map[string]T, handler string, value T, err error) error {
 func parseTimeout(value string) (time.Duration, error) {
 	timeout, err := time.ParseDuration(value)
 	if err != nil || timeout < time.Second || timeout > MaxTimeout {
-		return 0, fmt.Errorf("it is %q, it must be a duration of 1s to %s", value, MaxTimeout)
+		return 0, fmt.Errorf("it is %q: it must be a duration of 1s to %s", value, MaxTimeout)
 	}
 	return timeout, nil
 }
@@ -104,7 +104,7 @@ func parsePolicy(value string) (runtimev1.FailurePolicy, error) {
 	case runtimev1.FailurePolicyFail, runtimev1.FailurePolicyIgnore:
 		return policy, nil
 	}
-	return "", fmt.Errorf("it is %q, it must be Fail or Ignore", value)
+	return "", fmt.Errorf("it is %q: it must be Fail or Ignore", value)
 }
 
 // Timeout returns the timeout of a handler, given the one that the extension suggests.

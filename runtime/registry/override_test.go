@@ -17,35 +17,35 @@ func TestOverrides(t *testing.T) {
 		want        string // timeout and policy of the handlers gate and other, or the error after "error: "
 	}{
 		"none": {nil, "gate 7s Fail, other 7s Fail"},
-		"of all handlers": {
+		"annotations for all handlers": {
 			map[string]string{"runtime.capstan.dev/timeout": "3s", "runtime.capstan.dev/failure-policy": "Ignore"},
 			"gate 3s Ignore, other 3s Ignore",
 		},
-		"of one handler": {
+		"annotations for one handler": {
 			map[string]string{"timeout.runtime.capstan.dev/gate": "30s", "failure-policy.runtime.capstan.dev/gate": "Ignore"},
 			"gate 30s Ignore, other 7s Fail",
 		},
-		"the handler's own wins": {
+		"the annotation for one handler takes precedence": {
 			map[string]string{"runtime.capstan.dev/timeout": "3s", "timeout.runtime.capstan.dev/other": "1.5s"},
 			"gate 3s Fail, other 1.5s Fail",
 		},
-		"annotations of others": {map[string]string{"example.org/timeout": "junk", "runtime.cluster.x-k8s.io/x": "y"},
+		"other annotations": {map[string]string{"example.org/timeout": "junk", "runtime.cluster.x-k8s.io/x": "y"},
 			"gate 7s Fail, other 7s Fail"},
-		"a timeout that is none": {map[string]string{"runtime.capstan.dev/timeout": "soon"},
-			`error: annotation runtime.capstan.dev/timeout: it is "soon", it must be a duration of 1s to 30s`},
+		"an invalid timeout": {map[string]string{"runtime.capstan.dev/timeout": "soon"},
+			`error: annotation runtime.capstan.dev/timeout: it is "soon": it must be a duration of 1s to 30s`},
 		"a timeout without a unit": {map[string]string{"runtime.capstan.dev/timeout": "5"}, `it is "5"`},
-		"no timeout at all": {map[string]string{"timeout.runtime.capstan.dev/gate": "0s"},
+		"a timeout of zero": {map[string]string{"timeout.runtime.capstan.dev/gate": "0s"},
 			`error: annotation timeout.runtime.capstan.dev/gate: it is "0s"`},
-		"a longer timeout than may be": {map[string]string{"runtime.capstan.dev/timeout": "31s"},
+		"a timeout that is too long": {map[string]string{"runtime.capstan.dev/timeout": "31s"},
 			`error: annotation runtime.capstan.dev/timeout: it is "31s"`},
 		"a policy that does not exist": {map[string]string{"failure-policy.runtime.capstan.dev/gate": "Retry"},
-			`it is "Retry", it must be Fail or Ignore`},
-		"a selector that is none": {map[string]string{"runtime.capstan.dev/object-selector": "a in ("},
+			`it is "Retry": it must be Fail or Ignore`},
+		"an invalid selector": {map[string]string{"runtime.capstan.dev/object-selector": "a in ("},
 			"annotation runtime.capstan.dev/object-selector: it must be a label selector such as"},
-		"all that is wrong": {map[string]string{
+		"all errors": {map[string]string{
 			"runtime.capstan.dev/timeout": "x", "runtime.capstan.dev/failure-policy": "y",
 		},
-			"annotation runtime.capstan.dev/failure-policy: it is \"y\", it must be Fail or Ignore\n" +
+			"annotation runtime.capstan.dev/failure-policy: it is \"y\": it must be Fail or Ignore\n" +
 				"annotation runtime.capstan.dev/timeout"},
 	} {
 		o, err := ReadOverrides(c.annotations)
@@ -94,7 +94,7 @@ func TestAdministratorWins(t *testing.T) {
 		t.Errorf("handlers are %+v and %+v, %v, %v", x, y, errX, errY)
 	}
 	if !strings.HasSuffix(x.Target, "?timeout=2s") {
-		t.Errorf("the extension is told %s", x.Target)
+		t.Errorf("the target of the call is %s", x.Target)
 	}
 	if x.Extension.Objects.Matches(labels.Set{"tier": "silver"}) ||
 		!x.Extension.Objects.Matches(labels.Set{"tier": "gold"}) {
@@ -103,13 +103,13 @@ func TestAdministratorWins(t *testing.T) {
 	c.Annotations["runtime.capstan.dev/timeout"] = "junk"
 	if err := r.Put(&c); err == nil || !strings.Contains(err.Error(),
 		`ExtensionConfig "a": annotation runtime.capstan.dev/timeout`) {
-		t.Errorf("a bad annotation: %v", err)
+		t.Errorf("an invalid annotation: %v", err)
 	}
 	if err := Check(&c); err == nil {
-		t.Error("Check finds nothing")
+		t.Error("Check accepts an invalid annotation")
 	}
 	if _, err := r.Handler("x.a"); err != nil {
-		t.Errorf("what was registered before is gone: %v", err)
+		t.Errorf("the handlers registered before are gone: %v", err)
 	}
 }
 
@@ -158,13 +158,13 @@ func TestGroupRemembersWhatItFound(t *testing.T) {
 		t.Errorf("in a namespace that matches: %s", got)
 	}
 	if group.InNamespace("n", in) != group.InNamespace("n", labels.Set{"env": "prod"}) {
-		t.Error("the same question was answered anew")
+		t.Error("the answer for the same labels was computed again")
 	}
 	if got := strings.Join(group.InNamespace("n", labels.Set{"env": "test"}).Names(), " "); got != "x.b-all x.c-gold" {
 		t.Errorf("after the namespace's labels have changed: %s", got)
 	}
 	if got := strings.Join(group.InNamespace("", nil).Names(), " "); got != "x.b-all x.c-gold" {
-		t.Errorf("for an object of the whole cluster: %s", got)
+		t.Errorf("for a cluster-scoped object: %s", got)
 	}
 	if got := strings.Join(group.ForObject(labels.Set{"tier": "gold"}).Names(), " "); got != "x.a-prod x.b-all x.c-gold" {
 		t.Errorf("for an object that matches: %s", got)

@@ -107,7 +107,7 @@ func TestWarmUpIsAllOrNothing(t *testing.T) {
 		t.Error("it was warmed up twice")
 	}
 	if err := r.Put(&worse); err == nil || names(t, r) != "x.good" {
-		t.Errorf("Put of a bad one: %v, handlers %s", err, names(t, r))
+		t.Errorf("Put of an invalid ExtensionConfig: %v, handlers %s", err, names(t, r))
 	}
 }
 
@@ -143,10 +143,10 @@ func TestFieldsOfAHandler(t *testing.T) {
 		want    time.Duration
 		ignore  bool
 	}{
-		"defaults":                          {0, "", 10 * time.Second, false},
-		"as written":                        {3, runtimev1.FailurePolicyIgnore, 3 * time.Second, true},
-		"Fail":                              {30, runtimev1.FailurePolicyFail, 30 * time.Second, false},
-		"more than allowed, edited by hand": {3600, runtimev1.FailurePolicyFail, 30 * time.Second, false},
+		"defaults": {0, "", 10 * time.Second, false},
+		"a timeout and a policy that are allowed": {3, runtimev1.FailurePolicyIgnore, 3 * time.Second, true},
+		"Fail":                        {30, runtimev1.FailurePolicyFail, 30 * time.Second, false},
+		"a timeout above the maximum": {3600, runtimev1.FailurePolicyFail, 30 * time.Second, false},
 	} {
 		cfg := config("a", "x")
 		cfg.Status.Handlers[0].TimeoutSeconds, cfg.Status.Handlers[0].FailurePolicy = c.seconds, c.policy
@@ -156,9 +156,9 @@ func TestFieldsOfAHandler(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, h, err)
 		}
 		switch name {
-		case "more than allowed, edited by hand":
+		case "a timeout above the maximum":
 			t.Attr("rule", "CL-02")
-		case "as written":
+		case "a timeout and a policy that are allowed":
 			t.Attr("rule", "CL-03")
 		}
 	}
@@ -206,7 +206,7 @@ func TestReadersAndWritersAtTheSameTime(t *testing.T) {
 			for range 200 {
 				handlers, err := r.Handlers(family)
 				if err != nil || len(handlers)%2 != 0 {
-					t.Errorf("saw half an extension: %d handlers, %v", len(handlers), err)
+					t.Errorf("a reader saw half an extension: %d handlers, %v", len(handlers), err)
 				}
 			}
 		})

@@ -53,7 +53,7 @@ func TestCompare(t *testing.T) {
 		"a hook that is new": {func(d *schema.Document) {
 			d.Hooks["hooks.example.org/v1/Second"] = &schema.Hook{Request: "a.Request", Response: "a.Response"}
 		}, nil},
-		"a removal in a version of its own": {func(d *schema.Document) {
+		"a removal in a new version": {func(d *schema.Document) {
 			d.Types["a.Smaller"] = &schema.Type{Kind: schema.Object, Fields: map[string]*schema.Field{
 				"mode": d.Types["a.Request"].Fields["mode"],
 			}}
@@ -84,12 +84,14 @@ func TestCompare(t *testing.T) {
 		"a value that extensions may send now": {func(d *schema.Document) {
 			d.Types["a.Response"].Fields["status"].Enum = []string{"Failure", "Maybe", "Success"}
 		}, nil},
-		"values where any was allowed": {func(d *schema.Document) {
+		"an enumeration where any value was allowed": {func(d *schema.Document) {
 			d.Types["a.Response"].Fields["message"].Enum = []string{"fine"}
 		},
 			[]string{`break RS-01 First: response.message: only these values are allowed now: fine`}},
-		"any value where some were": {func(d *schema.Document) { d.Types["a.Request"].Fields["mode"].Enum = nil },
-			[]string{`warning RS-02 First: request.mode: any value is possible now`}},
+		"any value where an enumeration was": {
+			func(d *schema.Document) { d.Types["a.Request"].Fields["mode"].Enum = nil },
+			[]string{`warning RS-02 First: request.mode: any value is possible now`},
+		},
 		"an optional field in a request": {
 			func(d *schema.Document) { d.Types["a.Request"].Fields["new"] = &schema.Field{Type: text} }, nil,
 		},
@@ -159,7 +161,7 @@ func TestCompare(t *testing.T) {
 				t.Attr("rule", "RS-02")
 			case "a required field in a response":
 				t.Attr("rule", "RS-04")
-			case "a type that changed", "a removal in a version of its own":
+			case "a type that changed", "a removal in a new version":
 				t.Attr("rule", "RS-07")
 			}
 		})
@@ -185,18 +187,18 @@ func TestDeprecationPeriods(t *testing.T) {
 		day                      string
 		want                     string // part of the one finding, "" for none
 	}{
-		"alpha may go at once": {"v1alpha1", "v1alpha2", "", "", "v1.14", "2026-11-21", ""},
-		"stable that was not deprecated": {"v1", "v2", "", "", "v1.14", "2026-11-21",
+		"alpha version, removed at once": {"v1alpha1", "v1alpha2", "", "", "v1.14", "2026-11-21", ""},
+		"stable version, not deprecated": {"v1", "v2", "", "", "v1.14", "2026-11-21",
 			"break RS-06 First: the stable version was removed without having been deprecated"},
-		"stable after three releases and a year": {"v1", "v2", "v1.11", "2025-11-21", "v1.14", "2026-11-21", ""},
-		"stable after three releases in ten month": {"v1", "v2", "v1.11", "2026-01-21", "v1.14", "2026-11-21",
+		"stable version, three releases and a year": {"v1", "v2", "v1.11", "2025-11-21", "v1.14", "2026-11-21", ""},
+		"stable version, three releases in ten months": {"v1", "v2", "v1.11", "2026-01-21", "v1.14", "2026-11-21",
 			"break RS-06 First: the stable version was deprecated on 2026-01-21: it stays until 2027-01-21"},
-		"stable after two releases": {"v1", "v2", "v1.12", "2025-01-01", "v1.14", "2026-11-21",
+		"stable version, two releases": {"v1", "v2", "v1.12", "2025-01-01", "v1.14", "2026-11-21",
 			"break RS-06 First: the stable version was deprecated in v1.12 and is gone in v1.14: it stays for 3 releases"},
-		"beta after two releases and half a year": {"v1beta1", "v1", "v1.12", "2026-05-21", "v1.14", "2026-11-21", ""},
-		"nobody said which release this is": {"v1beta1", "v1", "v1.12", "2026-05-21", "", "2026-11-21",
+		"beta, two releases and half a year": {"v1beta1", "v1", "v1.12", "2026-05-21", "v1.14", "2026-11-21", ""},
+		"the release is unknown": {"v1beta1", "v1", "v1.12", "2026-05-21", "", "2026-11-21",
 			"warning RS-06"},
-		"nobody said when": {"v1beta1", "v1", "v1.12", "", "v1.14", "2026-11-21", "warning RS-06"},
+		"the deprecation has no date": {"v1beta1", "v1", "v1.12", "", "v1.14", "2026-11-21", "warning RS-06"},
 	} {
 		before, now := schema.New(), schema.New()
 		for _, d := range []*schema.Document{before, now} {
@@ -220,12 +222,12 @@ func TestDeprecationPeriods(t *testing.T) {
 	now.Hooks[name].Deprecated = "v1.14"
 	if got := rules.Compare(before, now, rules.Releases{}); len(got) != 1 || got[0].Rule != "RS-05" ||
 		got[0].Severity != rules.Break {
-		t.Errorf("deprecated for nothing: %v", got)
+		t.Errorf("deprecated without a replacement: %v", got)
 	}
 	t.Attr("rule", "RS-05")
 	now.Hooks["hooks.example.org/v2/First"] = &schema.Hook{Request: "a.Request", Response: "a.Response"}
 	if got := rules.Compare(before, now, rules.Releases{}); len(got) != 1 || got[0].Severity != rules.Warning {
-		t.Errorf("deprecated for v2: %v", got)
+		t.Errorf("deprecated in favour of v2: %v", got)
 	}
 }
 
@@ -254,7 +256,8 @@ func TestLock(t *testing.T) {
 		t.Errorf("the text changed, or has descriptions, %v", err)
 	}
 	for name, text := range map[string]string{
-		"no JSON": `{`, "no hooks": `{}`, "loose ends": `{"hooks":{"g/v1/H":{"request":"a.B","response":"a.B"}},"types":{}}`,
+		"no JSON": `{`, "no hooks": `{}`,
+		"a reference to a missing type": `{"hooks":{"g/v1/H":{"request":"a.B","response":"a.B"}},"types":{}}`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -315,7 +318,7 @@ func TestTheBreakInV113IsFound(t *testing.T) {
 		for _, f := range found {
 			t.Log(f)
 		}
-		t.Errorf("the swap was found: %t, what it removed: %t", swapped, class)
+		t.Errorf("the swap was found: %t, the field that it removed: %t", swapped, class)
 	}
 
 	config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "quota"}}

@@ -90,7 +90,8 @@ func tryUp(conversion *hook.Conversion, id hook.ID, response runtimehooksv1.Resp
 	to, alsoCan := newest.(runtimehooksv1.RetryResponseObject)
 	if canWait && (!alsoCan && from.GetRetryAfterSeconds() != 0 ||
 		alsoCan && from.GetRetryAfterSeconds() != to.GetRetryAfterSeconds()) {
-		return fmt.Errorf("the response of %s up: retryAfterSeconds is lost, so what blocked does not (RS-04)", id)
+		return fmt.Errorf("the response of %s up: retryAfterSeconds is lost, so it no longer blocks (RS-04)",
+			id)
 	}
 	return nil
 }

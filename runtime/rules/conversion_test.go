@@ -51,29 +51,33 @@ func TestConversions(t *testing.T) {
 		up   func(*oldResponse, *newResponse) error
 		want string
 	}{
-		"good ones": {down, up, ""},
-		"a way down that loses": {func(n *newRequest, o *oldRequest) error { o.Cluster = n.Cluster; return nil }, up,
-			"the settings are lost (RS-03)"},
-		"a way down that can't": {func(n *newRequest, o *oldRequest) error { return errors.New("no way") }, up,
+		"valid conversions": {down, up, ""},
+		"a down conversion that loses the settings": {
+			func(n *newRequest, o *oldRequest) error { o.Cluster = n.Cluster; return nil }, up,
+			"the settings are lost (RS-03)",
+		},
+		"a down conversion that fails": {func(n *newRequest, o *oldRequest) error { return errors.New("no way") }, up,
 			"no way (RS-03)"},
-		"a way down that panics": {
+		"a down conversion that panics": {
 			func(n *newRequest, o *oldRequest) error { var none *string; o.Cluster.Name = *none; return nil }, up, "panicked",
 		},
-		"a way down that changes": {
+		"a down conversion that changes its input": {
 			func(n *newRequest, o *oldRequest) error { n.FromKubernetesVersion += "x"; return down(n, o) }, up,
 			"changes what it converts",
 		},
-		"a way up that loses a wait": {
+		"an up conversion that loses a wait": {
 			down, func(o *oldResponse, n *newResponse) error { n.CommonResponse = o.CommonResponse; return nil },
 			"retryAfterSeconds is lost",
 		},
-		"a way up that loses a text": {down, func(o *oldResponse, n *newResponse) error { n.Status = o.Status; return nil },
-			"status or message are lost"},
-		"a way up that always agrees": {
+		"an up conversion that loses the message": {
+			down, func(o *oldResponse, n *newResponse) error { n.Status = o.Status; return nil },
+			"status or message are lost",
+		},
+		"an up conversion that turns each answer into Success": {
 			down, func(o *oldResponse, n *newResponse) error { _ = up(o, n); n.Status = "Success"; return nil },
 			"status or message are lost",
 		},
-		"a way up that is moody": {down, moody(), "not deterministic"},
+		"an up conversion that is not deterministic": {down, moody(), "not deterministic"},
 	} {
 		var err error
 		for seed := range int64(20) {
@@ -85,9 +89,9 @@ func TestConversions(t *testing.T) {
 			t.Errorf("%s: error is %v, want %q", name, err, c.want)
 		}
 		switch name {
-		case "a way down that loses", "a way down that changes":
+		case "a down conversion that loses the settings", "a down conversion that changes its input":
 			t.Attr("rule", "RS-03")
-		case "a way up that loses a wait", "a way up that always agrees":
+		case "an up conversion that loses a wait", "an up conversion that turns each answer into Success":
 			t.Attr("rule", "RS-04")
 		}
 	}

@@ -127,12 +127,12 @@ func TestDeployment(t *testing.T) {
 	image, err := os.ReadFile(filepath.Join(directory, "Dockerfile"))
 	if err != nil || !strings.Contains(string(image), "\nFROM scratch\n") ||
 		!strings.Contains(string(image), "\nUSER 65532:65532\n") {
-		t.Errorf("the image is not empty but for the binary, or runs as root (RX-37): %s, %v", image, err)
+		t.Errorf("the image contains more than the binary, or runs as root (RX-37): %s, %v", image, err)
 	}
 	t.Attr("rule", "RX-31")
 	t.Attr("rule", "RX-37")
 	if get("NetworkPolicy", "spec", "ingress") == nil {
-		t.Error("the network policy lets nobody in (RX-29, RX-40)")
+		t.Error("the network policy admits no caller (RX-29, RX-40)")
 	}
 	t.Attr("rule", "RX-40")
 	if from := objects["ExtensionConfig"].GetAnnotations()["runtime.cluster.x-k8s.io/inject-ca-from-secret"]; from !=

@@ -10,11 +10,11 @@ func TestSDKVersion(t *testing.T) {
 		module debug.Module
 		want   string
 	}{
-		"a published version":     {debug.Module{Path: SDK, Version: "v1.2.3"}, "v1.2.3"},
-		"a working tree":          {debug.Module{Path: SDK, Version: "(devel)"}, ""},
-		"the version of no one":   {debug.Module{Path: SDK, Version: "v0.0.0"}, ""},
-		"one that is replaced":    {debug.Module{Path: SDK, Version: "v1.2.3", Replace: &debug.Module{}}, ""},
-		"a module of another one": {debug.Module{Path: "example.org/runtime", Version: "v1.2.3"}, ""},
+		"a published version":       {debug.Module{Path: SDK, Version: "v1.2.3"}, "v1.2.3"},
+		"a working tree":            {debug.Module{Path: SDK, Version: "(devel)"}, ""},
+		"the placeholder version":   {debug.Module{Path: SDK, Version: "v0.0.0"}, ""},
+		"a module that is replaced": {debug.Module{Path: SDK, Version: "v1.2.3", Replace: &debug.Module{}}, ""},
+		"another module":            {debug.Module{Path: "example.org/runtime", Version: "v1.2.3"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			modules := []*debug.Module{{Path: "example.org/a", Version: "v9.9.9"}, &c.module}

@@ -29,7 +29,7 @@ type Hook struct {
 	Request string `json:"request"`
 	// Response is the name of the response's type.
 	Response string `json:"response"`
-	// Blocking reports whether responses carry retryAfterSeconds.
+	// Blocking reports whether responses have the field retryAfterSeconds.
 	Blocking bool `json:"blocking,omitempty"`
 	// Description of the hook.
 	Description string `json:"description,omitempty"`

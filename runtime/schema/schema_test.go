@@ -148,7 +148,7 @@ func TestSourceAgreesWithReflection(t *testing.T) {
 	}
 }
 
-// shape is a type without what only the source has.
+// shape returns a type as text, without what only the source has.
 func shape(t *schema.Type) string {
 	text := string(t.Kind) + t.Ref + t.Format
 	if t.Items != nil {
@@ -176,7 +176,7 @@ func version(t *testing.T, module string) string {
 	return ""
 }
 
-// A provider's own hooks are found where they are defined, and so are their types in neighboring packages.
+// A provider's own hooks are found where they are defined, and so are their types in neighbouring packages.
 func TestSourceOfAProvider(t *testing.T) {
 	directory := t.TempDir()
 	for name, text := range map[string]string{
@@ -243,7 +243,7 @@ type Response struct {
 	}
 	if beta := d.Hooks["hooks.example.org/v1beta1/BeforePowerOff"]; beta == nil || beta.Deprecated != "v1.10" ||
 		beta.DeprecatedOn != "2026-11-21" || h.Deprecated != "" {
-		t.Errorf("the version before is %+v", beta)
+		t.Errorf("the older version is %+v", beta)
 	}
 	request := d.Types[h.Request]
 	if got := request.FieldNames(); !slices.Equal(got, []string{"Also", "Both", "Gone", "host"}) {
@@ -291,10 +291,10 @@ func TestCheckFindsLooseEnds(t *testing.T) {
 		Kind: schema.Object, Fields: map[string]*schema.Field{"x": {Type: schema.Type{Items: &schema.Type{Ref: "a.C"}}}},
 	}
 	if err := d.Check(); err == nil {
-		t.Error("a type that leads nowhere was accepted")
+		t.Error("a reference to a missing type was accepted")
 	}
 	d.Types["a.C"] = &schema.Type{Ref: "a.C"}
 	if got := d.Resolve(d.Types["a.C"]); got.Kind != schema.Any {
-		t.Errorf("a circle is %+v", got)
+		t.Errorf("a type that refers to itself resolves to %+v", got)
 	}
 }

@@ -38,21 +38,25 @@ func TestComposedAnswers(t *testing.T) {
 	}{
 		"a sequence joins messages": {server.Sequence(says("a"), says(""), says("b")),
 			`"status":"Success","message":"a, b","retryAfterSeconds":0}`},
-		"a sequence ends with who waits": {
+		"a sequence ends with the first part that waits": {
 			server.Sequence(says("a"), waits(5*time.Second, "no hosts"), fails("never called")),
 			`"status":"Success","message":"no hosts","retryAfterSeconds":5}`,
 		},
-		"a sequence ends with who fails": {server.Sequence(fails("no licence"), waits(time.Second, "never called")),
-			`"status":"Failure","message":"no licence","retryAfterSeconds":0}`},
-		"in parallel messages have an order": {server.Parallel(says("a"), says("b"), says("c")),
+		"a sequence ends with the first part that fails": {
+			server.Sequence(fails("no license"), waits(time.Second, "never called")),
+			`"status":"Failure","message":"no license","retryAfterSeconds":0}`,
+		},
+		"messages of parallel parts have an order": {server.Parallel(says("a"), says("b"), says("c")),
 			`"status":"Success","message":"a, b, c","retryAfterSeconds":0}`},
-		"in parallel the shortest wait counts": {
+		"the shortest wait of parallel parts is used": {
 			server.Parallel(waits(9*time.Second, "a"), says("fine"), waits(4*time.Second, "b")),
 			`"status":"Success","message":"a, b","retryAfterSeconds":4}`,
 		},
-		"in parallel failures beat waits": {server.Parallel(waits(time.Second, "a"), fails("x"), fails("y")),
-			`"status":"Failure","message":"x, y","retryAfterSeconds":0}`},
-		"in parallel a wait by hand is refused": {server.Parallel(retriesByHand, says("a")),
+		"failures of parallel parts take precedence over waits": {
+			server.Parallel(waits(time.Second, "a"), fails("x"), fails("y")),
+			`"status":"Failure","message":"x, y","retryAfterSeconds":0}`,
+		},
+		"a parallel part that sets retryAfterSeconds by hand is refused": {server.Parallel(retriesByHand, says("a")),
 			`"message":"the handler set retryAfterSeconds itself; it must return server.Wait","retryAfterSeconds":0}`},
 	} {
 		for range 20 {
@@ -62,9 +66,9 @@ func TestComposedAnswers(t *testing.T) {
 			}
 		}
 		switch name {
-		case "in parallel messages have an order":
+		case "messages of parallel parts have an order":
 			t.Attr("rule", "RX-27")
-		case "in parallel the shortest wait counts":
+		case "the shortest wait of parallel parts is used":
 			t.Attr("rule", "CL-11")
 		}
 	}
@@ -122,7 +126,7 @@ func TestAPanicOfAPartIsIsolated(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := post(s, group+"discovery", `{}`); w.Code != http.StatusOK {
-		t.Errorf("afterwards: %d %s", w.Code, w.Body)
+		t.Errorf("after the panic: %d %s", w.Code, w.Body)
 	}
 }
 
@@ -130,7 +134,7 @@ func TestWhatIsNotCompleteIsReported(t *testing.T) {
 	for name, handle := range map[string]server.Func[createRequest, createResponse]{
 		"an empty sequence":     server.Sequence[createRequest, createResponse](),
 		"a sequence with a nil": server.Sequence(says("a"), nil),
-		"nothing in parallel":   server.Parallel[createRequest, createResponse](),
+		"no parallel parts":     server.Parallel[createRequest, createResponse](),
 	} {
 		if _, err := server.New(server.Options{}, gate(handle)); err == nil ||
 			!strings.Contains(err.Error(), "the function is nil") {

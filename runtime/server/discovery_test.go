@@ -54,7 +54,7 @@ func TestDiscovery(t *testing.T) {
 		}
 		t.Attr("rule", "RX-17")
 		if h.TimeoutSeconds == nil || *h.TimeoutSeconds != want.seconds {
-			t.Errorf("handler %s has the time %v, want %d seconds", h.Name, h.TimeoutSeconds, want.seconds)
+			t.Errorf("handler %s has the timeout %v, want %d seconds", h.Name, h.TimeoutSeconds, want.seconds)
 		}
 		t.Attr("rule", "RX-18")
 		if h.FailurePolicy == nil || *h.FailurePolicy != want.policy {
@@ -83,30 +83,30 @@ func TestDefectNewRejectsWhatDiscoveryWouldReject(t *testing.T) {
 				return nil
 			})),
 			`handler "a": another one has the same name`},
-		"a name that is no label": {one("A_b"), "the name is not valid"},
-		"no name":                 {one(""), "the name is not valid"},
-		"an hour":                 {one("a", server.Timeout(time.Hour)), "it must be 0 to 30s"},
-		"less than nothing":       {one("a", server.Timeout(-time.Second)), "it must be 0 to 30s"},
-		"a part of a second":      {one("a", server.Timeout(1500*time.Millisecond)), "whole seconds"},
+		"a name that is not a DNS label":        {one("A_b"), "the name is not valid"},
+		"no name":                               {one(""), "the name is not valid"},
+		"a timeout of an hour":                  {one("a", server.Timeout(time.Hour)), "it must be 0 to 30s"},
+		"a negative timeout":                    {one("a", server.Timeout(-time.Second)), "it must be 0 to 30s"},
+		"a timeout with a fraction of a second": {one("a", server.Timeout(1500*time.Millisecond)), "whole seconds"},
 		"no function": {[]server.Handler{server.Handle(hook.BeforeClusterCreate, "a", nil)},
 			"the function is nil"},
 		"a zero hook": {
 			[]server.Handler{server.Handle(hook.Hook[createRequest, createResponse]{}, "a", nothing)}, "the hook has no name",
 		},
-		"an own answer to Discovery": {[]server.Handler{server.Handle(hook.Discovery, "a", discovery)},
+		"a handler for Discovery": {[]server.Handler{server.Handle(hook.Discovery, "a", discovery)},
 			"answers Discovery itself"},
-		"more than can be listed": {slices.Repeat(one("a"), 513),
+		"more handlers than can be listed": {slices.Repeat(one("a"), 513),
 			"there are 513 handlers, an ExtensionConfig can list 512"},
-		"two mistakes, both reported": {append(one("A"), one("b", server.Timeout(time.Hour))...),
+		"two mistakes, which are both reported": {append(one("A"), one("b", server.Timeout(time.Hour))...),
 			"A\": the name is not valid"},
 	} {
 		if _, err := server.New(server.Options{}, c.handlers...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, c.want)
 		}
 		switch name {
-		case "a duplicate name", "a name that is no label":
+		case "a duplicate name", "a name that is not a DNS label":
 			t.Attr("rule", "RX-16")
-		case "an hour":
+		case "a timeout of an hour":
 			t.Attr("rule", "RX-18")
 		}
 	}

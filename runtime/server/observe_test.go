@@ -29,7 +29,7 @@ func TestMetrics(t *testing.T) {
 			case "wait":
 				return server.Wait(7*time.Second, "no hosts")
 			case "fail":
-				return errors.New("no licence")
+				return errors.New("no license")
 			case "panic":
 				panic("oops")
 			}
@@ -79,16 +79,16 @@ func TestHealth(t *testing.T) {
 		return w.Code
 	}
 	if healthz, readyz := probe("/healthz"), probe("/readyz"); healthz != 200 || readyz != 200 {
-		t.Errorf("in the beginning: %d and %d", healthz, readyz)
+		t.Errorf("at the start, the probes answer %d and %d", healthz, readyz)
 	}
 	down = errors.New("the database is away")
 	if healthz, readyz := probe("/healthz"), probe("/readyz"); healthz != 200 || readyz != 503 {
-		t.Errorf("while not ready: %d and %d", healthz, readyz)
+		t.Errorf("while not ready, the probes answer %d and %d", healthz, readyz)
 	}
 	down = nil
 	s.Drain()
 	if healthz, readyz := probe("/healthz"), probe("/readyz"); healthz != 200 || readyz != 503 {
-		t.Errorf("while draining: %d and %d", healthz, readyz)
+		t.Errorf("while draining, the probes answer %d and %d", healthz, readyz)
 	}
 	if w := post(s, group+"discovery", `{}`); w.Code != 200 {
 		t.Errorf("a call while draining: %d", w.Code)
@@ -110,9 +110,9 @@ func TestServeDrainsFirst(t *testing.T) {
 	})
 	if _, err := connect(s.url, ca); err != nil {
 		select {
-		case <-ended: // a machine that was busy for two seconds
+		case <-ended: // the machine was busy for the two seconds that the server lingers
 		default:
-			t.Errorf("a call while it lingers: %v", err)
+			t.Errorf("a call while the server lingers: %v", err)
 		}
 		return
 	}
@@ -121,7 +121,7 @@ func TestServeDrainsFirst(t *testing.T) {
 	}
 }
 
-// The document is served beside the hooks, only to GET requests (RS-09).
+// The document is served in addition to the hooks, only to GET requests (RS-09).
 func TestOpenAPIIsServed(t *testing.T) {
 	s, err := server.New(server.Options{Catalog: hook.ClusterAPI(), Prefix: "/extensions"},
 		gate(func(context.Context, *createRequest, *createResponse) error { return nil }))
@@ -161,7 +161,7 @@ func TestServedHooksAreInTheCatalog(t *testing.T) {
 	update := func(name string) server.Handler { return server.Handle(hook.UpdateMachine, name, updates) }
 	if _, err := server.New(server.Options{Catalog: catalog}, update("a"), update("b")); err == nil ||
 		!strings.Contains(err.Error(), "at most one handler") {
-		t.Errorf("a hook twice that may be served once: %v", err)
+		t.Errorf("two handlers of a hook that allows one: %v", err)
 	}
 	t.Attr("rule", "UH-07")
 	if _, err := server.New(server.Options{Catalog: catalog}, update("a")); err != nil {

@@ -88,7 +88,7 @@ func connect(url string, ca *testtls.Authority, own ...tls.Certificate) (*x509.C
 	return answer.TLS.PeerCertificates[0], nil
 }
 
-// Files laid out as in a mounted Secret of cert-manager are served, and followed when they change (RX-34).
+// Files laid out as in a mounted Secret of cert-manager are served, and read again when they change (RX-34).
 func TestCertificateIsReadAgain(t *testing.T) {
 	ca, directory := testtls.NewAuthority(t), t.TempDir()
 	certFile, keyFile := ca.Write(t, directory, nil)
@@ -97,11 +97,11 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Half of a renewal: the last good pair stays in use, and the log says so.
+	// If only one of the two files was renewed, the last good pair stays in use, and the log says so.
 	if err := os.WriteFile(certFile, []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the log tells of the bad file", func() bool {
+	eventually(t, "the log mentions the invalid file", func() bool {
 		cert, err := connect(s.url, ca)
 		if err != nil || !cert.Equal(first) {
 			t.Fatalf("with half of a renewal: %v", err)
@@ -132,7 +132,7 @@ func TestMutualTLS(t *testing.T) {
 		t.Error("a certificate of another CA was accepted")
 	}
 	if _, err := connect(s.url, ca); err == nil {
-		t.Error("no certificate was accepted")
+		t.Error("a caller without a certificate was accepted")
 	}
 }
 
@@ -151,7 +151,7 @@ func TestServeFails(t *testing.T) {
 		"no certificate":         {server.TLS{}, "a certificate and its key are needed"},
 		"a file that is missing": {server.TLS{CertFile: certFile + "x", KeyFile: keyFile}, "no such file"},
 		"files that are swapped": {server.TLS{CertFile: keyFile, KeyFile: certFile}, "reading the server's certificate from"},
-		"a CA that is none": {server.TLS{CertFile: certFile, KeyFile: keyFile, ClientCAFile: keyFile},
+		"a file that contains no CA": {server.TLS{CertFile: certFile, KeyFile: keyFile, ClientCAFile: keyFile},
 			"no certificate in PEM form"},
 		"a port that is taken": {server.TLS{Address: taken.Addr().String(), CertFile: certFile, KeyFile: keyFile},
 			"address already in use"},
@@ -190,7 +190,7 @@ func TestCallsInWorkEndBeforeServe(t *testing.T) {
 	})
 	close(release)
 	if err := errors.Join(<-answered, <-ended); err != nil {
-		t.Errorf("a call in work was cut: %v", err)
+		t.Errorf("a running call was cut off: %v", err)
 	}
 }
 
@@ -233,7 +233,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	for !condition() {
 		select {
 		case <-deadline:
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("not within the time limit: %s", what)
 		case <-tick.C:
 		}
 	}

@@ -217,7 +217,7 @@ func (s *Server) turn(ctx context.Context) (release func(), err error) {
 	case s.turns <- struct{}{}:
 		return release, nil
 	case <-ctx.Done():
-		return nil, errors.New("too many calls at once: none became free in time")
+		return nil, errors.New("too many calls at once: no slot became free in time")
 	}
 }
 
@@ -260,7 +260,8 @@ func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *
 	ended := make(chan outcome, 1)
 	s.metrics.running.Inc()
 	go func() {
-		// A handler that runs on after its time keeps its slot, so the number of running handlers stays bounded.
+		// A handler that is still running after its time keeps its slot, so the number of running handlers stays
+		// bounded.
 		defer release()
 		defer s.metrics.running.Dec()
 		defer func() {
@@ -324,7 +325,7 @@ func failure(h *Handler, err error) runtimehooksv1.ResponseObject {
 func (s *Server) answer(w http.ResponseWriter, h *Handler, response runtimehooksv1.ResponseObject) {
 	data, err := wire.Encode(response, h.descriptor.ID.APIVersion(), h.descriptor.ResponseKind)
 	if err == nil && len(data) > wire.MaxBody {
-		err = fmt.Errorf("the response has %d bytes, %d are allowed", len(data), wire.MaxBody)
+		err = fmt.Errorf("the response has %d bytes: at most %d are allowed", len(data), wire.MaxBody)
 	}
 	if err != nil {
 		s.log.Error("A response could not be sent", "handler", h.name, "error", err)

@@ -87,9 +87,9 @@ func TestAnswers(t *testing.T) {
 		"an error is Failure, and nothing else is sent": {
 			func(_ context.Context, _ *createRequest, r *createResponse) error {
 				r.Message, r.RetryAfterSeconds = "half", 7
-				return errors.New("no licence")
+				return errors.New("no license")
 			},
-			`{` + kinds + `"status":"Failure","message":"no licence","retryAfterSeconds":0}`,
+			`{` + kinds + `"status":"Failure","message":"no license","retryAfterSeconds":0}`,
 		},
 		"an error without a text gets one": {
 			func(context.Context, *createRequest, *createResponse) error { return errors.New(" ") },
@@ -173,7 +173,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 		"another kind": {"POST", createPath, `{"kind":"BeforeClusterDeleteRequest"}`, 200,
 			`the body is a \"BeforeClusterDeleteRequest\"`},
 		"another apiVersion": {"POST", createPath, `{"apiVersion":"v1"}`, 200, `its apiVersion is \"v1\"`},
-		"a Cluster that is none": {"POST", createPath, `{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta1","spec":1}}`, 200,
+		"an invalid Cluster": {"POST", createPath, `{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta1","spec":1}}`, 200,
 			`"status":"Failure"`},
 		"21 MiB": {"POST", createPath, `{"a":"` + strings.Repeat("x", 21<<20) + `"}`, 413, "body too large"},
 	} {
@@ -230,7 +230,7 @@ func TestPanicIsIsolated(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if !strings.Contains(log.String(), "secret detail") {
-		t.Errorf("the log does not tell: %s", log.String())
+		t.Errorf("the log does not mention the panic: %s", log.String())
 	}
 	if w := post(s, createPath, `{}`); w.Code != 200 {
 		t.Errorf("after the panic: %d %s", w.Code, w.Body)
@@ -244,14 +244,14 @@ func TestTimeouts(t *testing.T) {
 		options []server.Option
 		want    time.Duration
 	}{
-		"the default":              {"", nil, 9500 * time.Millisecond},
-		"its own":                  {"", []server.Option{server.Timeout(2 * time.Second)}, 1800 * time.Millisecond},
-		"what the caller asks for": {"?timeout=1s", nil, 900 * time.Millisecond},
-		"not more than its own": {"?timeout=1h", []server.Option{server.Timeout(time.Second)},
+		"the default timeout":       {"", nil, 9500 * time.Millisecond},
+		"the handler's own timeout": {"", []server.Option{server.Timeout(2 * time.Second)}, 1800 * time.Millisecond},
+		"the timeout of the caller": {"?timeout=1s", nil, 900 * time.Millisecond},
+		"not more than the handler's own timeout": {"?timeout=1h", []server.Option{server.Timeout(time.Second)},
 			900 * time.Millisecond},
-		"a time that is none is not used": {"?timeout=soon", []server.Option{server.Timeout(time.Second)},
+		"an invalid timeout is ignored": {"?timeout=soon", []server.Option{server.Timeout(time.Second)},
 			900 * time.Millisecond},
-		"a negative time is not used either": {"?timeout=-1s", []server.Option{server.Timeout(time.Second)},
+		"a negative timeout is ignored": {"?timeout=-1s", []server.Option{server.Timeout(time.Second)},
 			900 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

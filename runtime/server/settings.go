@@ -85,7 +85,7 @@ func settingsPlan(t reflect.Type) (settingFields, error) {
 		case names[name]:
 			return nil, fmt.Errorf("two fields of settings %s are for setting %q", t, name)
 		case options != "" && options != "required":
-			return nil, fmt.Errorf("field %s of settings %s has the unknown option %q: there is only required", field.Name,
+			return nil, fmt.Errorf("field %s of settings %s has the unknown option %q: the only option is required", field.Name,
 				t, options)
 		}
 		names[name] = true

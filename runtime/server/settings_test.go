@@ -31,7 +31,7 @@ func TestSettings(t *testing.T) {
 		want   settings
 		err    string
 	}{
-		"what is given, and defaults": {
+		"given values and defaults": {
 			map[string]string{
 				"approvers": "me, you,", "strict": "true", "share": "0.5", "gateway": "10.0.0.1", "name": "x", "least": "7",
 				"of another handler": "y",
@@ -41,16 +41,18 @@ func TestSettings(t *testing.T) {
 				Gateway: netip.MustParseAddr("10.0.0.1"), Name: "x",
 			}, "",
 		},
-		"one that is missing": {nil, settings{}, `setting "approvers" is missing`},
-		"no duration": {map[string]string{"approvers": "a", "patience": "secret"}, settings{},
+		"a missing setting": {nil, settings{}, `setting "approvers" is missing`},
+		"an invalid duration": {map[string]string{"approvers": "a", "patience": "secret"}, settings{},
 			`setting "patience" must be a duration`},
 		"a number too large": {map[string]string{"approvers": "a", "most": "128"}, settings{},
 			`setting "most" must be a whole number of 8 bits`},
 		"a negative number": {map[string]string{"approvers": "a", "least": "-1"}, settings{}, `not negative`},
-		"no address": {map[string]string{"approvers": "a", "gateway": "secret"}, settings{},
+		"an invalid address": {map[string]string{"approvers": "a", "gateway": "secret"}, settings{},
 			`setting "gateway" is not valid`},
-		"no boolean and no share": {map[string]string{"approvers": "a", "strict": "secret", "share": "secret"}, settings{},
-			`setting "strict" must be true or false, setting "share" must be a number`},
+		"an invalid boolean and an invalid number": {
+			map[string]string{"approvers": "a", "strict": "secret", "share": "secret"}, settings{},
+			`setting "strict" must be true or false, setting "share" must be a number`,
+		},
 	} {
 		got, err := server.Settings[settings](c.values)
 		if c.err != "" {

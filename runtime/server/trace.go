@@ -11,9 +11,9 @@ import (
 type Call struct {
 	// Hook in the version that was called.
 	Hook hook.ID
-	// Handler is its name on this server, empty for Discovery.
+	// Handler is the name of the handler on this server, empty for Discovery.
 	Handler string
-	// Header is the request's header, which carries the trace context if there is one. Do not change it.
+	// Header is the request's header, which contains the trace context if there is one. Do not change it.
 	Header http.Header
 }
 

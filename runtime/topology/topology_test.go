@@ -78,8 +78,8 @@ func variable(name, value string) runtimehooksv1.Variable {
 	return runtimehooksv1.Variable{Name: name, Value: apiextensionsv1.JSON{Raw: []byte(value)}}
 }
 
-// Patches are matched by uid, minimal and reproducible, and there are none that change nothing (UH-01, UH-03). They go
-// through the real server and client.
+// Patches are matched by uid, minimal and reproducible, and templates that do not change get none (UH-01, UH-03). They
+// go through the real server and client.
 func TestGeneratePatches(t *testing.T) {
 	extension := hooktest.Start(t, server.Handle(hook.GeneratePatches, "patches", topology.GeneratePatches(
 		topology.Mutate(machine, setMemory),
@@ -135,11 +135,11 @@ func TestPatchesAreChecked(t *testing.T) {
 			m.Labels, m.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
 			return nil
 		}, ""},
-		"the name must not": {item("1", "MachineTemplate", "Cluster", `{}`),
+		"the name must not change": {item("1", "MachineTemplate", "Cluster", `{}`),
 			func(m *machineTemplate) error { m.Name = "y"; return nil }, "UH-02"},
-		"the kind must not": {item("1", "MachineTemplate", "Cluster", `{}`),
+		"the kind must not change": {item("1", "MachineTemplate", "Cluster", `{}`),
 			func(m *machineTemplate) error { m.Kind = "y"; return nil }, "UH-02"},
-		"the spec beside the template must not": {item("1", "MachineTemplate", "Cluster", `{}`),
+		"the spec outside of the template must not change": {item("1", "MachineTemplate", "Cluster", `{}`),
 			func(m *machineTemplate) error {
 				m.Spec.Immutable = "y"
 				return nil
@@ -154,11 +154,14 @@ func TestPatchesAreChecked(t *testing.T) {
 				m.Spec.Template.Spec.Disks[0].Size = 2
 				return nil
 			}, "the list spec.template.spec.disks has fields"},
-		"such a list that stays": {item("1", "MachineTemplate", "Cluster", `{"disks":[{"size":1,"fast":true}]}`),
+		"a list with fields that the type does not know, which does not change": {
+			item("1", "MachineTemplate", "Cluster", `{"disks":[{"size":1,"fast":true}]}`),
 			func(m *machineTemplate) error {
 				m.Spec.Template.Spec.Memory = 2
 				return nil
-			}, ""},
+			},
+			"",
+		},
 		"an error of the function": {item("1", "MachineTemplate", "Cluster", `{}`),
 			func(*machineTemplate) error { return errors.New("no memory is left") }, "Cluster blue (spec): no memory is left"},
 		"a template of another shape": {item("1", "MachineTemplate", "Cluster", `7`),
@@ -175,7 +178,8 @@ func TestPatchesAreChecked(t *testing.T) {
 				t.Errorf("got %+v, %v; want an error with %q", response, err, c.want)
 			}
 			switch name {
-			case "the name must not", "the kind must not", "the spec beside the template must not":
+			case "the name must not change", "the kind must not change",
+				"the spec outside of the template must not change":
 				t.Attr("rule", "UH-02")
 			}
 		})
@@ -314,7 +318,7 @@ func TestVariablesThatCanNotBe(t *testing.T) {
 		}
 	}
 	if _, err := topology.CheckVariables(memory, memory); err == nil || !strings.Contains(err.Error(), "defined twice") {
-		t.Errorf("twice: %v", err)
+		t.Errorf("the same variable twice: %v", err)
 	}
 }
 
@@ -325,14 +329,14 @@ func TestVariableValues(t *testing.T) {
 		found     bool
 		bad       bool
 	}{
-		"none":            {nil, 0, false, false},
-		"of another name": {[]runtimehooksv1.Variable{variable("x", `{"size":1}`)}, 0, false, false},
-		"one":             {[]runtimehooksv1.Variable{variable("memory", `{"size":1}`)}, 1, true, false},
-		"the last of two": {
+		"none":                       {nil, 0, false, false},
+		"a variable of another name": {[]runtimehooksv1.Variable{variable("x", `{"size":1}`)}, 0, false, false},
+		"one":                        {[]runtimehooksv1.Variable{variable("memory", `{"size":1}`)}, 1, true, false},
+		"two values of the variable, of which the last is used": {
 			[]runtimehooksv1.Variable{variable("memory", `{"size":1}`), variable("memory", `{"size":2}`)}, 2, true, false,
 		},
-		"of another shape":          {[]runtimehooksv1.Variable{variable("memory", `7`)}, 0, false, true},
-		"with a field that is none": {[]runtimehooksv1.Variable{variable("memory", `{"sice":1}`)}, 0, false, true},
+		"a value of another shape":      {[]runtimehooksv1.Variable{variable("memory", `7`)}, 0, false, true},
+		"a value with an invalid field": {[]runtimehooksv1.Variable{variable("memory", `{"sice":1}`)}, 0, false, true},
 	} {
 		value, found, err := memory.Get(c.variables)
 		if value.Size != c.size || found != c.found || (err != nil) != c.bad {

@@ -28,8 +28,8 @@ func TestSpans(t *testing.T) {
 		status codes.Code
 		want   string
 	}{
-		"it blocks": {`{"status":"Success","retryAfterSeconds":7}`, codes.Unset, "Blocked 7"},
-		"it fails":  {`junk`, codes.Error, "Failure 0"},
+		"the handler blocks": {`{"status":"Success","retryAfterSeconds":7}`, codes.Unset, "Blocked 7"},
+		"the call fails":     {`junk`, codes.Error, "Failure 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
@@ -72,7 +72,7 @@ func TestSpans(t *testing.T) {
 			}
 			if got := <-heard; !strings.Contains(got, span.SpanContext().TraceID().String()) ||
 				!strings.Contains(got, span.SpanContext().SpanID().String()) {
-				t.Errorf("the extension heard of %q", got)
+				t.Errorf("the extension got the traceparent %q", got)
 			}
 			attributes := attribute.NewSet(span.Attributes()...)
 			answer, _ := attributes.Value(trace.AnswerKey)
@@ -84,7 +84,7 @@ func TestSpans(t *testing.T) {
 					c.want, c.status)
 			}
 			if !span.EndTime().After(span.StartTime()) {
-				t.Errorf("from %s to %s", span.StartTime(), span.EndTime())
+				t.Errorf("the span lasts from %s to %s", span.StartTime(), span.EndTime())
 			}
 		})
 	}

@@ -17,13 +17,13 @@ func TestCounts(t *testing.T) {
 		generation int64
 		want       string // part of the reason why it is not valid; empty: it is valid
 	}{
-		"it is for this": {"BeforeClusterUpgrade", time.Minute, 3, ""},
+		"a valid permission": {"BeforeClusterUpgrade", time.Minute, 3, ""},
 		"another hook": {"BeforeClusterDelete", time.Minute, 3,
 			"it is for hook BeforeClusterUpgrade"},
-		"it ends now":                           {"BeforeClusterUpgrade", 0, 3, "expired"},
-		"it ended long ago":                     {"BeforeClusterUpgrade", -time.Hour, 3, "expired"},
-		"it would count for days":               {"BeforeClusterUpgrade", 48 * time.Hour, 3, "longer than 1h"},
-		"the spec was changed, another upgrade": {"BeforeClusterUpgrade", time.Minute, 4, "changed since"},
+		"the permission expires now":                {"BeforeClusterUpgrade", 0, 3, "expired"},
+		"the permission expired long ago":           {"BeforeClusterUpgrade", -time.Hour, 3, "expired"},
+		"the permission would be valid for days":    {"BeforeClusterUpgrade", 48 * time.Hour, 3, "longer than 1h"},
+		"the spec was changed, for another upgrade": {"BeforeClusterUpgrade", time.Minute, 4, "changed since"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Generation: c.generation}}
@@ -37,17 +37,17 @@ func TestCounts(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"as it should be": {`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"r","until":"2026-01-02T03:04:05Z"}`, ""},
-		"no JSON":         {"true", "cannot unmarshal"},
-		"empty":           {"", "unexpected end"},
-		"no hook":         {`{"by":"alice","reason":"r","until":"2026-01-02T03:04:05Z"}`, "names no hook"},
-		"nobody":          {`{"hook":"BeforeClusterUpgrade","reason":"r","until":"2026-01-02T03:04:05Z"}`, "who grants it"},
-		"no reason":       {`{"hook":"BeforeClusterUpgrade","by":"alice","until":"2026-01-02T03:04:05Z"}`, "who grants it"},
+		"valid":     {`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"r","until":"2026-01-02T03:04:05Z"}`, ""},
+		"no JSON":   {"true", "cannot unmarshal"},
+		"empty":     {"", "unexpected end"},
+		"no hook":   {`{"by":"alice","reason":"r","until":"2026-01-02T03:04:05Z"}`, "names no hook"},
+		"no author": {`{"hook":"BeforeClusterUpgrade","reason":"r","until":"2026-01-02T03:04:05Z"}`, "who grants it"},
+		"no reason": {`{"hook":"BeforeClusterUpgrade","by":"alice","until":"2026-01-02T03:04:05Z"}`, "who grants it"},
 		"a long reason": {
 			`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"` + strings.Repeat("x", 501) +
 				`","until":"2026-01-02T03:04:05Z"}`, "500 bytes",
 		},
-		"without an end": {`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"r"}`, "until when"},
+		"a permission without an end": {`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"r"}`, "until when"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			order, err := Read(&clusterv1.Cluster{

@@ -34,19 +34,19 @@ func TestCompute(t *testing.T) {
 		"a patch": {
 			controlPlane: "v1.36.0", workers: "v1.36.0", target: "v1.36.3", wantControlPlane: "v1.36.3", wantWorkers: "v1.36.3",
 		},
-		"three minors, so workers go once": {
+		"three minors, so workers are upgraded once": {
 			controlPlane: "v1.33.1", workers: "v1.33.1", target: "v1.36.3", wantControlPlane: "v1.34.4 v1.35.4 v1.36.3",
 			wantWorkers: "v1.36.3",
 		},
-		"four minors, so workers go twice": {
+		"four minors, so workers are upgraded twice": {
 			controlPlane: "v1.32.0", workers: "v1.32.0", target: "v1.36.3", wantControlPlane: "v1.33.1 v1.34.4 v1.35.4 v1.36.3",
 			wantWorkers: "v1.35.4 v1.36.3",
 		},
-		"workers that are behind go first": {
+		"workers that are behind are upgraded first": {
 			controlPlane: "v1.34.4", workers: "v1.32.0", target: "v1.36.3", wantControlPlane: "v1.35.4 v1.36.3",
 			wantWorkers: "v1.35.4 v1.36.3",
 		},
-		"workers at the limit go before anything": {
+		"workers at the limit are upgraded before anything else": {
 			controlPlane: "v1.34.4", workers: "v1.31.9", target: "v1.36.3", wantControlPlane: "v1.35.4 v1.36.3",
 			wantWorkers: "v1.34.4 v1.36.3",
 		},
@@ -54,10 +54,10 @@ func TestCompute(t *testing.T) {
 			controlPlane: "v1.30.2", workers: "", target: "v1.32.0", wantControlPlane: "v1.31.10 v1.32.0",
 		},
 		"no workers": {controlPlane: "v1.35.4", target: "v1.36.3", wantControlPlane: "v1.36.3"},
-		"the control plane is there, workers are not": {
+		"only the control plane has the target version": {
 			controlPlane: "v1.36.3", workers: "v1.34.4", target: "v1.36.3", wantWorkers: "v1.36.3",
 		},
-		"both are there": {controlPlane: "v1.36.3", workers: "v1.36.3", target: "v1.36.3"},
+		"both have the target version": {controlPlane: "v1.36.3", workers: "v1.36.3", target: "v1.36.3"},
 		"a pre-release is a target": {
 			controlPlane: "v1.34.4", workers: "v1.34.4", target: "v1.35.9-rc.1", wantControlPlane: "v1.35.9-rc.1",
 			wantWorkers: "v1.35.9-rc.1",
@@ -65,7 +65,7 @@ func TestCompute(t *testing.T) {
 		"a target that is not available": {
 			controlPlane: "v1.35.4", target: "v1.36.9", fails: "v1.36.9 is not available; these are: v1.36.3",
 		},
-		"back": {
+		"a downgrade": {
 			controlPlane: "v1.36.3", target: "v1.35.4", fails: "can't go back to v1.35.4",
 		},
 		"a minor is missing": {
@@ -78,8 +78,8 @@ func TestCompute(t *testing.T) {
 			controlPlane: "v1.36.0", workers: "v1.32.0", target: "v1.36.3", fails: "at most 3 minor versions older",
 		},
 		"a control plane without a version": {target: "v1.36.3", fails: "reading the version \"\" of the control plane"},
-		"a target that is none":             {controlPlane: "v1.35.4", target: "new", fails: "reading the version \"new\""},
-		"workers whose version is none": {
+		"an invalid target":                 {controlPlane: "v1.35.4", target: "new", fails: "reading the version \"new\""},
+		"workers with an invalid version": {
 			controlPlane: "v1.35.4", workers: "x", target: "v1.36.3", fails: "of the workers",
 		},
 	} {
@@ -133,6 +133,6 @@ func TestGenerate(t *testing.T) {
 	}
 	e.Conforms(t)
 	if upgradeplan.Generate(nil) != nil {
-		t.Error("a function that is none was accepted")
+		t.Error("an invalid function was accepted")
 	}
 }

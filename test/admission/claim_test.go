@@ -19,7 +19,7 @@ func claimOf(machine string) *infrav1.HostClaim {
 	}
 }
 
-// TestClaims: the administrator of the inventory enrolls hosts, releases claims and gives hosts up. Only the manager
+// TestClaims: the administrator of the inventory enrolls hosts, releases claims and abandons hosts. Only the manager
 // and the mover claim hosts and hand agents over.
 func TestClaims(t *testing.T) {
 	ns := namespace(t)
@@ -47,37 +47,39 @@ func TestClaims(t *testing.T) {
 	released := func(h *infrav1.CapstanHost) { h.Spec.Claim.Released = true }
 	all, movers := []string{"operator", "mover", manager, ""}, []string{"mover", manager, ""}
 	for name, c := range map[string]struct {
-		before edit // nil: the host is created
+		before edit // prepares an existing host; if it is nil, the test creates a host
 		change edit
 		may    []string
 	}{
 		"enroll a host":                {change: func(*infrav1.CapstanHost) {}, may: all},
-		"make a claimed host":          {change: claimed, may: movers},
-		"make a host that goes along":  {change: annotate(infrav1.HandedOverAnnotation, "x"), may: movers},
-		"make a host with an offer":    {change: annotate(infrav1.OfferAnnotation, "x/y"), may: movers},
-		"make a host that is given up": {change: annotate(infrav1.AbandonAnnotation, "x"), may: all},
-		"make a host that is accepted": {change: annotate(infrav1.AcceptAnnotation, "x"), may: all},
-		"keep what was accepted":       {before: claimed, change: annotate(infrav1.AcceptedAnnotation, "x"), may: all},
-		"make one that was accepted":   {change: annotate(infrav1.AcceptedAnnotation, "x"), may: all},
-		"accept a host": {
+		"create a claimed host":        {change: claimed, may: movers},
+		"create a handed-over host":    {change: annotate(infrav1.HandedOverAnnotation, "x"), may: movers},
+		"create a host with an offer":  {change: annotate(infrav1.OfferAnnotation, "x/y"), may: movers},
+		"create an abandoned host":     {change: annotate(infrav1.AbandonAnnotation, "x"), may: all},
+		"create a host declared clean": {change: annotate(infrav1.AcceptAnnotation, "x"), may: all},
+		"set the accepted annotation": {
+			before: claimed, change: annotate(infrav1.AcceptedAnnotation, "x"), may: all,
+		},
+		"create a host with the accepted annotation": {change: annotate(infrav1.AcceptedAnnotation, "x"), may: all},
+		"declare a released host clean": {
 			before: both(claimed, released), change: annotate(infrav1.AcceptAnnotation, "x"), may: all,
 		},
-		"label a host":                {before: claimed, change: label, may: all},
-		"annotate a host":             {before: claimed, change: annotate("a", "b"), may: all},
-		"keep claims away":            {before: claimed, change: unschedulable, may: all},
-		"claim a host":                {before: func(*infrav1.CapstanHost) {}, change: claimed, may: movers},
-		"clear a claim":               {before: claimed, change: free, may: movers},
-		"let the agent begin":         {before: claimed, change: begin, may: movers},
-		"give a machine another name": {before: claimed, change: rename, may: movers},
-		"release a claim by hand":     {before: claimed, change: released, may: all},
-		"release a claim and more":    {before: claimed, change: both(released, rename), may: movers},
-		"vouch for an agent":          {before: claimed, change: annotate(infrav1.HandedOverAnnotation, "x"), may: movers},
-		"make an offer":               {before: claimed, change: annotate(infrav1.OfferAnnotation, "x/y"), may: movers},
+		"label a host":             {before: claimed, change: label, may: all},
+		"annotate a host":          {before: claimed, change: annotate("a", "b"), may: all},
+		"cordon a host":            {before: claimed, change: unschedulable, may: all},
+		"claim a host":             {before: func(*infrav1.CapstanHost) {}, change: claimed, may: movers},
+		"clear a claim":            {before: claimed, change: free, may: movers},
+		"let the agent bootstrap":  {before: claimed, change: begin, may: movers},
+		"change the hostname":      {before: claimed, change: rename, may: movers},
+		"release a claim by hand":  {before: claimed, change: released, may: all},
+		"release a claim and more": {before: claimed, change: both(released, rename), may: movers},
+		"vouch for an agent":       {before: claimed, change: annotate(infrav1.HandedOverAnnotation, "x"), may: movers},
+		"make an offer":            {before: claimed, change: annotate(infrav1.OfferAnnotation, "x/y"), may: movers},
 		"call an offer off": {
 			before: both(claimed, annotate(infrav1.OfferAnnotation, "x/y")),
 			change: func(h *infrav1.CapstanHost) { h.Annotations = nil }, may: movers,
 		},
-		"give a host up": {before: both(claimed, released), change: annotate(infrav1.AbandonAnnotation, "x"), may: all},
+		"abandon a host": {before: both(claimed, released), change: annotate(infrav1.AbandonAnnotation, "x"), may: all},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, user := range []string{"tenant", "operator", "mover", manager, ""} {
@@ -102,7 +104,7 @@ func TestClaims(t *testing.T) {
 				if !slices.Contains(c.may, user) {
 					refused(t, err)
 				} else if err != nil {
-					t.Errorf("user %q may not: %v", user, err)
+					t.Errorf("user %q is refused: %v", user, err)
 				}
 			}
 		})

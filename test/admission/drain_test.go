@@ -11,9 +11,9 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestDrain: the manager deletes the Machine of a host that is to be drained, so whoever requests a drain must have the
-// right to release claims. Whoever may only write hosts can keep machines away from a host, but can't remove a machine
-// from it.
+// TestDrain: the manager deletes the Machine of a host that is to be drained, so a user who requests a drain must have
+// the right to release claims. A user who may only write hosts can keep machines away from a host, but can't remove a
+// machine from it.
 func TestDrain(t *testing.T) {
 	ns := namespace(t)
 	bind(t, ns, "capstan-inventory", "operator")
@@ -58,7 +58,7 @@ func TestDrain(t *testing.T) {
 				must(t, admin.Create(t.Context(), h))
 				c.change(&h.Spec)
 				if err := as(t, user).Update(t.Context(), h); may && err != nil {
-					t.Errorf("user %s may not: %v", user, err)
+					t.Errorf("user %s is refused: %v", user, err)
 				} else if !may {
 					refused(t, err)
 				}
@@ -71,6 +71,6 @@ func TestDrain(t *testing.T) {
 	}
 	refused(t, as(t, "writer").Create(t.Context(), drained.DeepCopy()))
 	if err := as(t, "operator").Create(t.Context(), drained); err != nil {
-		t.Errorf("the operator may not make one: %v", err)
+		t.Errorf("the operator may not create a drained host: %v", err)
 	}
 }

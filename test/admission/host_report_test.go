@@ -56,15 +56,15 @@ func TestHostsReportAndNothingElse(t *testing.T) {
 
 	ready := condition("Ready", "True")
 	for name, body := range map[string]string{
-		"another condition":          `{"status":{"conditions":[` + ready + `,` + condition("X", "True") + `]}}`,
-		"a condition of its own":     `{"status":{"conditions":[` + condition("Ready", "False") + `]}}`,
-		"no conditions":              `{"status":{"conditions":null}}`,
-		"another phase":              `{"status":{"phase":"Off"}}`,
-		"no phase":                   `{"status":{"phase":null}}`,
-		"other versions":             `{"status":{"kubernetesVersions":["v9.9.9"]}}`,
-		"no versions":                `{"status":{"kubernetesVersions":null}}`,
-		"an empty status":            `{"status":null}`,
-		"a report and another phase": `{"status":{"agent":{"version":"v2"},"phase":"Off"}}`,
+		"another condition":               `{"status":{"conditions":[` + ready + `,` + condition("X", "True") + `]}}`,
+		"a condition with another status": `{"status":{"conditions":[` + condition("Ready", "False") + `]}}`,
+		"no conditions":                   `{"status":{"conditions":null}}`,
+		"another phase":                   `{"status":{"phase":"Off"}}`,
+		"no phase":                        `{"status":{"phase":null}}`,
+		"other versions":                  `{"status":{"kubernetesVersions":["v9.9.9"]}}`,
+		"no versions":                     `{"status":{"kubernetesVersions":null}}`,
+		"an empty status":                 `{"status":null}`,
+		"a report and another phase":      `{"status":{"agent":{"version":"v2"},"phase":"Off"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, statusPatch(t, agent, h, merge, body, client.FieldOwner(agentManager)), "status.agent")
@@ -73,7 +73,7 @@ func TestHostsReportAndNothingElse(t *testing.T) {
 			must(t, statusPatch(t, m, h, merge, body, client.DryRunAll))
 		})
 	}
-	t.Run("under another name", func(t *testing.T) {
+	t.Run("as another field manager", func(t *testing.T) {
 		refused(t, statusPatch(t, agent, h, merge, `{"status":{"agent":{"version":"v3"}}}`), "capstan-agent")
 		refused(t, statusPatch(t, agent, h, merge, `{"status":{"agent":{"version":"v3"}}}`, client.FieldOwner("x")))
 	})
@@ -89,10 +89,10 @@ func TestHostsReportAndNothingElse(t *testing.T) {
 		now := get(t, h)
 		if now.Status.Agent.Version != "v4" || len(now.Labels)+len(now.Annotations)+len(now.Finalizers) > 0 ||
 			len(now.OwnerReferences) > 0 || now.Spec.Zone != "a" || now.Spec.Unschedulable {
-			t.Errorf("the host is %+v", now)
+			t.Errorf("the report changed metadata or spec, or was not stored: %+v", now)
 		}
 	})
-	t.Run("a report may go away", func(t *testing.T) {
+	t.Run("a report can be removed", func(t *testing.T) {
 		must(t, statusPatch(t, agent, h, merge, `{"status":{"agent":null}}`, client.FieldOwner(agentManager)))
 		must(t, report(t, agent, h, `{"version":"v1"}`))
 	})
@@ -136,7 +136,7 @@ func TestManagedFieldsDoNotGrow(t *testing.T) {
 			data, err := json.Marshal(get(t, h).ManagedFields)
 			must(t, err)
 			if len(data) > 2<<10 || strings.Contains(string(data), "f:a\"") {
-				t.Errorf("%d bytes are stored: %.500s", len(data), data)
+				t.Errorf("the managed fields that the host sent are stored, %d bytes: %.500s", len(data), data)
 			}
 		})
 	}

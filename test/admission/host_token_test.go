@@ -113,28 +113,29 @@ func TestHostTokens(t *testing.T) {
 	const day, self = 24 * 3600, "https://kubernetes.default.svc.cluster.local"
 	for name, c := range map[string]struct {
 		spec   authenticationv1.TokenRequestSpec
-		says   string // empty: granted
-		absent bool   // the object does not exist in the API server
+		says   string // in the refusal; empty if the token is granted
+		absent bool   // the object that the token would be bound to does not exist
 	}{
-		"for a day, of the present epoch":    {spec: bound("h1-epoch-1", lives(day))},
-		"with the API server's defaults":     {spec: bound("h1-epoch-1")},
-		"for the API server by its name":     {spec: bound("h1-epoch-1", isFor(self))},
-		"for 136 years":                      {says: "a day at most", spec: bound("h1-epoch-1", lives(4294967296))},
-		"for a second more than a day":       {says: "a day at most", spec: bound("h1-epoch-1", lives(day+1))},
-		"for somebody else":                  {says: "this API server only", spec: bound("h1-epoch-1", isFor("vault"))},
-		"for the API server and another one": {says: "this API server only", spec: bound("h1-epoch-1", isFor(self, "b"))},
-		"bound to nothing":                   {says: "h1-epoch-N"},
-		"bound to another Secret of it":      {says: "h1-epoch-N", spec: bound("h1-bootstrap")},
-		"bound to a Secret named alike":      {says: "h1-epoch-N", spec: bound("h1-epoch-1x")},
-		"bound to another host's epoch":      {says: "h1-epoch-N", spec: bound("h2-epoch-0")},
-		"bound to an epoch that has ended":   {absent: true, spec: bound("h1-epoch-0")},
-		"bound to an epoch to come":          {absent: true, spec: bound("h1-epoch-2")},
+		"for a day and the current epoch":  {spec: bound("h1-epoch-1", lives(day))},
+		"with the API server's defaults":   {spec: bound("h1-epoch-1")},
+		"for the API server's audience":    {spec: bound("h1-epoch-1", isFor(self))},
+		"for 136 years":                    {says: "a day at most", spec: bound("h1-epoch-1", lives(4294967296))},
+		"for a second more than a day":     {says: "a day at most", spec: bound("h1-epoch-1", lives(day+1))},
+		"for another audience":             {says: "this API server only", spec: bound("h1-epoch-1", isFor("vault"))},
+		"for two audiences":                {says: "this API server only", spec: bound("h1-epoch-1", isFor(self, "b"))},
+		"bound to nothing":                 {says: "h1-epoch-N"},
+		"bound to the bootstrap Secret":    {says: "h1-epoch-N", spec: bound("h1-bootstrap")},
+		"bound to Secret h1-epoch-1x":      {says: "h1-epoch-N", spec: bound("h1-epoch-1x")},
+		"bound to another host's epoch":    {says: "h1-epoch-N", spec: bound("h2-epoch-0")},
+		"bound to an epoch that has ended": {absent: true, spec: bound("h1-epoch-0")},
+		"bound to a future epoch":          {absent: true, spec: bound("h1-epoch-2")},
 		"bound to a Pod": {says: "h1-epoch-N", spec: bound("h1-epoch-1", func(s *authenticationv1.TokenRequestSpec) {
 			s.BoundObjectRef.Kind = "Pod"
 		})},
-		"bound to another uid": {absent: true, spec: bound("h1-epoch-1", func(s *authenticationv1.TokenRequestSpec) {
-			s.BoundObjectRef.UID = "other"
-		})},
+		"bound to a Secret with another uid": {absent: true,
+			spec: bound("h1-epoch-1", func(s *authenticationv1.TokenRequestSpec) {
+				s.BoundObjectRef.UID = "other"
+			})},
 	} {
 		for who, asks := range map[string]client.Client{
 			"the host": bearer(t, second), "an administrator": admin, "a tenant": as(t, "tenant"),
@@ -146,15 +147,15 @@ func TestHostTokens(t *testing.T) {
 				case c.says != "" && !c.absent:
 					refused(t, err, c.says)
 				case c.absent || err != nil || token == "":
-					t.Errorf("got %v", err)
+					t.Errorf("want a token, or an error about the missing object, got error %v", err)
 				}
 			})
 		}
 	}
 }
 
-// TestATokenEndsWithItsEpoch: the first tenant's token can't read the second tenant's bootstrap data, whatever its
-// expiry. The agent's next token can.
+// TestATokenEndsWithItsEpoch: the token of the first tenant's epoch can't read the second tenant's bootstrap data, even
+// if the token has not expired. The agent's next token can.
 func TestATokenEndsWithItsEpoch(t *testing.T) {
 	ns := namespace(t)
 	h, first := enrolled(t, ns, "h1")
@@ -175,16 +176,16 @@ func TestATokenEndsWithItsEpoch(t *testing.T) {
 	}
 	for end := time.Now().Add(remembered); !apierrors.IsUnauthorized(read(thief)); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the first tenant's token reads the bootstrap data of the second one")
+			t.Fatal("the first tenant's token still reads the bootstrap data of the second tenant")
 		}
 	}
 	if _, err := ask(t.Context(), thief, ns, "host-h1", bound("h1-epoch-1")); !apierrors.IsUnauthorized(err) {
-		t.Errorf("the first tenant's token gets another one: %v", err)
+		t.Errorf("the first tenant's token can be used to request another token: %v", err)
 	}
 	must(t, read(bearer(t, next)))
 }
 
-// TestHostTokenSecrets: nobody gets a token of a host's account that never expires.
+// TestHostTokenSecrets: nobody gets a token that never expires for a host's account.
 func TestHostTokenSecrets(t *testing.T) {
 	ns := namespace(t)
 	enrolled(t, ns, "h1")
@@ -201,7 +202,7 @@ func TestHostTokenSecrets(t *testing.T) {
 	must(t, admin.Create(t.Context(), other))
 	other.Annotations[corev1.ServiceAccountNameKey] = "host-h1"
 	if err := admin.Update(t.Context(), other); err == nil {
-		t.Error("a Secret with a token became one of the host's account")
+		t.Error("the Secret with another account's token could be changed into one for the host's account")
 	}
 }
 
@@ -236,7 +237,8 @@ func TestAccountsOfOthersAreLeftAlone(t *testing.T) {
 	must(t, admin.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "plain"}}))
 }
 
-// TestAudiencesOfOtherClusters: if an API server uses an unknown audience for itself, an administrator can allow it.
+// TestAudiencesOfOtherClusters: if our policy does not know an API server's own audience, an administrator can allow
+// that audience.
 func TestAudiencesOfOtherClusters(t *testing.T) {
 	ns := namespace(t)
 	h, token := enrolled(t, ns, "h1")
@@ -255,7 +257,7 @@ func TestAudiencesOfOtherClusters(t *testing.T) {
 	}))
 	spec := epoch.TokenRequest(h, time.Hour).Spec
 	spec.Audiences = []string{name}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) { // roles arrive by a watch
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) { // a new Role takes a moment
 		_, err := ask(t.Context(), bearer(t, token), ns, "host-h1", spec)
 		if err == nil {
 			break
@@ -288,16 +290,16 @@ func TestWhatIsNotTheHostsIsNotTakenForItsEpoch(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*corev1.Secret){
-		"of another type":         func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque },
-		"without the label":       func(s *corev1.Secret) { s.Labels = nil },
-		"owned by something else": owned("v1", "Pod", "h1"),
-		"of another host":         owned(infrav1.GroupVersion.String(), "CapstanHost", "h2"),
+		"a Secret of another type":         func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque },
+		"a Secret without the label":       func(s *corev1.Secret) { s.Labels = nil },
+		"a Secret owned by something else": owned("v1", "Pod", "h1"),
+		"a Secret of another host":         owned(infrav1.GroupVersion.String(), "CapstanHost", "h2"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := foreign(change)
 			must(t, admin.Create(t.Context(), s))
 			if err := epoch.Begin(t.Context(), admin, as(t, manager), h); identity.Taken(err) == nil {
-				t.Errorf("it was taken: %v", err)
+				t.Errorf("the epoch began with somebody else's Secret: %v", err)
 			}
 			must(t, epoch.End(t.Context(), admin, as(t, manager), h, 0))
 			must(t, admin.Delete(t.Context(), s)) // this fails if the Secret is gone
@@ -323,7 +325,7 @@ func TestTheEpochOfAHostThatComesBack(t *testing.T) {
 	must(t, epoch.Begin(t.Context(), admin, m, arriving))
 	must(t, epoch.Begin(t.Context(), admin, m, h))
 	if now := secret(); now.UID != made.UID || len(now.OwnerReferences) != 1 || now.OwnerReferences[0].UID != h.UID {
-		t.Errorf("the Secret of the host that has arrived is %+v", now.ObjectMeta)
+		t.Errorf("the Secret made for the arrival is not the host's: %+v", now.ObjectMeta)
 	}
 	must(t, epoch.Begin(t.Context(), admin, m, arriving)) // as if h had moved away, and were coming back
 	if now := secret(); now.UID == made.UID || len(now.OwnerReferences) != 0 {

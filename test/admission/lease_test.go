@@ -27,7 +27,7 @@ func TestLeases(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "gone"}
 	for name, change := range map[string]func(*coordinationv1.Lease){
 		"an owner that doesn't exist": func(l *coordinationv1.Lease) { l.OwnerReferences = []metav1.OwnerReference{owner} },
-		"one owner more":              func(l *coordinationv1.Lease) { l.OwnerReferences = append(l.OwnerReferences, owner) },
+		"one more owner":              func(l *coordinationv1.Lease) { l.OwnerReferences = append(l.OwnerReferences, owner) },
 		"no owner":                    func(l *coordinationv1.Lease) { l.OwnerReferences = nil },
 		"a finalizer":                 func(l *coordinationv1.Lease) { l.Finalizers = []string{"x/y"} },
 		"a label":                     func(l *coordinationv1.Lease) { l.Labels["a"] = "b" },
@@ -35,7 +35,7 @@ func TestLeases(t *testing.T) {
 		"an annotation":               func(l *coordinationv1.Lease) { l.Annotations = map[string]string{"a": long} },
 		"another holder":              func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("h2") },
 		"a long holder":               func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To(long) },
-		"forged owners of fields": func(l *coordinationv1.Lease) {
+		"forged managed fields": func(l *coordinationv1.Lease) {
 			l.ManagedFields = append(l.ManagedFields, metav1.ManagedFieldsEntry{
 				Manager: "x", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "coordination.k8s.io/v1",
 				FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:` + long + `":{}}`),
@@ -48,19 +48,19 @@ func TestLeases(t *testing.T) {
 			refused(t, agent.Update(t.Context(), lease))
 		})
 	}
-	t.Run("under another name", func(t *testing.T) {
+	t.Run("as another field manager", func(t *testing.T) {
 		lease := read(t)
 		lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
 		refused(t, agent.Update(t.Context(), lease, client.FieldOwner("x")), "capstan-agent")
 	})
-	t.Run("a preferred holder goes nowhere, or is refused where Leases have one", func(t *testing.T) {
+	t.Run("a preferred holder is not stored, or is refused if Leases have that field", func(t *testing.T) {
 		lease := read(t)
 		lease.Spec.PreferredHolder, lease.Spec.Strategy = ptr.To(long), ptr.To(coordinationv1.OldestEmulationVersion)
 		if err := agent.Update(t.Context(), lease); err == nil && lease.Spec.PreferredHolder != nil {
-			t.Errorf("it is stored")
+			t.Errorf("the preferred holder is stored")
 		}
 	})
-	t.Run("it beats", func(t *testing.T) {
+	t.Run("heartbeats", func(t *testing.T) {
 		for range 3 {
 			lease := read(t)
 			lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("h1"), ptr.To(int32(40))
@@ -69,14 +69,14 @@ func TestLeases(t *testing.T) {
 			must(t, agent.Update(t.Context(), lease, client.FieldOwner(agentManager)))
 		}
 	})
-	t.Run("the controller changes what it wants", func(t *testing.T) {
+	t.Run("the controller can change metadata", func(t *testing.T) {
 		lease := read(t)
 		lease.Annotations = map[string]string{"a": "b"}
 		must(t, as(t, manager).Update(t.Context(), lease))
 	})
 }
 
-// TestOtherPeoplesAccounts: somebody else's account may be named host-x, and hold a Lease x.
+// TestOtherPeoplesAccounts: an account that is not a host's can be named host-x and hold a Lease x.
 func TestOtherPeoplesAccounts(t *testing.T) {
 	ns := namespace(t)
 	must(t, admin.Create(t.Context(), &rbacv1.Role{

@@ -39,7 +39,7 @@ func landlord(t *testing.T, name, ns string) client.Client {
 	deadline := time.Now().Add(time.Minute)
 	for !may(t, who, ns, infrav1.GroupVersion.Group, "capstanmachines", "", "deletecollection") {
 		if time.Now().After(deadline) {
-			t.Fatal("role admin has not got the rights of capstan-edit")
+			t.Fatal("role admin does not have the rights of capstan-edit")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -73,7 +73,7 @@ func TestNamespacesAreApart(t *testing.T) {
 		right{"rbac.authorization.k8s.io", "rolebindings", "", "create"})
 	for _, r := range rights {
 		if !may(t, who, own, r.group, r.resource, r.subresource, r.verb) {
-			t.Errorf("an admin may not %s %s/%s in his own namespace", r.verb, r.resource, r.subresource)
+			t.Errorf("an admin may not %s %s/%s in the admin's own namespace", r.verb, r.resource, r.subresource)
 		}
 		for _, elsewhere := range []string{other, "kube-system", "default", ""} {
 			if may(t, who, elsewhere, r.group, r.resource, r.subresource, r.verb) {
@@ -140,7 +140,7 @@ func TestRequestsStayInTheirNamespace(t *testing.T) {
 			"delete": func(o client.Object) error { return who.Delete(t.Context(), o, client.DryRunAll) },
 			"delete all": func(o client.Object) error {
 				if kind == "CapstanHost" {
-					return who.Delete(t.Context(), o, client.DryRunAll) // nobody has this right on hosts
+					return who.Delete(t.Context(), o, client.DryRunAll) // no role allows deletecollection of hosts
 				}
 				return who.DeleteAllOf(t.Context(), o, client.InNamespace(o.GetNamespace()), client.DryRunAll)
 			},
@@ -154,7 +154,7 @@ func TestRequestsStayInTheirNamespace(t *testing.T) {
 			})
 		}
 	}
-	t.Run("nobody passes on in his namespace what he hasn't got", func(t *testing.T) {
+	t.Run("an admin can't grant rights that the admin does not have", func(t *testing.T) {
 		bind(t, own, "admin", "plain")
 		binding := func() *rbacv1.RoleBinding {
 			return &rbacv1.RoleBinding{

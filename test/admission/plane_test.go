@@ -37,7 +37,8 @@ func grant(t *testing.T, namespace, user, group string, resources []string, verb
 	}))
 }
 
-// TestClassesOfOtherNamespaces: whoever can't read the ClusterClasses of a namespace can't have their templates copied.
+// TestClassesOfOtherNamespaces: a user who can't read the ClusterClasses of a namespace can't make Cluster API copy the
+// templates of these classes.
 func TestClassesOfOtherNamespaces(t *testing.T) {
 	own, other := namespace(t), namespace(t)
 	const group = "cluster.x-k8s.io"
@@ -66,11 +67,11 @@ spec:
 	change := client.RawPatch(merge, []byte(`{"spec":{"topology":{"classRef":{"namespace":"`+other+`"}}}}`))
 	refused(t, guest.Patch(t.Context(), theirs.DeepCopy(), change), other)
 	must(t, friend.Patch(t.Context(), theirs.DeepCopy(), change))
-	// A reference that somebody else was allowed to set stays, whoever changes the rest.
+	// Once an allowed user has set the reference, users who may not set it can still change the rest of the object.
 	must(t, guest.Patch(t.Context(), theirs.DeepCopy(), client.RawPatch(merge, []byte(`{"spec":{"paused":true}}`))))
 }
 
-// TestSecretsInFiles: whoever can't read Secrets can't have them delivered to a host by the bootstrap provider.
+// TestSecretsInFiles: a user who can't read Secrets can't make the bootstrap provider deliver them to a host.
 func TestSecretsInFiles(t *testing.T) {
 	ns := namespace(t)
 	const file = `files: [{path: /x, contentFrom: {secret: {name: demo-kubeconfig, key: value}}}]`

@@ -33,12 +33,12 @@ func TestProviderIDs(t *testing.T) {
 		user string
 		may  bool
 	}{
-		"a tenant":                             {user: "tenant"},
-		"a mover of another namespace":         {user: "stranger"},
-		"a host's account":                     {user: account(ns, "host-01")},
-		"a mover of this namespace":            {user: "mover", may: true},
-		"the manager":                          {user: manager, may: true},
-		"a cluster's administrator, of course": {may: true},
+		"a tenant":                               {user: "tenant"},
+		"a mover of another namespace":           {user: "stranger"},
+		"a host's account":                       {user: account(ns, "host-01")},
+		"a mover of this namespace":              {user: "mover", may: true},
+		"the manager":                            {user: manager, may: true},
+		"the management cluster's administrator": {may: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			who := admin

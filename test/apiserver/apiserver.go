@@ -32,10 +32,10 @@ type Options struct {
 	Converted []*apiextensionsv1.CustomResourceDefinition
 	// Policies says whether to install Capstan's admission policies. They are in effect when Start returns.
 	Policies bool
-	// AuditLog is the path of a log that names every request, without bodies. Empty: none.
+	// AuditLog is the path of a log that names every request, without bodies. If it is empty, there is no log.
 	AuditLog string
 	// Controllers are the controllers of kube-controller-manager to run, for example clusterrole-aggregation-controller.
-	// Empty: kube-controller-manager isn't started.
+	// If there are none, kube-controller-manager isn't started.
 	Controllers []string
 }
 
@@ -78,7 +78,7 @@ func (s *Server) start(options Options) (err error) {
 	if err := s.keep(); err != nil {
 		return err
 	}
-	// The value that kubeadm and Capstan's plane set, because admission policies check the audience of a token.
+	// kubeadm and Capstan's plane set this value, too. Admission policies compare it with the audience of a token.
 	s.env.ControlPlane.GetAPIServer().Configure().
 		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
 	port, err := restartablePort()
@@ -233,7 +233,8 @@ func Root() string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// Bundle returns the path of the capstan-kube binary: CAPSTAN_KUBE, or that of the default version in bin/bundles.
+// Bundle returns the path of the capstan-kube binary: the value of CAPSTAN_KUBE if it is set, otherwise the path of the
+// default version in bin/bundles.
 func Bundle() (string, error) {
 	kube := os.Getenv("CAPSTAN_KUBE")
 	if kube == "" {

@@ -25,14 +25,14 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Setenv("TMPDIR", dir)
 			server, err := apiserver.Start(c.options)
 			if failed := err != nil; failed != c.fails {
-				t.Errorf("started with %v, want a failure: %v", err, c.fails)
+				t.Errorf("the start returned %v, want an error: %v", err, c.fails)
 			}
 			if err := server.Stop(); err != nil {
 				t.Error(err)
 			}
 			left, err := os.ReadDir(dir)
 			if err != nil || len(left) > 0 {
-				t.Errorf("left are %v, %v", left, err)
+				t.Errorf("files are left behind: %v, %v", left, err)
 			}
 		})
 	}

@@ -18,8 +18,8 @@ func Capstan() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return definitions(filepath.Join(Root(), "config", "crd", "bases"), nil)
 }
 
-// Core returns the definitions of Cluster API's core with these plurals, or all if none are named. Versions are not
-// converted: only the newest version may be used.
+// Core returns the definitions of Cluster API's core with these plurals, or all definitions if there are no plurals.
+// The API server can't convert between their versions: only the newest version may be used.
 func Core(plurals ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	dir, err := Module("sigs.k8s.io/cluster-api")
 	if err != nil {

@@ -69,7 +69,7 @@ func Admit(config *rest.Config) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("the admission policies are not at work")
+			return errors.New("the admission policies have not taken effect")
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

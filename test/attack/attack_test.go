@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ordinary is the ordinary user whose plane is attacked when the tests run as root.
+// ordinary is the id of the ordinary user whose plane is attacked when the tests run as root.
 const ordinary = 1234
 
 // TestAttackAsRoot attacks a plane that root runs.
@@ -21,8 +21,8 @@ func TestAttackAsRoot(t *testing.T) {
 	attack(t, 0)
 }
 
-// TestAttackAsUser attacks a plane that an ordinary user runs: the user ordinary if the test runs as root, else the
-// current user.
+// TestAttackAsUser attacks a plane that an ordinary user runs: if the test runs as root, the user whose id is ordinary,
+// otherwise the current user.
 func TestAttackAsUser(t *testing.T) {
 	uid := os.Geteuid()
 	if uid == 0 {
@@ -31,7 +31,7 @@ func TestAttackAsUser(t *testing.T) {
 	attack(t, uid)
 }
 
-// attack tries all attempts on a new plane of the user uid.
+// attack tries all attempts on a new plane. The user with the id uid runs this plane.
 func attack(t *testing.T, uid int) {
 	w := newWorld(t, uid)
 	report := strings.Builder{}
@@ -52,7 +52,7 @@ func attack(t *testing.T, uid int) {
 			case v == broken:
 				t.Errorf("%s got through", a.who)
 			case v == unknown:
-				t.Errorf("it can't be said: %s", why)
+				t.Errorf("the verdict is unknown: %s", why)
 			}
 			if took := time.Since(start); took > 5*time.Second {
 				t.Logf("took %s", took.Round(100*time.Millisecond))

@@ -16,7 +16,7 @@ type identity string
 const (
 	// hostAccount is the account of the agent on the host that the cluster's worker is on.
 	hostAccount identity = "a host's account"
-	// hostRoot is root on that host, as bootstrap data is.
+	// hostRoot is root on that host. Bootstrap data runs as this user.
 	hostRoot identity = "root on a host"
 	// tenant administers one namespace of the plane.
 	tenant identity = "a tenant"
@@ -30,17 +30,17 @@ const (
 	otherUser identity = "another user of the machine"
 
 	// enroller may register and delete hosts in one namespace, and nothing else.
-	enroller identity = "who enrolls hosts"
+	enroller identity = "somebody who enrolls hosts"
 	// author may write clusters, their classes and configurations in one namespace, and read no Secret.
-	author identity = "who writes clusters"
+	author identity = "somebody who writes clusters"
 
 	// otherHost is the account of the host that the control plane machine is on.
 	otherHost identity = "the other host's account"
-	// neighbour administers another namespace of the plane.
+	// neighbour, the other tenant, administers another namespace of the plane.
 	neighbour identity = "the other tenant"
 	// manager is the process of the plane that runs all controllers.
 	manager identity = "the manager"
-	// admin is whoever has the plane's kubeconfig.
+	// admin is the user who has the plane's kubeconfig.
 	admin identity = "the plane's administrator"
 )
 
@@ -94,7 +94,7 @@ func judge(ctx context.Context, w *world, a attempt) (verdict, string) {
 	case !errors.As(err, &no):
 		return unknown, err.Error()
 	case a.accepted != "":
-		return unknown, "it is accepted, and was " + no.Error() + ": remove the reason"
+		return unknown, "the attempt is listed as accepted, but was " + no.Error() + ": remove its reason"
 	}
 	if err := a.control(ctx, w); err != nil {
 		return unknown, fmt.Sprintf("the control fails, too: %v", err)
@@ -123,7 +123,7 @@ func TestAttemptsAreDistinct(t *testing.T) {
 	for _, a := range all() {
 		switch {
 		case seen[a.name()]:
-			t.Errorf("%s is there twice", a.name())
+			t.Errorf("%s is in the list twice", a.name())
 		case a.try == nil || a.control == nil && a.accepted == "":
 			t.Errorf("%s has no try or no control", a.name())
 		}

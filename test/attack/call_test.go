@@ -21,14 +21,14 @@ const callLimit = 20 * time.Second
 // bodyLimit limits how much of an answer is read, in bytes.
 const bodyLimit = 1 << 20
 
-// request is a request to the plane's API server. Path and body may hold {names} of the world.
+// request is a request to the plane's API server. Path and body may contain {NAME} for each name in world.vars.
 type request struct {
 	verb, path string
 	// body is JSON, or YAML for an apply.
 	body string
 	// kind is the content type of the body; the default depends on the verb.
 	kind string
-	// header has further headers, as lines of "Name: value".
+	// header contains additional headers, each in a line "Name: value".
 	header string
 }
 

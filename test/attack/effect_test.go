@@ -42,8 +42,8 @@ func (w *world) await(ctx context.Context, path, what string, ok func(body strin
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %s did not come in %s; it ends with %s", w.fill(path), what, effectLimit,
-				strings.Join(strings.Fields(last[max(0, len(last)-1500):]), " "))
+			return fmt.Errorf("%s: %s was not seen within %s; the object ends with %s",
+				w.fill(path), what, effectLimit, strings.Join(strings.Fields(last[max(0, len(last)-1500):]), " "))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -68,10 +68,10 @@ func uidOf(body string) string {
 	return o.Metadata.UID + "/" + o.Metadata.ResourceVersion
 }
 
-// enrollerNames returns attempts of somebody who may register hosts. They target other people's objects that have the
-// names of a host's objects.
+// enrollerNames returns attempts of somebody who may register hosts. The attempts target other people's
+// objects that have the names of a host's objects.
 func enrollerNames() []attempt {
-	const boundary = "objects of a host are made for it"
+	const boundary = "the controller uses only objects that it made itself for a host"
 	takeover := func(mechanism, host, path, victim string) attempt {
 		name := path[strings.LastIndexByte(path, '/')+1:]
 		return attempt{
@@ -95,15 +95,15 @@ func enrollerNames() []attempt {
 				case uidOf(after) != uidOf(before):
 					return nil
 				}
-				return errors.Join(refused("it stays as it is"), w.ask(ctx, admin, del(path)))
+				return errors.Join(refused("the object is unchanged"), w.ask(ctx, admin, del(path)))
 			},
 			control: func(ctx context.Context, w *world) error { return w.enroll(ctx, host+"-fresh", "HostStarting") },
 		}
 	}
 	return []attempt{
-		takeover("have a Secret deleted that is called as a host's data", "takes-a", core+"secrets/takes-a-bootstrap",
-			`{"metadata":{"name":"NAME"},"stringData":{"value":"precious"}}`),
-		takeover("have a Secret deleted that is called as an offer", "takes-b", core+"secrets/takes-b-handover",
+		takeover("have a Secret deleted that has the name of a host's bootstrap data", "takes-a",
+			core+"secrets/takes-a-bootstrap", `{"metadata":{"name":"NAME"},"stringData":{"value":"precious"}}`),
+		takeover("have a Secret deleted that has the name of an offer", "takes-b", core+"secrets/takes-b-handover",
 			`{"metadata":{"name":"NAME"},"stringData":{"value":"precious"}}`),
 		takeover("have a Role replaced", "takes-c", rbac+"namespaces/{ns}/roles/host-takes-c",
 			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"NAME"},"rules":[]}`),
@@ -121,7 +121,7 @@ func (w *world) enroll(ctx context.Context, name, reason string) error {
 		return err
 	}
 	err = w.await(ctx, path, "reason "+reason, says(`"`+reason+`"`))
-	return errors.Join(err, w.ask(ctx, enroller, del(path)), w.await(ctx, path, "its end", gone))
+	return errors.Join(err, w.ask(ctx, enroller, del(path)), w.await(ctx, path, "its deletion", gone))
 }
 
 // tenantData returns attempts of a tenant to make the plane deliver a Secret to a host, although the Secret is not
@@ -146,7 +146,8 @@ func tenantData() []attempt {
 				if err != nil {
 					return err
 				}
-				err = errors.Join(w.ask(ctx, tenant, del(clusters+"machines/"+name)), w.await(ctx, path, "its end", gone))
+				err = errors.Join(w.ask(ctx, tenant, del(clusters+"machines/"+name)),
+					w.await(ctx, path, "its deletion", gone))
 				if err != nil || strings.Contains(body, `"providerID"`) {
 					return err
 				}
@@ -162,11 +163,13 @@ func tenantData() []attempt {
 		return `"configRef":{"apiGroup":"bootstrap.cluster.x-k8s.io","kind":"KubeadmConfig","name":"` + name + `"},`
 	}
 	return []attempt{
-		deputy("the administrator's kubeconfig as data", "deputy-a", `"dataSecretName":"{cluster}-kubeconfig"`),
-		deputy("the cluster's authority as data", "deputy-b", `"dataSecretName":"{cluster}-ca"`),
-		deputy("a Secret of somebody's as data", "deputy-c", `"dataSecretName":"precious"`),
-		deputy("another machine's data by its Secret", "deputy-d", `"dataSecretName":"{data}"`),
-		deputy("another machine's data by its configuration", "deputy-e", config("{data}")+`"dataSecretName":"{data}"`),
+		deputy("the administrator's kubeconfig as bootstrap data", "deputy-a",
+			`"dataSecretName":"{cluster}-kubeconfig"`),
+		deputy("the cluster's certificate authority as bootstrap data", "deputy-b", `"dataSecretName":"{cluster}-ca"`),
+		deputy("somebody else's Secret as bootstrap data", "deputy-c", `"dataSecretName":"precious"`),
+		deputy("another machine's bootstrap data, named by the Secret", "deputy-d", `"dataSecretName":"{data}"`),
+		deputy("another machine's bootstrap data, named by Secret and configuration", "deputy-e",
+			config("{data}")+`"dataSecretName":"{data}"`),
 	}
 }
 
@@ -183,7 +186,7 @@ func (w *world) machine(ctx context.Context, name, bootstrap string) error {
 			name+`"}}}`))
 }
 
-// deliverLabelled shows that data which the tenant has labelled reaches a host.
+// deliverLabelled shows that a machine gets a host if the tenant has labelled the Secret with its bootstrap data.
 func (w *world) deliverLabelled(ctx context.Context) error {
 	err := w.ask(ctx, tenant, post(core+"secrets", `{"metadata":{"name":"own-data","labels":`+
 		`{"infrastructure.capstan.dev/bootstrap-data":""}},"stringData":{"value":"#cloud-config\nruncmd: [\"true\"]\n"}}`))
@@ -197,5 +200,5 @@ func (w *world) deliverLabelled(ctx context.Context) error {
 	if err := w.await(ctx, path, "a host", says(`"reason":"HostClaimed","status":"True"`)); err != nil {
 		return err
 	}
-	return errors.Join(w.ask(ctx, tenant, del(clusters+"machines/labelled")), w.await(ctx, path, "its end", gone))
+	return errors.Join(w.ask(ctx, tenant, del(clusters+"machines/labelled")), w.await(ctx, path, "its deletion", gone))
 }

@@ -26,17 +26,17 @@ var extensionSays = []struct{ mechanism, answer, hook string }{
 	{"answer without end", "endless", "BeforeClusterCreate"},
 	{"answer with JSON of 100,000 levels", "deep", "BeforeClusterCreate"},
 	{"send the caller to the plane's etcd", "redirect", "BeforeClusterCreate"},
-	{"answer another hook's question", "another", "BeforeClusterCreate"},
+	{"give the answer to another hook", "another", "BeforeClusterCreate"},
 	{"break the connection in the middle of an answer", "cut", "BeforeClusterCreate"},
 	{"answer with a page of HTML", "html", "BeforeClusterCreate"},
-	{"drive the terminal by a message", "bell", "BeforeClusterCreate"},
-	{"double a template 22 times by copies", "copies", "GeneratePatches"},
+	{"send a message with control characters for terminals", "bell", "BeforeClusterCreate"},
+	{"double a template 22 times with copy operations", "copies", "GeneratePatches"},
 	{"send 100,000 operations", "operations", "GeneratePatches"},
-	{"register without end", "registrations", "discovery"},
+	{"register handlers without end", "registrations", "discovery"},
 }
 
-// hostile returns attempts of extensions against the plane. Each has a cluster of its own in the neighbour's namespace,
-// and may stop only that cluster.
+// hostile returns attempts of extensions against the plane. Each has a cluster of its own in the other tenant's
+// namespace, and may stop only that cluster.
 func hostile() []attempt {
 	const boundary = "an extension has its bounds"
 	var list []attempt
@@ -79,7 +79,7 @@ func (w *world) provoke(ctx context.Context, answer, hook string) (err error) {
 		return err
 	}
 	if err := w.serves(ctx, name); err != nil {
-		return fmt.Errorf("others wait: %w", err)
+		return fmt.Errorf("the manager does not serve others in time: %w", err)
 	}
 	memory, err := peak(w.vars["planepid"])
 	if err != nil {
@@ -93,7 +93,7 @@ func (w *world) provoke(ctx context.Context, answer, hook string) (err error) {
 	if err != nil || strings.Contains(infra, name) {
 		return err // it got through: the cluster continued
 	}
-	return refused("the hook failed, others were served, the manager had at most %d MiB", planeMemory>>20)
+	return refused("the hook failed, others were served, the manager used at most %d MiB", planeMemory>>20)
 }
 
 // hookFailed reports whether a Cluster says that its topology is not reconciled because of an extension's handler.
@@ -136,9 +136,9 @@ func (w *world) hostileCluster(ctx context.Context, name, answer, hook string) e
 		says(`"requestHook"`)); err != nil {
 		return err
 	}
-	return w.ask(ctx, admin, in(post(clusters+"clusters", `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster",`+
-		`"metadata":{"name":"`+name+`"},"spec":{"topology":{"classRef":{"name":"`+class+`","namespace":"default"},`+
-		`"version":"{version}","controlPlane":{"replicas":1}}}}`)))
+	return w.ask(ctx, admin, blue(post(clusters+"clusters", `{"apiVersion":"cluster.x-k8s.io/v1beta2",`+
+		`"kind":"Cluster","metadata":{"name":"`+name+`"},"spec":{"topology":{"classRef":{"name":"`+class+`",`+
+		`"namespace":"default"},"version":"{version}","controlPlane":{"replicas":1}}}}`)))
 }
 
 // classThatAsks creates a copy of the plane's own ClusterClass whose patches come from the extension.
@@ -166,10 +166,11 @@ func (w *world) forgetHostile(ctx context.Context, name string) error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, w.await(ctx, config, "its end", gone), w.await(ctx, cluster, "its end", gone))...)
+	return errors.Join(append(errs, w.await(ctx, config, "its deletion", gone),
+		w.await(ctx, cluster, "its deletion", gone))...)
 }
 
-// serves shows that the manager serves others: a new CapstanMachine gets its conditions soon.
+// serves shows that the manager serves others: a new CapstanHost gets its conditions soon.
 func (w *world) serves(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, othersLimit)
 	defer cancel()
@@ -180,7 +181,7 @@ func (w *world) serves(ctx context.Context, name string) error {
 		return err
 	}
 	return errors.Join(w.await(ctx, path, "conditions", says(`"conditions"`)), w.ask(ctx, admin, del(path)),
-		w.await(ctx, path, "its end", gone))
+		w.await(ctx, path, "its deletion", gone))
 }
 
 // welcome shows that a well-behaved extension is called, and that its cluster continues.
@@ -237,7 +238,7 @@ func (w *world) startHostile(t *testing.T) {
 			return
 		}
 		if time.Now().After(limit) {
-			t.Fatalf("the extension is not served: %v %v\n%s", err, err2, output.String())
+			t.Fatalf("the hostile extension does not start: %v %v\n%s", err, err2, output.String())
 		}
 	}
 }

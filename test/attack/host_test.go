@@ -13,10 +13,10 @@ const (
 	leases   = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
 )
 
-// admission is the path of webhooks and policies.
+// admission is the API path of admission webhooks and admission policies.
 const admission = "/apis/admissionregistration.k8s.io/v1/"
 
-// relabel is a harmless change.
+// relabel is a patch that adds a label, which is harmless.
 const relabel = `{"metadata":{"labels":{"a":"b"}}}`
 
 // extensionConfig registers an extension.
@@ -34,10 +34,11 @@ func hostSecrets() []attempt {
 		call(boundary, who, "get another host's bootstrap data", manager, get(core+"secrets/{free}-bootstrap")),
 		call(boundary, who, "get another host's offer of a move", manager, get(core+"secrets/{free}-handover")),
 		call(boundary, who, "get the cluster's kubeconfig", manager, get(core+"secrets/{cluster}-kubeconfig")),
-		call(boundary, who, "get the cluster's authority", manager, get(core+"secrets/{cluster}-ca")),
-		call(boundary, who, "get bootstrap data from where the provider wrote it", manager, get(core+"secrets/{data}")),
+		call(boundary, who, "get the cluster's certificate authority", manager, get(core+"secrets/{cluster}-ca")),
+		call(boundary, who, "get bootstrap data from the bootstrap provider's Secret", manager,
+			get(core+"secrets/{data}")),
 		call(boundary, who, "list Secrets", manager, get(core+"secrets")),
-		call(boundary, who, "list Secrets by the name of its own", manager,
+		call(boundary, who, "list Secrets with the name of its own Secret as selector", manager,
 			get(core+"secrets?fieldSelector=metadata.name={host}-bootstrap")),
 		call(boundary, who, "watch Secrets", manager, get(core+"secrets?watch=true&timeoutSeconds=1")),
 		call(boundary, who, "list Secrets of all namespaces", admin, get("/api/v1/secrets")),
@@ -52,7 +53,7 @@ func hostSecrets() []attempt {
 
 // hostState returns attempts of a host's account on CapstanHosts: it may read its own, and write status.agent.
 func hostState() []attempt {
-	const boundary = "a host says of itself what its agent knows"
+	const boundary = "a host can change only the part of its own status that its agent reports"
 	const others = "a host has no say about others"
 	who := hostAccount
 	own := capstan + "capstanhosts/{host}"
@@ -79,14 +80,14 @@ status: `+body)
 		call(boundary, who, "release its claim", admin, patch(own, `{"spec":{"claim":{"released":true}}}`)),
 		call(boundary, who, "set an annotation of its own host", admin,
 			patch(own, `{"metadata":{"annotations":{"infrastructure.capstan.dev/handed-over":"x"}}}`)),
-		callOr(boundary, who, "forge Ready", status(`{conditions: [{type: Ready, status: "True", reason: Ready,
+		callOr(boundary, who, "claim to be Ready", status(`{conditions: [{type: Ready, status: "True", reason: Ready,
     message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}`), who, good),
 		callOr(boundary, who, "fill the list of conditions", status(`{agent: {version: v0}, conditions: `+many(30)+`}`),
 			who, good),
 		callOr(boundary, who, "choose its phase", status(`{agent: {version: v0}, phase: Quarantined}`), who, good),
-		callOr(boundary, who, "offer versions in the controller's name",
+		callOr(boundary, who, "write the list of Kubernetes versions",
 			status(`{agent: {version: v0}, kubernetesVersions: [v9.9.9]}`), who, good),
-		callOr(boundary, who, "remove what the controller says", request{
+		callOr(boundary, who, "remove the conditions that the controller wrote", request{
 			verb: http.MethodPatch, path: own + "/status?fieldManager=capstan-agent", kind: "application/json-patch+json",
 			body: `[{"op":"remove","path":"/status/conditions"}]`,
 		}, who, good),
@@ -124,9 +125,11 @@ func hostTokens() []attempt {
 			`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"boundObjectRef":`+
 				`{"apiVersion":"v1","kind":"Secret","name":"{other}-epoch-{otherepoch}"}}}`), who, good),
 		call(boundary, who, "a token of the namespace's default account", admin, unbound("default")),
-		callOr(boundary, admin, "a token without bound from the administrator's hand", unbound("host-{host}"), who, good),
-		call(boundary, who, "have the server judge stolen tokens", admin, post("/apis/authentication.k8s.io/v1/tokenreviews",
-			`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"x"}}`)),
+		callOr(boundary, admin, "an unbound token, requested by the administrator",
+			unbound("host-{host}"), who, good),
+		call(boundary, who, "have the API server review a stolen token", admin,
+			post("/apis/authentication.k8s.io/v1/tokenreviews",
+				`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"x"}}`)),
 		call(boundary, who, "a client certificate", admin,
 			get("/apis/certificates.k8s.io/v1/certificatesigningrequests")),
 	}
@@ -153,14 +156,16 @@ func hostRights() []attempt {
 		call(boundary, who, "change its account", admin,
 			patch(core+"serviceaccounts/host-{host}", `{"metadata":{"labels":{"a":"b"}}}`)),
 		call(boundary, who, "act as the manager", admin, as("Impersonate-User: capstan:manager")),
-		call(boundary, who, "act as a group of masters", admin, as("Impersonate-User: x\nImpersonate-Group: system:masters")),
+		call(boundary, who, "act as a member of group system:masters", admin,
+			as("Impersonate-User: x\nImpersonate-Group: system:masters")),
 		call(boundary, who, "act as another host", admin,
 			headed(get(capstan+"capstanhosts/{other}"), "Impersonate-User: system:serviceaccount:{ns}:host-{other}")),
-		call(boundary, who, "act by a header of a front proxy", admin, headed(get(core+"secrets/{cluster}-ca"),
-			"X-Remote-User: capstan:manager")),
+		call(boundary, who, "act as the manager with the header of a front proxy", admin,
+			headed(get(core+"secrets/{cluster}-ca"),
+				"X-Remote-User: capstan:manager")),
 		call(boundary, who, "make an account", admin, post(core+"serviceaccounts", `{"metadata":{"name":"more"}}`)),
-		call(boundary, who, "see who may do what", admin, get(rbac+"clusterrolebindings")),
-		call(boundary, who, "ask what others may", admin, post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
+		call(boundary, who, "list ClusterRoleBindings", admin, get(rbac+"clusterrolebindings")),
+		call(boundary, who, "ask what others may do", admin, post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
 			`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"capstan:manager",`+
 				`"resourceAttributes":{"verb":"get","resource":"secrets","namespace":"{ns}"}}}`)),
 	}
@@ -168,16 +173,18 @@ func hostRights() []attempt {
 
 // hostLeases returns attempts on Leases: a host may renew only its own.
 func hostLeases() []attempt {
-	const boundary = "a heartbeat is a heartbeat"
+	const boundary = "a host can use its Lease only for heartbeats"
 	who := hostAccount
 	beat := patch(leases+"/{host}", `{"spec":{"leaseDurationSeconds":40}}`)
 	change := func(metadata string) request { return patch(leases+"/{host}", `{"metadata":{`+metadata+`}}`) }
 	return []attempt{
 		call(boundary, who, "keep another host alive", otherHost, patch(leases+"/{other}",
 			`{"spec":{"leaseDurationSeconds":40}}`)),
-		callOr(boundary, who, "have its Lease collected by a false owner", change(`"ownerReferences":[{"apiVersion":"v1",`+
-			`"kind":"ConfigMap","name":"none","uid":"00000000-0000-0000-0000-000000000000"}]`), who, beat),
-		callOr(boundary, who, "hold its Lease by a finalizer", change(`"finalizers":["a.example.com/hold"]`), who, beat),
+		callOr(boundary, who, "have its Lease garbage-collected by means of a false owner",
+			change(`"ownerReferences":[{"apiVersion":"v1",`+
+				`"kind":"ConfigMap","name":"none","uid":"00000000-0000-0000-0000-000000000000"}]`), who, beat),
+		callOr(boundary, who, "block the deletion of its Lease with a finalizer",
+			change(`"finalizers":["a.example.com/hold"]`), who, beat),
 		callOr(boundary, who, "relabel its Lease", change(`"labels":{"infrastructure.capstan.dev/host":"{other}"}`), who,
 			beat),
 		callOr(boundary, who, "store data in annotations", change(`"annotations":{"a":"b"}`), who, beat),
@@ -200,7 +207,7 @@ func hostPlane() []attempt {
 		call(boundary, who, "delete its machine", admin, del(clusters+"machines/{coremachine}")),
 		call(boundary, who, "change its cluster", manager,
 			patch(capstan+"capstanclusters/{capstancluster}", relabel)),
-		call(boundary, who, "read the configuration that data is made of", manager,
+		call(boundary, who, "read the configuration that bootstrap data is made from", manager,
 			get("/apis/bootstrap.cluster.x-k8s.io/v1beta2/namespaces/{ns}/kubeadmconfigs")),
 		call(boundary, who, "register an extension", admin, post("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs",
 			extensionConfig)),
@@ -210,7 +217,7 @@ func hostPlane() []attempt {
 			patch(admission+"validatingwebhookconfigurations/{webhook}", relabel)),
 		call(boundary, who, "change a definition", admin, patch("/apis/apiextensions.k8s.io/v1/"+
 			"customresourcedefinitions/capstanhosts.infrastructure.capstan.dev", relabel)),
-		call(boundary, who, "take over a group of the API", admin,
+		call(boundary, who, "take over an API group", admin,
 			patch("/apis/apiregistration.k8s.io/v1/apiservices/v1beta2.infrastructure.capstan.dev", relabel)),
 		call(boundary, who, "write events in the name of others", manager,
 			post("/apis/events.k8s.io/v1/namespaces/{ns}/events",
@@ -220,7 +227,7 @@ func hostPlane() []attempt {
 					`"regarding":{"kind":"CapstanHost","namespace":"{ns}","name":"{other}"}}`)),
 		call(boundary, who, "list namespaces", manager, get("/api/v1/namespaces")),
 		call(boundary, who, "read metrics", admin, get("/metrics")),
-		call(boundary, who, "change who is served first", admin,
+		call(boundary, who, "change whose requests are served first", admin,
 			patch("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/catch-all", relabel)),
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// withoutCredentials returns attempts of whoever can reach the API server's relay on loopback.
+// withoutCredentials returns attempts of somebody who has no credential, but can reach the API server's relay on
+// loopback.
 func withoutCredentials() []attempt {
 	const boundary = "who has no credential is refused"
 	secrets := get(core + "secrets")
@@ -116,11 +117,11 @@ func otherUsers() []attempt {
 		same(files, "read the logs", `cat {home}/plane/logs/*.log`),
 		same(files, "reach the dock's socket", `python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); `+
 			`s.connect("{home}/dock/dock.sock")'`),
-		asUser(files, "take the home's place", `rm -rf {home}`, `test -w {home}`),
+		asUser(files, "remove the home", `rm -rf {home}`, `test -w {home}`),
 		same(processes, "read the environment of the dock", `cat /proc/{dockpid}/environ`),
 		same(processes, "read the memory of the dock", `head -c1 /proc/{dockpid}/maps | grep -q .`),
-		same(processes, "look into the dock's root", `ls /proc/{dockpid}/root/`),
-		same(processes, "look at the dock's open files", `ls /proc/{dockpid}/fd/`),
+		same(processes, "list the dock's root directory", `ls /proc/{dockpid}/root/`),
+		same(processes, "list the dock's open files", `ls /proc/{dockpid}/fd/`),
 		same(processes, "signal the dock", `kill -0 {dockpid}`),
 		same(processes, "enter a host", `nsenter --preserve-credentials --target {hostpid} --user --mount true`),
 		same(processes, "read a host's files through its first process", `cat /proc/{hostpid}/root/etc/capstan/agent.yaml`),

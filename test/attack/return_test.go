@@ -68,7 +68,7 @@ func hostReturns() []attempt {
 			patch(host+"away-c", `{"spec":{"claim":{"machine":"m","machineUID":"u","cluster":"c","hostname":"m",`+
 				`"providerID":"capstan://{ns}/away-c/u","kubernetesVersion":"{version}"}}}`),
 			patch(host+"away-c", `{"spec":{"claim":null,"epoch":1}}`)),
-		returns(hostAccount, "the token of an identity that was ended", "away-d", rightful,
+		returns(hostAccount, "a token whose Secret was deleted", "away-d", rightful,
 			del(core+"secrets/away-d-epoch-0")),
 		returns(hostAccount, "the token of a host that was removed", "away-e", rightful, del(host+"away-e")),
 	}
@@ -90,7 +90,7 @@ func (w *world) awayHost(ctx context.Context, name, key string) (string, error) 
 			`"boundObjectRef":{"apiVersion":"v1","kind":"Secret","name":"`+name+`-epoch-0"}}}`))
 	var token struct{ Status struct{ Token string } }
 	if err != nil || status != http.StatusCreated || json.Unmarshal([]byte(body), &token) != nil {
-		return "", fmt.Errorf("a token of host %s: %d %s %w", name, status, message(body), err)
+		return "", fmt.Errorf("getting a token of host %s: %d %s %w", name, status, message(body), err)
 	}
 	return token.Status.Token, nil
 }

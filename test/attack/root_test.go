@@ -72,7 +72,8 @@ func script(boundary, mechanism, try, control string) attempt {
 	}
 }
 
-// rootOnHost returns the attempts that dock's own tests make on a bare host, here made on a host with a machine.
+// rootOnHost returns the attempts of package dock's own tests. Those tests make them on a host without a machine; here,
+// root makes them on a host with a machine.
 func rootOnHost() []attempt {
 	const boundary = "a host is not the machine"
 	controls := named("../../dock/testdata/controls.txt")
@@ -119,14 +120,14 @@ func lines(path string) []string {
 	return list
 }
 
-// fromHostNetwork returns the attempts of testdata/host.txt: on the network, on other hosts, on Capstan's home
+// fromHostNetwork returns the attempts of testdata/host.txt. They target the network, other hosts, and Capstan's home
 // directory.
 func fromHostNetwork() []attempt {
 	var list []attempt
 	for _, line := range lines("testdata/host.txt") {
 		parts := strings.Split(strings.ReplaceAll(line, `\|`, "\x00"), " | ")
 		if len(parts) != 4 {
-			panic("testdata/host.txt: this line has no four parts: " + line)
+			panic("testdata/host.txt: this line does not have four parts: " + line)
 		}
 		for i := range parts {
 			parts[i] = strings.ReplaceAll(parts[i], "\x00", "|")
@@ -136,7 +137,7 @@ func fromHostNetwork() []attempt {
 	return list
 }
 
-// leaveTraces puts things on the other host that this host must not find.
+// leaveTraces creates things on the other host that root on this host must not find.
 func (w *world) leaveTraces(ctx context.Context) error {
 	out, code, err := w.inHost(ctx, "other", `touch /dev/shm/capstan-attack
 python3 -c 'import ctypes

@@ -4,8 +4,8 @@ package attack
 
 import "strings"
 
-// in changes the namespace of a path from the tenant's to the neighbour's.
-func in(r request) request {
+// blue returns the request with {blue}, the neighbor's namespace, in place of {ns}, the tenant's.
+func blue(r request) request {
 	r.path, r.body = strings.ReplaceAll(r.path, "{ns}", "{blue}"), strings.ReplaceAll(r.body, "{ns}", "{blue}")
 	return r
 }
@@ -16,19 +16,20 @@ func tenantNamespaces() []attempt {
 	const boundary = "a tenant has one namespace"
 	who := tenant
 	return []attempt{
-		call(boundary, who, "read Secrets", neighbour, in(get(core+"secrets"))),
-		call(boundary, who, "read hosts", neighbour, in(get(capstan+"capstanhosts"))),
-		call(boundary, who, "read clusters", neighbour, in(get(clusters+"clusters"))),
-		call(boundary, who, "make a machine", neighbour, in(post(capstan+"capstanmachines", machineNamed("x", "")))),
-		call(boundary, who, "get a token of an account", neighbour, in(post(core+"serviceaccounts/default/token",
+		call(boundary, who, "read Secrets", neighbour, blue(get(core+"secrets"))),
+		call(boundary, who, "read hosts", neighbour, blue(get(capstan+"capstanhosts"))),
+		call(boundary, who, "read clusters", neighbour, blue(get(clusters+"clusters"))),
+		call(boundary, who, "make a machine", neighbour, blue(post(capstan+"capstanmachines", machineNamed("x", "")))),
+		call(boundary, who, "get a token of an account", neighbour, blue(post(core+"serviceaccounts/default/token",
 			`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":600}}`))),
-		call(boundary, who, "bind itself", neighbour, in(post(rbac+"namespaces/{ns}/rolebindings",
+		call(boundary, who, "bind itself", neighbour, blue(post(rbac+"namespaces/{ns}/rolebindings",
 			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"more"},"roleRef":`+
 				`{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":`+
 				`[{"kind":"ServiceAccount","name":"tenant","namespace":"default"}]}`))),
-		call(boundary, who, "keep a host alive", admin, in(post(leases, `{"metadata":{"name":"more"}}`))),
-		call(boundary, who, "read Secrets of all", admin, get("/api/v1/secrets")),
-		call(boundary, who, "read hosts of all", admin, get("/apis/infrastructure.capstan.dev/v1beta2/capstanhosts")),
+		call(boundary, who, "make a Lease", admin, blue(post(leases, `{"metadata":{"name":"more"}}`))),
+		call(boundary, who, "read Secrets of all namespaces", admin, get("/api/v1/secrets")),
+		call(boundary, who, "read hosts of all namespaces", admin,
+			get("/apis/infrastructure.capstan.dev/v1beta2/capstanhosts")),
 		call(boundary, who, "make a namespace", admin, post("/api/v1/namespaces", `{"metadata":{"name":"more"}}`)),
 		call(boundary, who, "delete the other namespace", admin, del("/api/v1/namespaces/{blue}")),
 		call(boundary, who, "register an extension for everybody", admin,
@@ -60,7 +61,7 @@ func tenantRights() []attempt {
 	return []attempt{
 		call(boundary, who, "bind cluster-admin in its namespace", admin, bind("cluster-admin")),
 		call(boundary, who, "bind the manager's role", admin, bind("capstan-plane-manager")),
-		call(boundary, who, "bind the role of those who move", admin, bind("capstan-mover")),
+		call(boundary, who, "bind the role of movers", admin, bind("capstan-mover")),
 		call(boundary, who, "make a role that assigns provider ids", admin,
 			role("infrastructure.capstan.dev", "capstanmachines/providerid", "assign")),
 		call(boundary, who, "make a role that writes the status of hosts", admin,
@@ -70,7 +71,7 @@ func tenantRights() []attempt {
 	}
 }
 
-// machineNamed returns a CapstanMachine as JSON. The text fields holds the fields of its spec.
+// machineNamed returns a CapstanMachine as JSON. Its spec consists of the given fields.
 func machineNamed(name, fields string) string {
 	return `{"apiVersion":"infrastructure.capstan.dev/v1beta2","kind":"CapstanMachine","metadata":{"name":"` + name +
 		`","labels":{"cluster.x-k8s.io/cluster-name":"{cluster}"}},"spec":{` + fields + `}}`
@@ -87,21 +88,22 @@ func tenantClaims() []attempt {
 	const claim = `,"claim":{"machine":"x","machineUID":"x","cluster":"x",` +
 		`"providerID":"capstan://default/x/x","hostname":"x"}`
 	return []attempt{
-		callOr(boundary, who, "a machine with another's provider id",
+		callOr(boundary, who, "a machine with another machine's provider id",
 			post(capstan+"capstanmachines", machineNamed("thief", `"providerID":"{providerID}"`)), who,
 			post(capstan+"capstanmachines", machineNamed("thief", ""))),
-		call(boundary, who, "another's provider id afterwards", admin,
+		call(boundary, who, "another machine's provider id, set afterwards", admin,
 			patch(capstan+"capstanmachines/{loose}", `{"spec":{"providerID":"{providerID}"}}`)),
 		call(boundary, who, "a host with a claim", manager, host("thief", claim)),
 		call(boundary, who, "a claim of a free host", manager, patch(capstan+"capstanhosts/{free}",
 			`{"spec":{`+claim[1:]+`}}`)),
-		call(boundary, who, "a host of the dock's", manager, host("host-99", `,"supplier":"dock"`)),
+		call(boundary, who, "a host that the dock supplies", manager, host("host-99", `,"supplier":"dock"`)),
 		call(boundary, who, "a host's status", manager, patch(capstan+"capstanhosts/{free}/status",
 			`{"status":{"phase":"Off"}}`)),
 		call(boundary, who, "a machine's status", manager,
 			patch(capstan+"capstanmachines/{loose}/status", `{"status":{"host":"x"}}`)),
-		call(boundary, who, "the word that a claimed host is handed over", manager, patch(capstan+"capstanhosts/{host}",
-			`{"metadata":{"annotations":{"infrastructure.capstan.dev/handed-over":"x"}}}`)),
+		call(boundary, who, "the annotation that says that a host is handed over", manager,
+			patch(capstan+"capstanhosts/{host}",
+				`{"metadata":{"annotations":{"infrastructure.capstan.dev/handed-over":"x"}}}`)),
 		call(boundary, who, "a claimed host's finalizer", manager,
 			patch(capstan+"capstanhosts/{host}", `{"metadata":{"finalizers":null}}`)),
 	}
@@ -150,7 +152,7 @@ func authorFiles() []attempt {
 		call(boundary, who, "a Secret as a file of a control plane's template", admin, template(
 			controlPlane+"kubeadmcontrolplanetemplates", "controlplane", "KubeadmControlPlaneTemplate",
 			`"kubeadmConfigSpec":{`+file+`}`)),
-		call(boundary, who, "a Secret as a file by a patch of a class", admin, class(inline)),
+		call(boundary, who, "a Secret as a file, by a patch of a class", admin, class(inline)),
 		callOr(boundary, who, "the templates of another namespace's class", cluster("{blue}"), who, cluster("{ns}")),
 	}
 }

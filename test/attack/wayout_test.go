@@ -26,7 +26,7 @@ import (
 const (
 	machineAddress, machineAddress6     = "192.0.2.1", "2001:db8::1"
 	otherComputer, otherComputer6       = "192.0.2.2", "2001:db8::2"
-	metadataAddress                     = "169.254.169.254" // of the other computer, as in clouds
+	metadataAddress                     = "169.254.169.254" // of the other computer, like a cloud's metadata service
 	answersAsMachine, answersAsComputer = "the machine", "another computer"
 )
 
@@ -53,7 +53,7 @@ func (w *world) meetWayOut(t *testing.T) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the dock of the machine: %v", err)
+			t.Errorf("the dock on the machine exited: %v", err)
 		}
 	})
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -63,14 +63,14 @@ func (w *world) meetWayOut(t *testing.T) {
 			return
 		}
 		if time.Now().After(limit) {
-			t.Fatalf("the way out of the dock: %v", err)
+			t.Fatalf("the way out of the dock accepts no connections: %v", err)
 		}
 	}
 }
 
 func (w *world) wayOutSocket() string { return filepath.Join(w.wayOut.Dock(), "out.sock") }
 
-// through asks the way out for a connection, like a client of the plane, and returns what the other side sends.
+// through requests a connection from the way out, like a client of the plane, and returns what the other side sends.
 func (w *world) through(ctx context.Context, request string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -149,8 +149,8 @@ func wayOut() []attempt {
 		to("connect to the machine by name", "localhost"),
 		to("connect to the machine by a number", "2130706433"),
 		to("connect to the machine by a short address", "127.1"),
-		out("name another computer in the header", smuggled, otherComputer),
-		out("send a plain request", plain, otherComputer),
+		out("connect to loopback, with another computer in the header", smuggled, otherComputer),
+		out("send a GET request instead of CONNECT", plain, otherComputer),
 		script(boundary, "use the way out from a host", `python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); `+
 			`s.connect("{home}/dock/out.sock")'`, `python3 -c 'import socket; s = socket.socket(socket.AF_UNIX)'`),
 		asUser(boundary, "use the way out", `python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); `+

@@ -19,7 +19,7 @@ func headed(r request, header string) request {
 	return r
 }
 
-// kind fills in the kind in a body.
+// kind replaces %KIND% in a body by the kind.
 func kind(body, kind string) string { return strings.ReplaceAll(body, "%KIND%", kind) }
 
 // long returns a word of n letters.

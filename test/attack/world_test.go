@@ -47,7 +47,7 @@ type world struct {
 	hosts  map[string]dock.Host
 	vars   map[string]string
 	tokens map[identity]string
-	// workload has the credentials of the workload cluster's administrator, and the address of the plane.
+	// workload has the credentials of the workload cluster's administrator, but the address of the plane.
 	workload *rest.Config
 
 	// wayOut is the home of another dock, on a machine with a network.
@@ -60,7 +60,8 @@ type world struct {
 	friendlyErr error // of the control with a well-behaved extension
 }
 
-// newWorld starts a plane as the user uid, and creates a cluster with a control plane and one worker on it.
+// newWorld starts a plane as the user with the id uid. On that plane, it creates a cluster with a control plane and one
+// worker.
 func newWorld(t *testing.T, uid int) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "capstan-attack-")
@@ -142,7 +143,7 @@ func (w *world) run(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// end stops the plane, and fails the test if anything of it is left.
+// end stops the plane, and fails the test if the plane leaves anything behind.
 func (w *world) end(t *testing.T) {
 	w.run(t, "down", "--delete")
 	left := leftovers.Of(string(w.home))

@@ -51,7 +51,7 @@ func TestUpgradeFromAnotherDirectory(t *testing.T) {
 	words := []string{"a dock is already running", p.dir, other.dir, "capstan down", "install these binaries in " + p.dir}
 	other.refused(words, "up", "--hosts", "5", "--rotate-keys")
 	if is := p.plane(); is.PID != plane.PID || !is.Since.Equal(plane.Since) {
-		t.Errorf("after a refusal the plane is %+v, was %+v", is, plane)
+		t.Errorf("the refused start has replaced the plane: it is %+v, was %+v", is, plane)
 	}
 	p.compare("choices", chosen, p.chosen())
 	p.same(was)
@@ -87,7 +87,7 @@ func (p *place) replaced(by release) {
 	p.install(by)
 	p.must("up")
 	if p.plane().PID == plane {
-		p.Errorf("%s: the plane of the other release goes on", by.name)
+		p.Errorf("%s: the plane of the replaced release still runs", by.name)
 	}
 	p.runsWhatIsInstalled()
 	p.works(len(was.nodes))
@@ -102,7 +102,7 @@ func (p *place) grows(workers int) {
 	p.must("cluster", "scale", "demo", "--workers", fmt.Sprint(workers))
 	p.works(workers + 1)
 	if is := len(p.processesOf(installed)); is != was+1 {
-		p.Errorf("%d hosts have the agent that is installed, want %d", is, was+1)
+		p.Errorf("%d hosts run the installed agent, want %d", is, was+1)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *place) works(machines int) {
 		out := p.must("kubectl", "get", "machines", "-o", `jsonpath={range .items[*]}{.metadata.name}{" "}`+
 			`{.status.conditions[?(@.type=="Available")].status}{"\n"}{end}`)
 		if strings.Count(out, " True\n") != machines || strings.Count(out, "\n") != machines {
-			return fmt.Errorf("%d available machines are wanted, there are:\n%s", machines, out)
+			return fmt.Errorf("want %d available machines, got:\n%s", machines, out)
 		}
 		return nil
 	})

@@ -29,13 +29,13 @@ func releases(t *testing.T) (before, now release) {
 	t.Helper()
 	dir := os.Getenv("CAPSTAN_TEST_BEFORE")
 	if dir == "" {
-		t.Skip("needs the release before: make test-before")
+		t.Skip("needs the previous release: make test-before")
 	}
 	today, err := filepath.Abs(filepath.Join("..", "..", "bin"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, now = release{"the release before", filepath.Join(dir, "bin")}, release{"this release", today}
+	before, now = release{"the previous release", filepath.Join(dir, "bin")}, release{"this release", today}
 	for _, r := range []release{before, now} {
 		for _, name := range programs {
 			if _, err := os.Stat(filepath.Join(r.dir, name)); err != nil {
@@ -140,7 +140,7 @@ func (p *place) refused(words []string, args ...string) {
 	out, err := p.run(p.Context(), args...)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() < 1 {
-		p.Errorf("capstan %s: %v, want an exit code of a refusal\n%s", strings.Join(args, " "), err, out)
+		p.Errorf("capstan %s: %v, want the exit code of a refusal\n%s", strings.Join(args, " "), err, out)
 	}
 	for _, word := range words {
 		if !strings.Contains(out, word) {

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// kinds are the kinds of which no object may be recreated while a plane is replaced.
+// kinds lists the kinds whose objects must not be recreated while a plane is replaced.
 const kinds = "clusters,kubeadmcontrolplanes,machinedeployments,machinesets,machines,kubeadmconfigs," +
 	"capstanclusters,capstanmachines,clusterclasses"
 
@@ -67,7 +67,8 @@ func (p *place) same(was state) {
 func (p *place) compare(what string, was, is []string) {
 	p.Helper()
 	if len(was) == 0 || was[0] == "" || !slices.Equal(was, is) {
-		p.Errorf("%s: there was\n%s\nand is\n%s", what, strings.Join(was, "\n"), strings.Join(is, "\n"))
+		p.Errorf("%s: want at least one, and the same ones as before; before:\n%s\nnow:\n%s",
+			what, strings.Join(was, "\n"), strings.Join(is, "\n"))
 	}
 }
 
@@ -85,7 +86,7 @@ func (p *place) plane() dock.UnitStatus {
 			return u
 		}
 	}
-	p.Fatalf("no plane runs: %+v", units)
+	p.Fatalf("no plane is running: %+v", units)
 	return dock.UnitStatus{}
 }
 
@@ -93,7 +94,7 @@ func (p *place) plane() dock.UnitStatus {
 func (p *place) runsWhatIsInstalled() {
 	p.Helper()
 	if pid := p.plane().PID; !slices.Contains(p.processesOf(filepath.Join(p.dir, "capstan")), pid) {
-		p.Errorf("the plane, process %d, is not the program that is installed", pid)
+		p.Errorf("the plane, process %d, does not run the installed program", pid)
 	}
 }
 

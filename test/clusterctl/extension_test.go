@@ -35,8 +35,8 @@ import (
 const asCore = "CAPSTAN_TEST_CORE"
 
 // TestRuntimeExtension installs the runtime extension with the real clusterctl and runs it as its Deployment says: with
-// only the rights of its ServiceAccount, and a certificate for its Service. It is discovered through the installed
-// ExtensionConfig, and answers a hook for which it has to read the inventory.
+// only the rights of its ServiceAccount, and a certificate for its Service. The extension is discovered through the
+// installed ExtensionConfig, and answers a hook for which it has to read the inventory.
 func TestRuntimeExtension(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -60,7 +60,7 @@ func TestRuntimeExtension(t *testing.T) {
 	core.Env = []string{asCore + "=blue/c1", "KUBECONFIG=" + w.kubeconfig, "HTTPS_PROXY=" + proxy, "HOME=" + w.home}
 	out, err := core.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "ANSWER blocks: true, cluster needs 5 hosts, there are none") {
-		t.Errorf("%v, the extension has answered:\n%s", err, out)
+		t.Errorf("%v, want a blocking answer of the extension, got:\n%s", err, out)
 	}
 	w.stop(p)
 	w.run("delete", "--runtime-extension", "capstan")

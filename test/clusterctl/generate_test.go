@@ -35,7 +35,7 @@ func TestGenerateProvider(t *testing.T) {
 	for _, provider := range []string{"--infrastructure", "--runtime-extension"} {
 		for _, version := range []string{older, current, newer} {
 			if all := documents(t, w.run("generate", "provider", provider, "capstan:"+version)); len(all) < 8 {
-				t.Errorf("%s %s has %d objects", provider, version, len(all))
+				t.Errorf("%s %s has %d objects, want at least 8", provider, version, len(all))
 			}
 			t.Attr("rule", "CT-27")
 		}
@@ -58,7 +58,7 @@ func TestGenerateProvider(t *testing.T) {
 		if out := w.run("generate", "provider", "--infrastructure", "capstan:"+current); !strings.Contains(out, want+"\n") {
 			t.Errorf("with CAPSTAN_CONCURRENCY=%q there is no argument %s", value, want)
 		} else if value != "-" && !strings.Contains(out, "value: x\n") {
-			t.Error("CAPSTAN_WATCH_FILTER is not taken over")
+			t.Error("CAPSTAN_WATCH_FILTER has no effect")
 		}
 		t.Attr("rule", "CT-57")
 	}
@@ -102,15 +102,15 @@ func TestTargetNamespace(t *testing.T) {
 		}
 		for _, o := range documents(t, out) {
 			if o.GetNamespace() != "" && o.GetNamespace() != "other" {
-				t.Errorf("%s %s is in %s", o.GetKind(), o.GetName(), o.GetNamespace())
+				t.Errorf("%s %s is in namespace %s, want other", o.GetKind(), o.GetName(), o.GetNamespace())
 			}
 			if o.GetKind() == "Namespace" && o.GetName() != "other" {
-				t.Errorf("the Namespace is %s", o.GetName())
+				t.Errorf("the Namespace is %s, want other", o.GetName())
 			}
 			t.Attr("rule", "CT-102")
 			if labels := o.GetLabels(); labels["cluster.x-k8s.io/provider"] != label ||
 				!hasKey(labels, "clusterctl.cluster.x-k8s.io") {
-				t.Errorf("%s %s has the labels %v", o.GetKind(), o.GetName(), labels)
+				t.Errorf("%s %s lacks a label of clusterctl: %v", o.GetKind(), o.GetName(), labels)
 			}
 			t.Attr("rule", "CT-103")
 		}
@@ -120,8 +120,8 @@ func TestTargetNamespace(t *testing.T) {
 	}
 }
 
-// checkExtensionNamespace checks the namespace in the ExtensionConfig. clusterctl does not rewrite it; a variable sets
-// it.
+// checkExtensionNamespace checks the namespace in the ExtensionConfig. clusterctl does not rewrite this namespace; a
+// variable sets it.
 func checkExtensionNamespace(t *testing.T, objects []*unstructured.Unstructured, want string) {
 	t.Helper()
 	found := false
@@ -203,7 +203,7 @@ func (w *world) testFlavors(t *testing.T) {
 		}
 	}
 	if all := documents(t, w.generate("topology")); len(all) != 1 || all[0].GetKind() != "Cluster" {
-		t.Errorf("with its class installed, the flavor has %d objects", len(all))
+		t.Errorf("with its class installed, the flavor has %d objects, want only the Cluster", len(all))
 	}
 	t.Attr("rule", "CT-86")
 }
@@ -218,14 +218,15 @@ func (w *world) generated(flavor string, all []*unstructured.Unstructured, share
 	class, counts := "", map[int64]int{}
 	for _, o := range all {
 		if o.GetNamespace() != "blue" || o.GetKind() == "Namespace" {
-			w.Errorf("flavor %q: %s %s is in namespace %q", flavor, o.GetKind(), o.GetName(), o.GetNamespace())
+			w.Errorf("flavor %q has %s %s in namespace %q, want namespace blue, and no Namespace", flavor, o.GetKind(),
+				o.GetName(), o.GetNamespace())
 		}
 		w.Attr("rule", "CT-104")
 		w.closed(flavor, o.Object, has)
 		switch o.GetKind() {
 		case "Cluster":
 			if o.GetName() != "c1" {
-				w.Errorf("flavor %q: the cluster is %s", flavor, o.GetName())
+				w.Errorf("flavor %q: the cluster is %s, want c1", flavor, o.GetName())
 			}
 			class, _, _ = unstructured.NestedString(o.Object, "spec", "topology", "classRef", "name")
 			replicas, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "topology", "controlPlane", "replicas")
@@ -242,7 +243,7 @@ func (w *world) generated(flavor string, all []*unstructured.Unstructured, share
 		if class != "" && o.GetKind() != "Cluster" || o.GetKind() == "ClusterClass" {
 			key := o.GetKind() + "/" + o.GetName()
 			if other, ok := shared[key]; ok && other != flavor {
-				w.Errorf("%s is of the classes of flavors %s and %s", key, other, flavor)
+				w.Errorf("%s belongs to the classes of the flavors %s and %s", key, other, flavor)
 			}
 			shared[key] = flavor
 		}
@@ -251,12 +252,12 @@ func (w *world) generated(flavor string, all []*unstructured.Unstructured, share
 		}
 	}
 	if counts[3] != 1 || counts[2] == 0 {
-		w.Errorf("flavor %q has replicas %v, want 3 control planes and 2 workers", flavor, counts)
+		w.Errorf("flavor %q has replicas %v, want 3 control plane machines and 2 workers", flavor, counts)
 	}
 	w.Attr("rule", "CT-72")
 	if isTopology := strings.HasPrefix(flavor, "topology"); isTopology != (class != "") ||
 		isTopology && !has["ClusterClass/"+class] {
-		w.Errorf("flavor %q uses class %q, and has %v", flavor, class, has)
+		w.Errorf("flavor %q uses class %q, and contains the objects %v", flavor, class, has)
 	}
 	w.Attr("rule", "CT-86")
 }

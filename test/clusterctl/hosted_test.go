@@ -71,7 +71,7 @@ func TestHosted(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(apiserver.Root(), "docs", "clusterctl.md"))
 	w.must(err)
 	for _, url := range []string{
-		strings.Replace(gitHub("", "infrastructure-components.yaml"), "capstan-dev/capstan", "ORGANISATION/REPOSITORY", 1),
+		strings.Replace(gitHub("", "infrastructure-components.yaml"), "capstan-dev/capstan", "ORGANIZATION/REPOSITORY", 1),
 		gitLab("infrastructure-capstan", "infrastructure-components.yaml"),
 	} {
 		if !strings.Contains(string(page), url) {
@@ -109,14 +109,15 @@ func (w *world) sameAs(local string) {
 		{"provider", "--infrastructure", "capstan:" + current}, {"provider", "--runtime-extension", "capstan:" + current},
 	} {
 		if got, want := generate(w.config, args...), generate(local, args...); got != want || len(got) < 1000 {
-			w.Errorf("%s: the components are not those of the directory: %d bytes, not %d", args[1], len(got), len(want))
+			w.Errorf("%s: the components differ from those in the directory: %d bytes, not %d",
+				args[1], len(got), len(want))
 		}
 	}
 	cluster := []string{"cluster", "blue", "--infrastructure", "capstan:" + current, "--flavor", "topology",
 		"--kubernetes-version", "v1.36.3", "--target-namespace", "default"}
 	got, want := generate(w.config, cluster...), generate(local, cluster...)
 	if got != want || !strings.Contains(got, "kind: ClusterClass") {
-		w.Errorf("the flavor is not that of the directory, with its class: it is\n%s", got)
+		w.Errorf("want the flavor of the directory, with its class, got\n%s", got)
 	}
 	w.refused("v9.9.9", "generate", "provider", "--infrastructure", "capstan:v9.9.9")
 }
@@ -167,7 +168,7 @@ func (w *world) refusedURLs(t *testing.T) {
 	refused("in the form https://{host}/api/v4/projects/{projectSlug}", "group%2Fcapstan", "group/capstan")
 	parts := strings.Split(gitLab("infrastructure-capstan", "infrastructure-components.yaml"), "/")
 	if _, err := utilversion.ParseSemantic(parts[len(parts)-2]); err != nil {
-		t.Errorf("the version in the URL of docs/clusterctl.md: %v", err)
+		t.Errorf("the version in the URL of docs/clusterctl.md is not a semantic version: %v", err)
 	}
 	t.Attr("rule", "CT-21")
 }
@@ -183,7 +184,7 @@ func TestVersionsAreFound(t *testing.T) {
 			w.config = h.write(w, t.TempDir(), gitHub)
 			out := w.run("generate", "provider", "--infrastructure", "capstan")
 			if !strings.Contains(out, "capstan-manager:"+newer) {
-				t.Errorf("it is not the latest release of the contract, %s", newer)
+				t.Errorf("clusterctl does not use the latest release of the contract, %s", newer)
 			}
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -28,8 +28,8 @@ var dryRun = client.DryRunAll
 
 func mapKeys(m map[string]any) iter.Seq[string] { return maps.Keys(m) }
 
-// install initialises the management cluster with Cluster API and a release of ours, and removes the webhooks, which
-// nobody serves.
+// install initializes the management cluster with Cluster API and a release of ours, and removes the webhooks, which
+// no process serves.
 func (w *world) install(ours string) {
 	w.Helper()
 	w.run("init", "--core", "cluster-api:"+version(w.T), "--bootstrap", "kubeadm:"+version(w.T), "--control-plane",
@@ -52,7 +52,7 @@ func (w *world) installed() string {
 	return p.Version
 }
 
-// TestManagementCluster takes a management cluster through its life: it is initialised with a release for contract
+// TestManagementCluster takes a management cluster through its life: it is initialized with a release for contract
 // v1beta1, upgraded, used, and emptied (T-CT-05 to T-CT-07).
 func TestManagementCluster(t *testing.T) {
 	w := newWorld(t)
@@ -75,17 +75,18 @@ func TestManagementCluster(t *testing.T) {
 	}
 }
 
-// testInit initialises the management cluster.
+// testInit initializes the management cluster.
 func (w *world) testInit(t *testing.T) {
 	w.install(older)
 	if got := w.installed(); got != older {
-		t.Errorf("the inventory has version %q", got)
+		t.Errorf("after init, the inventory has version %q", got)
 	}
 	d := &appsv1.Deployment{}
 	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: "capstan-system", Name: "capstan-manager"}, d))
 	if c := d.Spec.Template.Spec.Containers[0]; c.Name != "manager" ||
 		!strings.HasSuffix(c.Image, "capstan-manager:"+older) || strings.Contains(strings.Join(c.Args, " "), "--namespace") {
-		t.Errorf("the manager is %s of %s with %v", c.Name, c.Image, c.Args)
+		t.Errorf("want container manager with the older image, without --namespace, got %s, %s, %v", c.Name, c.Image,
+			c.Args)
 	}
 	t.Attr("rule", "CT-49")
 	t.Attr("rule", "CT-51")
@@ -107,13 +108,13 @@ func (w *world) testDelete(t *testing.T) {
 		t.Errorf("the inventory still has version %q", got)
 	}
 	if !w.defined() {
-		t.Error("the definitions are gone, though nobody asked for that")
+		t.Error("a delete without --include-crd has removed the definitions")
 	}
 	w.run("init", "--infrastructure", "capstan:"+current)
 	w.unhook()
 	w.refused("found existing objects", "delete", "--infrastructure", "capstan", "--include-crd", "--include-namespace")
 	if w.installed() != current || !w.defined() {
-		t.Error("a delete that was refused has deleted something")
+		t.Error("a refused delete removed our provider from the inventory, or its definitions")
 	}
 	for _, kind := range []string{"CapstanCluster", "CapstanClusterTemplate", "CapstanMachineTemplate"} {
 		o := &unstructured.Unstructured{}
@@ -139,7 +140,7 @@ func (w *world) defined() bool {
 func aggregated(w *world) {
 	w.Helper()
 	role := &rbacv1.ClusterRole{}
-	w.until("core has rights on our objects by aggregation", func() bool {
+	w.until("Cluster API's core has aggregated rights on our objects", func() bool {
 		w.must(w.api.Get(w.Context(), client.ObjectKey{Name: "capi-aggregated-manager-role"}, role))
 		for _, r := range role.Rules {
 			if len(r.APIGroups) == 1 && r.APIGroups[0] == "infrastructure.capstan.dev" {
@@ -180,7 +181,7 @@ func TestBadReleases(t *testing.T) {
 			one.T = t
 			one.refused(c.want, "init", "--infrastructure", "capstan:"+current)
 			if got := one.installed(); got != "" {
-				t.Errorf("the inventory has %s", got)
+				t.Errorf("the inventory has version %s of a bad release", got)
 			}
 			if c.metadata == nil {
 				t.Attr("rule", "CT-35")
@@ -197,18 +198,18 @@ func (w *world) testUpgrade(t *testing.T) {
 	w.labelled("v1beta1")
 	w.configure(newer)
 	if out := w.run("upgrade", "plan"); !strings.Contains(out, newer) || !strings.Contains(out, older) {
-		t.Errorf("the plan is\n%s", out)
+		t.Errorf("the plan lacks the older or the newer version:\n%s", out)
 	}
 	w.run("upgrade", "apply", "--infrastructure", "capstan-system/capstan:"+current)
 	if got := w.installed(); got != current {
-		t.Errorf("the inventory has version %q", got)
+		t.Errorf("after the upgrade, the inventory has version %q", got)
 	}
 	w.labelled("v1beta2")
 	w.fromGitLab(t)
 	w.labelled("v1beta2")
 	w.refused("v0.1.9", "upgrade", "apply", "--infrastructure", "capstan-system/capstan:v0.1.9")
 	if got := w.installed(); got != newer {
-		t.Errorf("after an upgrade that failed the inventory has version %q", got)
+		t.Errorf("an upgrade that failed changed the version in the inventory to %q", got)
 	}
 	w.unhook()
 }
@@ -222,20 +223,20 @@ func (w *world) fromGitLab(t *testing.T) {
 	w.config = h.write(w, t.TempDir(), gitLab)
 	plan := w.run("upgrade", "plan")
 	if strings.Contains(plan, newer) || !strings.Contains(plan, current) {
-		t.Errorf("the plan is\n%s", plan)
+		t.Errorf("want a plan with the current version, and not with the newer one, got\n%s", plan)
 	}
 	if stdout, stderr, err := w.try("upgrade", "apply", "--contract", "v1beta2"); w.installed() != current {
 		t.Errorf("without a version, clusterctl upgraded to %s: %v\n%s%s", w.installed(), err, stdout, stderr)
 	}
 	w.run("upgrade", "apply", "--infrastructure", "capstan-system/capstan:"+newer)
 	if got := w.installed(); got != newer {
-		t.Errorf("the inventory has version %q", got)
+		t.Errorf("after the upgrade from GitLab, the inventory has version %q", got)
 	}
 	t.Attr("rule", "CT-23")
 	w.config, w.env = before, nil
 }
 
-// labelled fails the test if the definitions are for another contract.
+// labelled fails the test if the newest contract in the labels of the definitions is not the given one.
 func (w *world) labelled(want string) {
 	w.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -257,7 +258,7 @@ func (w *world) testDescribe(t *testing.T) {
 		w.must(w.api.Create(t.Context(), o))
 	}
 	if out := w.run("describe", "cluster", "c1", "--namespace", "blue"); !strings.Contains(out, "CapstanCluster blue/c1") {
-		t.Errorf("the description is\n%s", out)
+		t.Errorf("the description lacks the CapstanCluster:\n%s", out)
 	}
 	w.refused("not found", "get", "kubeconfig", "c1", "--namespace", "blue")
 	w.must(w.api.Create(t.Context(), &corev1.Secret{
@@ -267,7 +268,7 @@ func (w *world) testDescribe(t *testing.T) {
 		Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("a kubeconfig")},
 	}))
 	if out := w.run("get", "kubeconfig", "c1", "--namespace", "blue"); !strings.Contains(out, "a kubeconfig") {
-		t.Errorf("the kubeconfig is %q", out)
+		t.Errorf("want the kubeconfig from the Secret, got %q", out)
 	}
 }
 
@@ -280,11 +281,12 @@ func (w *world) elsewhere(t *testing.T) {
 	w.must(w.api.Get(t.Context(), client.ObjectKey{Name: "capstanmachines.infrastructure.capstan.dev"}, crd))
 	if ns := crd.Spec.Conversion.Webhook.ClientConfig.Service.Namespace; ns != "elsewhere" ||
 		!strings.HasPrefix(crd.Annotations["cert-manager.io/inject-ca-from"], "elsewhere/") {
-		t.Errorf("objects are converted in namespace %s, trusted by %v", ns, crd.Annotations)
+		t.Errorf("want the conversion webhook and its authority in namespace elsewhere, got %s and the annotations %v",
+			ns, crd.Annotations)
 	}
 	t.Attr("rule", "CT-102")
 	if err := w.api.Get(t.Context(), client.ObjectKey{Name: "capstan-system"},
 		&corev1.Namespace{}); !apierrors.IsNotFound(err) {
-		t.Errorf("namespace capstan-system: %v", err)
+		t.Errorf("want no namespace capstan-system, got error %v", err)
 	}
 }

@@ -81,7 +81,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	offers, err := capstan.CallOff(t.Context(), handOver)
 	from.must(err)
 	if offers != 1 {
-		t.Errorf("%d offers were called off", offers)
+		t.Errorf("%d offers were called off, want 1", offers)
 	}
 	if _, err := os.Stat(c.path("var/lib/capstan/next.yaml")); err == nil ||
 		to.has(&corev1.ServiceAccount{}, infrav1.IdentityPrefix+host) {
@@ -98,7 +98,7 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	if !from.has(&infrav1.CapstanHost{}, host) {
 		t.Log("the mover was killed late: the host has left already")
 	} else if live(to.host(host)) {
-		t.Error("the agent works for the target although the source has its host")
+		t.Error("the agent works for the target although its host is still in the source")
 	}
 
 	// The agent dies when it sees that the host has moved, and the target's API server dies while the agent is down.
@@ -125,9 +125,10 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	}
 	h := to.host(host)
 	if h.Spec.Claim == nil || !reflect.DeepEqual(*h.Spec.Claim, claim) || h.Status.Agent.Cleaning != nil {
-		t.Errorf("the host has the claim %+v, cleaning %+v", h.Spec.Claim, h.Status.Agent.Cleaning)
+		t.Errorf("after the move, the claim is %+v, cleaning %+v; want the same claim, and no cleaning", h.Spec.Claim,
+			h.Status.Agent.Cleaning)
 	}
-	to.until("the machine goes on in the target", to.provisioned)
+	to.until("the machine is provisioned in the target", to.provisioned)
 	c.unharmed(claim)
 }
 
@@ -186,9 +187,9 @@ func (c *computer) unharmed(claim infrav1.HostClaim) {
 	}
 	c.mu.Unlock()
 	if text, err := os.ReadFile(c.path("etc/kubernetes/kubelet.conf")); err != nil || string(text) != "of the machine" {
-		c.t.Errorf("a file of the machine: %q, %v", text, err)
+		c.t.Errorf("the kubelet.conf of the machine has changed: %q, %v", text, err)
 	}
-	c.kill() // the agent has the journal open
+	c.kill() // the agent has its journal (the record of its work) open
 	j, err := journal.Open(c.path("var/lib/capstan/journal"), claim.ProviderID)
 	if err != nil {
 		c.t.Fatal(err)
@@ -196,11 +197,12 @@ func (c *computer) unharmed(claim infrav1.HostClaim) {
 	defer j.Close()
 	if cleaned, left := j.Cleaned(); cleaned || len(left) > 0 || !j.Outcome().Succeeded ||
 		j.Step("runcmd 1/1").Starts != 1 {
-		c.t.Errorf("the journal says cleaned: %t, outcome %+v", cleaned, j.Outcome())
+		c.t.Errorf("the journal says cleaned: %t, outcome %+v; want one bootstrap, and no cleaning", cleaned,
+			j.Outcome())
 	}
 	log, err := os.ReadFile(c.path("var/log/agent.log"))
 	if err != nil || bytes.Contains(log, []byte("eyJ")) {
-		c.t.Errorf("there is a token in the agent's log, or none: %v", err)
+		c.t.Errorf("the agent's log contains a token, or can't be read: %v", err)
 	}
 	files, err := filepath.Glob(c.path("var/lib/capstan/*"))
 	if err != nil {
@@ -219,7 +221,7 @@ func (s side) killAPI() (restart func()) {
 	s.Helper()
 	pid, args := s.processOfAPI()
 	if pid == 0 {
-		s.Fatal("the API server is not found")
+		s.Fatal("the process of the API server was not found")
 	}
 	process, err := os.FindProcess(pid)
 	s.must(err)

@@ -19,11 +19,13 @@ import (
 
 	"github.com/capstan-dev/capstan/clusterctl"
 	"github.com/capstan-dev/capstan/test/apiserver"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // TestMoveWithAClass: a move that is interrupted leaves clusters and classes paused. The next move prints commands that
 // resume them in the source. When the commands have run, a move succeeds.
 func TestMoveWithAClass(t *testing.T) {
+	long.Need(t)
 	from, _ := newBareSide(t)
 	to, _ := newBareSide(t)
 	from.classed("blue")
@@ -39,7 +41,7 @@ func TestMoveWithAClass(t *testing.T) {
 	from.pause("blue")
 	err = c.MayMove(t.Context(), "blue", target)
 	if err == nil || c.MaySave(t.Context(), "blue") == nil {
-		t.Fatalf("what is paused may move: %v", err)
+		t.Fatalf("want a paused cluster and class neither moved nor saved, got for the move: %v", err)
 	}
 	kube, failed := apiserver.Bundle()
 	from.must(failed)
@@ -58,7 +60,7 @@ func TestMoveWithAClass(t *testing.T) {
 		}
 	}
 	if commands != 2 {
-		t.Errorf("there are %d commands, for a cluster and a class, in %v", commands, err)
+		t.Errorf("got %d commands, want one for the cluster and one for the class: %v", commands, err)
 	}
 	from.must(c.MayMove(t.Context(), "blue", target))
 	from.must(c.Move(t.Context(), upstream.MoveOptions{
@@ -73,6 +75,7 @@ func TestMoveWithAClass(t *testing.T) {
 // TestMoveOutOfAPlane: an embedded plane still has its own ClusterClass after all clusters of its namespace, with all
 // classes, have moved away.
 func TestMoveOutOfAPlane(t *testing.T) {
+	long.Need(t)
 	from, _ := newBareSide(t)
 	to, _ := newBareSide(t)
 	all := append(documents(t, from.generate("topology")), documents(t, from.generate("topology-owned"))...)
@@ -129,7 +132,7 @@ func (s side) stands(o *unstructured.Unstructured) bool {
 	return err == nil && !hasKey(now.GetAnnotations(), clusterv1.PausedAnnotation)
 }
 
-// classed creates a cluster and its class, which nobody reconciles.
+// classed creates a cluster and its class, which no controller reconciles.
 func (s side) classed(namespace string) {
 	s.Helper()
 	for _, o := range documents(s.T, s.generate("topology-owned")) {

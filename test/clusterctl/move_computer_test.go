@@ -46,7 +46,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// serve calls do for each connection, forever.
+// serve calls the function do for each connection, forever.
 func serve(network, address string, do func(net.Conn)) error {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -347,7 +347,7 @@ func (c *computer) watch(stop chan struct{}) {
 	}
 }
 
-// start starts an agent that kills itself at a point; kill kills it.
+// start starts an agent, which kills itself at the given point. kill kills the agent that runs.
 func (c *computer) start(point string) { c.order("start " + point) }
 func (c *computer) kill()              { c.order("kill"); c.gone() }
 
@@ -364,6 +364,6 @@ func (c *computer) gone() {
 	select {
 	case <-c.ended:
 	case <-time.After(patience):
-		c.t.Fatal("the agent does not end")
+		c.t.Fatal("the agent does not exit")
 	}
 }

@@ -21,9 +21,9 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// beside lists objects, by name, and says whether a move takes them. They are in the namespace of a cluster, but their
-// owner references do not lead to the cluster. Each object covers a case of clusterctl: a ClusterResourceSet, an object
-// that moves with its hierarchy, a single object, and an object that clusterctl has no reason to move.
+// The variable beside lists objects in the namespace of a cluster whose owner references do not lead to the cluster.
+// The values say whether a move takes the object. Each object covers a case of clusterctl: a ClusterResourceSet, an
+// object that moves with its hierarchy, a single object, and an object that clusterctl has no reason to move.
 var beside = map[string]bool{
 	"resource-set-objects": true, "hierarchy": true, "of-hierarchy": true, "alone": true, "c1-ca": true,
 	"unrelated": false, "unrelated-secret": false,
@@ -74,8 +74,8 @@ func (s side) apply(o client.Object) error {
 	return c.Create(s.Context(), o)
 }
 
-// populateBeside creates the objects beside a cluster in the source, and some of them also in the target, where they
-// exist before the move.
+// populateBeside creates, in the source, the objects that the variable beside lists. It creates some of them also in
+// the target, where they then exist before the move.
 func (s side) populateBeside(to side) {
 	s.Helper()
 	s.knowsIdentities()
@@ -127,7 +127,7 @@ func (s side) says(name string) string {
 	return says
 }
 
-// movedBeside checks what a move has done with the objects beside a cluster.
+// movedBeside checks what a move has done with the objects that the variable beside lists.
 func (s side) movedBeside(to side) {
 	s.Helper()
 	for name, moves := range beside {
@@ -136,28 +136,28 @@ func (s side) movedBeside(to side) {
 			o = &corev1.ConfigMap{}
 		}
 		if here, there := s.has(o, name), to.has(o, name); there != moves || here == moves {
-			s.Errorf("%s is in the source: %t, in the target: %t; that it moves is %t", name, here, there, moves)
+			s.Errorf("%s is in the source: %t, in the target: %t; want it to move: %t", name, here, there, moves)
 		}
 	}
 	s.Attr("rule", "CT-95")
 	if !to.has(&corev1.ConfigMap{}, "hierarchy") || !to.has(&corev1.Secret{}, "of-hierarchy") ||
 		to.says("first") == "" {
-		s.Error("a ConfigMap, a Secret or an object of a provider's kind was not found by clusterctl")
+		s.Error("clusterctl did not move a ConfigMap, a Secret or an object of a provider's kind")
 	}
 	s.Attr("rule", "CT-94")
 	alone := &corev1.Secret{}
 	if to.has(alone, "alone"); string(alone.Data["says"]) != "of the source" {
-		s.Errorf("what was in the target was not updated: it says %q", alone.Data["says"])
+		s.Errorf("the Secret that was already in the target was not updated: it says %q", alone.Data["says"])
 	}
 	if s.has(&corev1.Secret{}, "alone") {
-		s.Error("what has moved was not removed from the source")
+		s.Error("a Secret that has moved is still in the source")
 	}
 	s.Attr("rule", "CT-97")
 	if got := to.says("first"); got != "of the source" {
-		s.Errorf("a global object was not made: it says %q", got)
+		s.Errorf("the global object that the target lacked was not made there: it says %q", got)
 	}
 	if got := to.says("both"); got != "of the target" {
-		s.Errorf("a global object that was there says %q", got)
+		s.Errorf("the global object that was already in the target was changed: it says %q", got)
 	}
 	if s.says("first") == "" || s.says("both") == "" {
 		s.Error("a global object was removed from the source")
@@ -188,7 +188,7 @@ func (s side) labelledByInit() {
 	} {
 		if !found[name] {
 			s.Errorf(
-				"the definition of %s has not clusterctl's label, which is on %v",
+				"the definition of %s lacks clusterctl's label, which is on %v",
 				name,
 				slices.Sorted(maps.Keys(found)),
 			)

@@ -234,7 +234,7 @@ func (s side) provisioned() bool {
 	return s.has(m, "m1") && m.Spec.ProviderID != "" && ptr.Deref(m.Status.Initialization.Provisioned, false)
 }
 
-// kinds are the kinds that move with a cluster of the flavor.
+// kinds are the kinds that move with a cluster of flavor external.
 var kinds = map[string]schema.GroupVersion{
 	"Cluster": clusterv1.GroupVersion, "Machine": clusterv1.GroupVersion, "MachineDeployment": clusterv1.GroupVersion,
 	"CapstanCluster": infrav1.GroupVersion, "CapstanMachine": infrav1.GroupVersion,
@@ -312,7 +312,7 @@ func TestMove(t *testing.T) {
 	claim := *from.host(claimed).Spec.Claim
 	all := from.census()
 	if len(all) < 10 {
-		t.Fatalf("the cluster has %v", all)
+		t.Fatalf("the cluster has too few objects for this test: %v", all)
 	}
 
 	from.labelledByInit()
@@ -330,15 +330,15 @@ func TestMove(t *testing.T) {
 	t.Attr("rule", "CT-107")
 	m.kill()
 	from.resume()
-	same(t, "after a move that was held and killed", from.census(), all)
-	same(t, "after a move that was held and killed, there", to.census(), nil)
+	same(t, "after a move that was held and killed, in the source", from.census(), all)
+	same(t, "after a move that was held and killed, in the target", to.census(), nil)
 
 	// After the hand-over, the mover continues by itself, and is killed as soon as something has arrived.
 	m = from.mover(to)
 	from.until("the move waits for the host again", func() bool { return from.said("Move blocked by") })
 	host := from.host(claimed)
 	if !hasKey(host.Annotations, clusterctlv1.BlockMoveAnnotation) {
-		t.Errorf("the host that holds the move has the annotations %v", host.Annotations)
+		t.Errorf("the host that holds the move lacks the hold: %v", host.Annotations)
 	}
 	t.Attr("rule", "CT-106")
 	from.must(
@@ -355,7 +355,7 @@ func TestMove(t *testing.T) {
 	same(t, "in the source", from.census(), nil)
 	if from.has(&infrav1.CapstanHost{}, claimed) || !from.has(&infrav1.CapstanHost{}, free) ||
 		to.has(&infrav1.CapstanHost{}, free) {
-		t.Errorf("of the hosts %s had to move and %s to stay", claimed, free)
+		t.Errorf("host %s has not moved, or host %s has not stayed", claimed, free)
 	}
 	t.Attr("rule", "CT-96")
 	from.movedBeside(to)
@@ -410,7 +410,7 @@ func (s side) paused(to side) {
 }
 
 // arrived checks that the machine is still the same instance on the same host, that the host's agent has an identity
-// here, and that the next move is held again.
+// here, and that the host holds the next move.
 func (s side) arrived(host string, claim infrav1.HostClaim) {
 	s.Helper()
 	s.initialized()
@@ -424,7 +424,7 @@ func (s side) arrived(host string, claim infrav1.HostClaim) {
 	}
 	m := &infrav1.CapstanMachine{}
 	if s.has(m, "m1"); m.Spec.ProviderID != claim.ProviderID || m.Status.Host != host {
-		s.Errorf("the machine is %s on host %q", m.Spec.ProviderID, m.Status.Host)
+		s.Errorf("the machine has become %s on host %q", m.Spec.ProviderID, m.Status.Host)
 	}
 	s.until("the agent has an account in the target",
 		func() bool { return s.has(&corev1.ServiceAccount{}, infrav1.IdentityPrefix+host) })
@@ -440,7 +440,7 @@ func same(t *testing.T, when string, got, want map[string]int) {
 	}
 	for name := range got {
 		if want[name] == 0 {
-			t.Errorf("%s: there is %s", when, name)
+			t.Errorf("%s: there is an unexpected %s", when, name)
 		}
 	}
 }

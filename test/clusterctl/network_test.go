@@ -23,8 +23,8 @@ func TestWhoReachesTheExtension(t *testing.T) {
 	w := newWorld(t)
 	extension := w.objectsOf("runtime-extension-capstan", current, "runtime-extension-components.yaml")
 	policy, pods := &networkingv1.NetworkPolicy{}, &appsv1.Deployment{}
-	w.only(extension, "NetworkPolicy", policy)
-	w.only(extension, "Deployment", pods)
+	w.single(extension, "NetworkPolicy", policy)
+	w.single(extension, "Deployment", pods)
 	if policy.Namespace != pods.Namespace || !w.selects(&policy.Spec.PodSelector, pods.Spec.Template.Labels) {
 		t.Errorf("the policy selects %v in %s; Pods have %v in %s",
 			policy.Spec.PodSelector, policy.Namespace, pods.Spec.Template.Labels, pods.Namespace)
@@ -55,9 +55,9 @@ func TestWhoReachesTheExtension(t *testing.T) {
 		"infrastructure-capstan": {current, "infrastructure-components.yaml", false},
 	} {
 		other := &appsv1.Deployment{}
-		w.only(w.objectsOf(directory, c.version, c.file), "Deployment", other)
+		w.single(w.objectsOf(directory, c.version, c.file), "Deployment", other)
 		if got := reaches(other.Spec.Template.Labels, "hooks"); got != c.reaches {
-			t.Errorf("that %s reaches the hooks is %t, want %t", directory, got, c.reaches)
+			t.Errorf("%s reaches the hooks: %t, want %t", directory, got, c.reaches)
 		}
 		t.Attr("rule", "RX-40")
 		if !reaches(other.Spec.Template.Labels, "healthz") {
@@ -65,10 +65,11 @@ func TestWhoReachesTheExtension(t *testing.T) {
 		}
 	}
 	if ports["hooks"] == 0 || ports["healthz"] == 0 || reaches(nil, "other") {
-		t.Errorf("the ports are %v, and others are open: %t", ports, reaches(nil, "other"))
+		t.Errorf("the ports are %v, want hooks and healthz; other ports are open: %t", ports, reaches(nil, "other"))
 	}
 	if len(policy.Spec.PolicyTypes) != 1 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeIngress {
-		t.Errorf("the policy is about %v: clusters and buckets are called at any address", policy.Spec.PolicyTypes)
+		t.Errorf("the policy restricts %v, but the extension calls clusters and buckets at any address",
+			policy.Spec.PolicyTypes)
 	}
 }
 
@@ -80,8 +81,8 @@ func (w *world) objectsOf(directory, version, file string) []*unstructured.Unstr
 	return documents(w.T, string(text))
 }
 
-// only decodes the one object of a kind. It fails the test if there is none, or more than one.
-func (w *world) only(all []*unstructured.Unstructured, kind string, into any) {
+// single decodes the one object of a kind. It fails the test if there is none, or more than one.
+func (w *world) single(all []*unstructured.Unstructured, kind string, into any) {
 	w.Helper()
 	found := 0
 	for _, o := range all {

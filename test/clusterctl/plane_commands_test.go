@@ -38,7 +38,7 @@ func (e *embedded) testCommands() {
 		return err == nil
 	})
 	if files, err := filepath.Glob(filepath.Join(saved, "CapstanHost_*_host-01.yaml")); err != nil || len(files) != 1 {
-		e.Errorf("the claimed host is not among what was saved: %v %v", files, err)
+		e.Errorf("the claimed host is not among the saved objects: %v %v", files, err)
 	}
 	e.works("cluster", "delete", "told")
 

@@ -140,7 +140,7 @@ func TestEmbeddedPlane(t *testing.T) {
 		name string
 		test func(*embedded)
 	}{
-		{"providers of the plane", (*embedded).testParts}, {"providers of others", (*embedded).testOthers},
+		{"providers of the plane", (*embedded).testParts}, {"other people's providers", (*embedded).testOthers},
 		{"templates", (*embedded).testTemplates}, {"smaller commands", (*embedded).testCommands},
 		{"the real clusterctl", (*embedded).testReal},
 	} {
@@ -163,7 +163,7 @@ func (e *embedded) testParts() {
 		}
 	}
 	if out := e.works("clusterctl", "upgrade", "plan"); strings.Count(out, "up to date") != 4 {
-		e.Errorf("the plan is\n%s", out)
+		e.Errorf("want four providers that are up to date, got the plan\n%s", out)
 	}
 	e.fails("part of the embedded plane", "init", "--infrastructure", "capstan:v9.0.0")
 	e.fails("part of the embedded plane", "upgrade", "apply", "--infrastructure", "capstan:v9.0.0")
@@ -185,15 +185,16 @@ func (e *embedded) testOthers() {
 	e.fails("Deployment plain-system/manager", append([]string{"init"}, append(config, "plain,podded")...)...)
 	if out := e.works(append([]string{"clusterctl", "init"}, append(config, "plain")...)...); !strings.Contains(out,
 		"addon-plain") {
-		e.Errorf("after init there is\n%s", out)
+		e.Errorf("the output of init does not name addon-plain:\n%s", out)
 	}
 	e.fails("Deployment plain-system/manager", append([]string{"upgrade", "apply"}, append(config, "plain:v1.0.2")...)...)
 	e.works(append([]string{"clusterctl", "upgrade", "apply"}, append(config, "plain:v1.0.1")...)...)
 	if got := e.inventory(); !strings.Contains(got, "addon-plain v1.0.1") {
-		e.Errorf("after the upgrade there is %s", got)
+		e.Errorf("after the upgrade, want addon-plain v1.0.1 in the inventory, got %s", got)
 	}
 	e.works(append([]string{"clusterctl", "delete", "--include-namespace"}, append(config, "plain")...)...)
-	e.until("the provider goes with its namespace", func() bool { return !strings.Contains(e.inventory(), "addon-plain") })
+	e.until("the provider is gone with its namespace",
+		func() bool { return !strings.Contains(e.inventory(), "addon-plain") })
 }
 
 // testTemplates checks that every flavor is available without a network and without a plane.
@@ -210,11 +211,12 @@ func (e *embedded) testTemplates() {
 		// the last value of a variable counts
 		e.env = append([]string{"CAPSTAN_HOME=" + filepath.Join(e.home, "nothing")}, variables...)
 		if alone := documents(e.T, e.works(args...)); len(alone) != len(there) || len(there) == 0 {
-			e.Errorf("flavor %q has %d objects on the plane, %d without one", flavor, len(there), len(alone))
+			e.Errorf("flavor %q has %d objects on the plane, but %d without a plane", flavor, len(there), len(alone))
 		}
 		for _, o := range there {
 			if o.GetNamespace() != "blue" {
-				e.Errorf("flavor %q: %s %s is in namespace %q", flavor, o.GetKind(), o.GetName(), o.GetNamespace())
+				e.Errorf("flavor %q: %s %s is in namespace %q, want blue", flavor, o.GetKind(), o.GetName(),
+					o.GetNamespace())
 			}
 		}
 	}
@@ -223,7 +225,7 @@ func (e *embedded) testTemplates() {
 		"--kubernetes-version", "v1.36.3")
 	if out := e.works("clusterctl", "generate", "cluster", "c1", "--flavor", "external",
 		"--list-variables"); !strings.Contains(out, "CAPSTAN_ENDPOINT_HOST") {
-		e.Errorf("the variables are\n%s", out)
+		e.Errorf("the list of variables lacks CAPSTAN_ENDPOINT_HOST:\n%s", out)
 	}
 }
 
@@ -241,18 +243,18 @@ func (e *embedded) testReal() {
 	}
 	if out := e.run("describe", "cluster", "demo"); !strings.Contains(out, "CapstanCluster") ||
 		!strings.Contains(out, "KubeadmControlPlane") {
-		e.Errorf("the description is\n%s", out)
+		e.Errorf("the description lacks the CapstanCluster or the KubeadmControlPlane:\n%s", out)
 	}
 	if out := e.run("get", "kubeconfig", "demo"); !strings.Contains(out, "certificate-authority-data") {
-		e.Errorf("the kubeconfig is %q", out)
+		e.Errorf("want a kubeconfig with a certificate authority, got %q", out)
 	}
 	// The ClusterClass already exists, so the flavor is one object.
 	if all := documents(e.T, e.run("generate", "cluster", "c1", "--infrastructure", "capstan:"+current, "--flavor",
 		"topology", "--kubernetes-version", "v1.36.3")); len(all) != 1 {
-		e.Errorf("with its class installed, the flavor has %d objects", len(all))
+		e.Errorf("with its class installed, the flavor has %d objects, want 1", len(all))
 	}
 	if out := e.run("upgrade", "plan"); !strings.Contains(out, "infrastructure-capstan") {
-		e.Errorf("the plan is\n%s", out)
+		e.Errorf("the plan lacks provider infrastructure-capstan:\n%s", out)
 	}
 	e.run("move", "--dry-run")
 	e.fails("host-01 (cluster demo)", "move", "--dry-run")
@@ -274,7 +276,7 @@ func (e *embedded) controlPlane() *unstructured.Unstructured {
 	list.SetAPIVersion("controlplane.cluster.x-k8s.io/v1beta2")
 	list.SetKind("KubeadmControlPlaneList")
 	if e.must(e.api.List(e.Context(), list)); len(list.Items) != 1 {
-		e.Fatalf("there are %d control planes", len(list.Items))
+		e.Fatalf("there are %d control planes, want 1", len(list.Items))
 	}
 	return &list.Items[0]
 }

@@ -34,8 +34,9 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// pod is a process that runs as a Deployment says: with its arguments, the token of its ServiceAccount, and its
-// certificates. This file does what a kubelet, a network and cert-manager would do, because no containers run.
+// pod is a process that runs as a Deployment specifies: with the Deployment's arguments, the token of its
+// ServiceAccount, and its certificates. This file does what a kubelet, a network and cert-manager would do, because no
+// containers run.
 type pod struct {
 	*exec.Cmd
 	log   string
@@ -46,13 +47,14 @@ type pod struct {
 
 // image says what to run instead of a container's image.
 type image struct {
-	// files maps the files of the image that arguments name to their paths on this machine. The container's command is one
-	// of them.
+	// files has an entry for each file of the image that the container's command or arguments name. It maps the file's
+	// path in the image to its path on this machine.
 	files map[string]string
-	// ports maps the name of each port that the Deployment leaves at its default to the flag that sets it, with %d for the
-	// port.
+	// ports has an entry for each port whose flag is missing in the Deployment. It maps the port's name to the flag,
+	// with %d for the port's number.
 	ports map[string]string
-	// more are arguments, with %s for the path of the kubeconfig. They replace what a Pod learns from its environment.
+	// more are additional arguments, with %s for the path of the kubeconfig. They replace what a Pod learns from its
+	// environment.
 	more []string
 }
 
@@ -77,7 +79,7 @@ func (w *world) runs(namespace, name string, from image) *pod {
 		w.Fatalf("Deployment %s has %d containers, the first of which runs %v", name, len(spec.Containers), c.Command)
 	}
 	p := &pod{ports: map[string]int{}, ended: make(chan struct{}), log: filepath.Join(w.TempDir(), "log")}
-	replace := map[string]string{} // values of flags
+	replace := map[string]string{} // maps values of the container's flags to the values that the process gets
 	for inside, outside := range from.files {
 		replace[inside] = outside
 	}
@@ -118,7 +120,7 @@ func (w *world) runs(namespace, name string, from image) *pod {
 	w.until(name+" is ready", func() bool {
 		select {
 		case <-p.ended:
-			w.Fatalf("%s %v has ended: %v", name, args, p.ProcessState)
+			w.Fatalf("%s %v has exited: %v", name, args, p.ProcessState)
 		default:
 		}
 		return p.ready(c.ReadinessProbe.HTTPGet.Path)
@@ -166,10 +168,10 @@ func (w *world) stop(p *pod) {
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
-		w.Fatalf("%s doesn't end", p.Path)
+		w.Fatalf("%s doesn't exit", p.Path)
 	}
 	if code := p.ProcessState.ExitCode(); code != 0 {
-		w.Errorf("%s ended with status %d", p.Path, code)
+		w.Errorf("%s exited with status %d", p.Path, code)
 	}
 }
 
@@ -231,8 +233,8 @@ func (w *world) route(d *appsv1.Deployment, ports map[string]int) map[string]int
 	return to
 }
 
-// certified does what cert-manager does for the Certificate of a Secret: it creates the Secret, here also as a
-// directory, and injects the authority into every object that requests it.
+// certified does what cert-manager does for the Certificate that names a Secret: it creates the Secret, and injects the
+// authority into every object that requests it. It also writes the Secret's files into the directory.
 func (w *world) certified(namespace, secret, dir string, services map[string]int) {
 	w.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -261,7 +263,7 @@ func (w *world) certified(namespace, secret, dir string, services map[string]int
 		w.inject(namespace+"/"+o.GetName(), chain, services)
 		return
 	}
-	w.Fatalf("no Certificate makes Secret %s", secret)
+	w.Fatalf("no Certificate names Secret %s", secret)
 }
 
 // inject writes an authority into definitions and webhooks that are annotated for it, and replaces their Services by

@@ -23,12 +23,14 @@ import (
 
 	"github.com/capstan-dev/capstan/clusterctl/podless"
 	"github.com/capstan-dev/capstan/plane/providers"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // TestProviderBinary: a provider whose controller would need a Pod runs as a process of the plane, with webhook,
 // conversion and the rights of its ServiceAccount. It is restarted if it or the plane is killed, replaced by an
 // upgrade, and stopped when the provider is deleted.
 func TestProviderBinary(t *testing.T) {
+	long.Need(t)
 	if podless.BinaryAnnotation != providers.BinaryAnnotation {
 		t.Fatalf("clusterctl annotates with %s, the plane looks for %s", podless.BinaryAnnotation, providers.BinaryAnnotation)
 	}
@@ -55,7 +57,8 @@ func TestProviderBinary(t *testing.T) {
 	first := e.process(binary)
 	e.testThings("v1.0.0")
 
-	// Repeating the command changes nothing; with another program, it is refused before the plane may run that program.
+	// Repeating the command changes nothing. The same command with another program is refused, and the plane may not
+	// run that program.
 	another := filepath.Join(e.home, "another")
 	e.must(os.Symlink(binary, another))
 	e.works(append([]string{"clusterctl", "init"}, with("v1.0.0")...)...)
@@ -63,13 +66,13 @@ func TestProviderBinary(t *testing.T) {
 		append([]string{"init", "--provider-binary", "tiny=" + another}, append(config, "tiny")...)...)
 	if text, err := os.ReadFile(filepath.Join(e.home, "plane", "plane", "provider-binaries")); err != nil ||
 		strings.Contains(string(text), another) {
-		e.Errorf("a program that was refused may run: %q, %v", text, err)
+		e.Errorf("the plane may run a program that was refused: %q, %v", text, err)
 	}
 
 	e.must(syscall.Kill(first, syscall.SIGKILL))
-	e.until("the provider is back after it was killed",
+	e.until("the provider runs again after it was killed",
 		func() bool { pid := e.pid(binary); return pid != 0 && pid != first })
-	e.until("an Event says that it was killed", func() bool {
+	e.until("an Event says that the provider was killed", func() bool {
 		list := &eventsv1.EventList{}
 		e.must(e.api.List(e.Context(), list, client.InNamespace("tiny-system")))
 		for _, event := range list.Items {
@@ -87,20 +90,21 @@ func TestProviderBinary(t *testing.T) {
 	e.testThings("v1.0.1")
 
 	if pid := e.process(wee); pid != other {
-		e.Errorf("the other provider was started again, as process %d in place of %d", pid, other)
+		e.Errorf("the other provider was restarted: it is process %d, was %d", pid, other)
 	}
 	second := e.process(binary)
 	e.must(syscall.Kill(e.planeProcess(), syscall.SIGKILL))
-	e.until("the provider is back with the plane", func() bool { pid := e.pid(binary); return pid != 0 && pid != second })
+	e.until("the provider runs again after the plane was killed",
+		func() bool { pid := e.pid(binary); return pid != 0 && pid != second })
 	e.until("the API server answers again", func() bool { return e.api.List(e.Context(), &corev1.NamespaceList{}) == nil })
 	e.testThings("v1.0.1")
 
 	e.testNotAllowed()
 
 	e.works(append([]string{"clusterctl", "delete", "--include-namespace"}, append(config, "tiny:v1.0.1")...)...)
-	e.until("the provider ends when it is deleted", func() bool { return e.pid(binary) == 0 })
-	e.process(wee) // continues until the plane stops
-	e.until("nothing of it is left", func() bool {
+	e.until("the process of the deleted provider has exited", func() bool { return e.pid(binary) == 0 })
+	e.process(wee) // the other provider runs until the plane stops
+	e.until("no files of the deleted provider are left", func() bool {
 		left, err := filepath.Glob(filepath.Join(e.home, "plane", "plane", "providers", "tiny-system"))
 		e.must(err)
 		return len(left) == 0
@@ -187,7 +191,7 @@ func (e *embedded) testThings(release string) {
 	}
 	many := thing("v1")
 	many.Object["count"] = int64(10)
-	e.until("the provider's webhook refuses what is wrong", func() bool {
+	e.until("the provider's webhook refuses an invalid object", func() bool {
 		err := e.api.Create(e.Context(), many.DeepCopy())
 		if err == nil { // the API server sees new webhook configurations a moment later
 			e.must(e.api.Delete(e.Context(), many.DeepCopy()))
@@ -197,14 +201,14 @@ func (e *embedded) testThings(release string) {
 	})
 	few := thing("v1alpha1")
 	few.Object["size"] = int64(3)
-	// The same holds for a new authority of conversions.
-	e.until("an object of the older version is made",
+	// The API server also needs a moment to see a new certificate authority of the conversion webhook.
+	e.until("an object is created in the older version",
 		func() bool { return e.api.Create(e.Context(), few.DeepCopy()) == nil })
 	e.until("the provider's controller has seen the object, and may not read Secrets", func() bool {
 		now := thing("v1")
 		e.must(e.api.Get(e.Context(), client.ObjectKeyFromObject(now), now))
 		if now.Object["count"] != int64(3) {
-			e.Fatalf("what was made in the older version is %v", now.Object)
+			e.Fatalf("the object that was created in the older version was not converted: %v", now.Object)
 		}
 		return now.GetAnnotations()[seen] == release+" Forbidden"
 	})
@@ -259,7 +263,7 @@ func (e *embedded) planeProcess() int {
 		return args[0] == e.capstan && args[1] == "plane" && strings.Contains(strings.Join(args, " "), e.home)
 	})
 	if pid == 0 {
-		e.Fatal("there is no process of the plane")
+		e.Fatal("the plane's process was not found")
 	}
 	return pid
 }

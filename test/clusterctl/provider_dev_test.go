@@ -75,7 +75,7 @@ func TestDevelopmentProvider(t *testing.T) {
 	}
 	if _, ok, _ := unstructured.NestedMap(e.one("DevMachineTemplate", "v1beta1", "in-memory-control-plane").Object, "spec",
 		"template", "spec", "backend", "inMemory"); !ok {
-		e.Error("the provider's webhook has converted a template to one without its backend")
+		e.Error("the provider's webhook lost the backend of a template when it converted the template")
 	}
 
 	e.works("cluster", "delete", "mem")
@@ -83,15 +83,16 @@ func TestDevelopmentProvider(t *testing.T) {
 
 	first := e.process(binary)
 	e.must(syscall.Kill(first, syscall.SIGKILL))
-	e.until("the provider is back after it was killed",
+	e.until("the provider runs again after it was killed",
 		func() bool { pid := e.pid(binary); return pid != 0 && pid != first })
 	second := e.process(binary)
 	e.must(syscall.Kill(e.planeProcess(), syscall.SIGKILL))
-	e.until("the provider is back with the plane", func() bool { pid := e.pid(binary); return pid != 0 && pid != second })
+	e.until("the provider runs again after the plane was killed",
+		func() bool { pid := e.pid(binary); return pid != 0 && pid != second })
 	e.until("the API server answers again", func() bool { return e.api.List(e.Context(), &corev1.NamespaceList{}) == nil })
 	e.works("clusterctl", "delete", "--config", e.config, "--infrastructure", "docker", "--include-crd",
 		"--include-namespace")
-	e.until("the provider ends when it is deleted", func() bool { return e.pid(binary) == 0 })
+	e.until("the process of the deleted provider has exited", func() bool { return e.pid(binary) == 0 })
 }
 
 // developmentProvider builds the provider, and returns the path of its program, its sources and their version.

@@ -30,8 +30,8 @@ import (
 // asProvider makes this binary the controller of a small provider, whose components are in testdata/tiny.yaml.
 const asProvider = "CAPSTAN_TEST_PROVIDER"
 
-// seen is the annotation in which the provider records its release, and the answer that it gets when it lists all
-// Secrets.
+// seen is the annotation of a Thing in which the provider records its release, and the answer that it gets when it
+// lists all Secrets.
 const seen = "tiny.example.com/seen"
 
 // beProvider runs the controller, with the flags that Cluster API's providers have.
@@ -45,7 +45,7 @@ func beProvider() error {
 		return err
 	}
 	if name, _, _ := strings.Cut(*group, "."); *namespace != name+"-system" {
-		return fmt.Errorf("the namespace is %q", *namespace)
+		return fmt.Errorf("the namespace does not belong to the group: %q", *namespace)
 	}
 	ctrl.SetLogger(klog.Background())
 	scheme := runtime.NewScheme()
@@ -76,14 +76,14 @@ func beProvider() error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// things writes what it sees into each Thing.
+// things is the provider's controller: it sets the annotation named by the constant seen on each Thing.
 type things struct {
 	client.Client
 	direct         client.Reader
 	group, release string
 }
 
-// thing returns an empty object of the kind.
+// thing returns an empty Thing.
 func (r *things) thing() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(r.group + "/v1")
@@ -105,7 +105,7 @@ func (r *things) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	return ctrl.Result{}, r.Patch(ctx, o, client.MergeFrom(before))
 }
 
-// validateThing refuses more than 9.
+// validateThing refuses a Thing whose count is more than 9.
 func validateThing(_ context.Context, r admission.Request) admission.Response {
 	o := &unstructured.Unstructured{}
 	if err := json.Unmarshal(r.Object.Raw, o); err != nil {

@@ -31,20 +31,20 @@ func TestUpgradeWithoutARepository(t *testing.T) {
 
 	if plans, err := c.PlanUpgrade(t.Context(), upstream.PlanUpgradeOptions{Kubeconfig: c.Kubeconfig}); err == nil ||
 		!strings.Contains(err.Error(), "capstan") {
-		t.Errorf("the plan is %+v, %v", plans, err)
+		t.Errorf("want an error about provider capstan, got plan %+v, error %v", plans, err)
 	}
 	for name, o := range map[string]upstream.ApplyUpgradeOptions{
-		"all providers":  {Contract: "v1beta2"},
-		"the named one":  {InfrastructureProviders: []string{"capstan:" + newer}},
-		"with its place": {InfrastructureProviders: []string{"capstan-system/capstan:" + newer}},
+		"all providers":                         {Contract: "v1beta2"},
+		"the named provider":                    {InfrastructureProviders: []string{"capstan:" + newer}},
+		"the provider named with its namespace": {InfrastructureProviders: []string{"capstan-system/capstan:" + newer}},
 	} {
 		if o.Kubeconfig = c.Kubeconfig; c.ApplyUpgrade(t.Context(), o) == nil {
-			t.Errorf("%s: an upgrade to a release that is nowhere has succeeded", name)
+			t.Errorf("%s: an upgrade to a release that is in no repository has succeeded", name)
 		}
 		d := &appsv1.Deployment{}
 		w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: "capstan-system", Name: "capstan-manager"}, d))
 		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 || w.installed() != current {
-			t.Errorf("%s: after an upgrade that was refused the manager has no replicas, or another version", name)
+			t.Errorf("%s: after a refused upgrade, the manager has no replicas, or another version is installed", name)
 		}
 	}
 
@@ -60,7 +60,7 @@ func TestUpgradeWithoutARepository(t *testing.T) {
 	}
 }
 
-// without writes a configuration that lacks the providers whose URL has a word in it.
+// without writes a configuration that lacks the providers whose URL contains a word.
 func (w *world) without(path, word string) {
 	w.Helper()
 	text, err := os.ReadFile(w.config)
@@ -99,7 +99,7 @@ func TestFeaturesOfCore(t *testing.T) {
 		args := strings.Join(d.Spec.Template.Spec.Containers[0].Args, " ")
 		for _, gate := range want {
 			if !strings.Contains(args, gate) {
-				t.Errorf("%s has not %s: %s", name.Name, gate, args)
+				t.Errorf("%s does not have the argument %s: %s", name.Name, gate, args)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func TestUpgradeFromTheReleaseBefore(t *testing.T) {
 	dir := os.Getenv("CAPSTAN_TEST_BEFORE")
 	if dir == "" {
-		t.Skip("needs the release before: make test-before")
+		t.Skip("needs the previous release: make test-before")
 	}
 	w := newWorld(t)
 	w.fromSourcesBefore(filepath.Join(dir, "dist"))

@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-dev/capstan/provider"
 )
 
-// manager runs our manager as the installed Deployment says.
+// manager runs our manager as the installed Deployment specifies.
 func (w *world) manager() *pod {
 	w.Helper()
 	return w.managerFrom(binary(w.T, "capstan-manager"))
@@ -62,7 +62,7 @@ func TestUpgradeWithACluster(t *testing.T) {
 	w.stop(manager) // like the kubelet when clusterctl deletes the Deployment
 	w.run("upgrade", "apply", "--infrastructure", "capstan-system/capstan:"+current)
 	if got := w.installed(); got != current {
-		t.Errorf("the inventory has version %q", got)
+		t.Errorf("after the upgrade, the inventory has version %q", got)
 	}
 	w.labelled("v1beta2")
 	w.manager()
@@ -72,7 +72,7 @@ func TestUpgradeWithACluster(t *testing.T) {
 			t.Errorf("%s was\n%v\nand is\n%v", what, was, is)
 		}
 	}
-	s.until("the machine is provisioned still", func() bool { s.agent(claimed); return s.provisioned() })
+	s.until("the machine is still provisioned", func() bool { s.agent(claimed); return s.provisioned() })
 	if got := s.host(claimed).Spec.Claim; got == nil || !reflect.DeepEqual(*got, claim) {
 		t.Errorf("the claim is %+v, was %+v", got, claim)
 	}
@@ -92,7 +92,7 @@ func (s side) releases(t *testing.T, claimed, free string, claim infrav1.HostCla
 		return c != nil && c.Released
 	})
 	if !s.has(m, "m1") || s.host(free).Spec.Claim != nil {
-		t.Errorf("the machine is gone before its host is clean, or has another host: %+v", s.host(free).Spec)
+		t.Errorf("the machine is gone before its host is clean, or has claimed the free host: %+v", s.host(free).Spec)
 	}
 	s.until("the host is clean and the machine gone", func() bool {
 		h := s.host(claimed)
@@ -135,7 +135,7 @@ func (w *world) storesOld() {
 	w.must(os.WriteFile(path, bytes.Join(documents, []byte("\n---\n")), 0o600))
 }
 
-// unhookOthers removes the webhooks of other providers, which nobody serves.
+// unhookOthers removes the webhooks of other providers, which no process serves.
 func (w *world) unhookOthers() {
 	w.Helper()
 	others, err := labels.NewRequirement("cluster.x-k8s.io/provider", selection.NotEquals,

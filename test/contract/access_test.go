@@ -118,38 +118,39 @@ func bindManager(ctx context.Context) error {
 }
 
 const (
-	fallback = "a cache watches; it lists where the API server can't stream what is there already"
-	putRight = "what is there and differs is put right: it takes an earlier version, or a hand, to happen"
-	origin   = "where bootstrap data comes from is looked up for a Machine with a configRef, and tested there"
-	admitted = "the admission policies ask for it"
-	migrates = "needed when stored objects are migrated after an upgrade, and tested there"
+	fallback = "the cache lists these objects only if the API server can't stream existing objects in a watch"
+	putRight = "corrects an object that a person, or an earlier version of the manager, has changed"
+	origin   = "checks who made the bootstrap data of a Machine with a configRef; provider/bootstrapdata tests it"
+	admitted = "the admission policies check that the manager has it"
+	migrates = "migrates stored objects after an upgrade; the tests of upgrades cover it"
 )
 
-// unused lists the rights that the manager has and does not use itself, with the reason why it has them.
+// unused lists the rights that the manager has but does not use in TestAccess. The values say why it has them.
 var unused = map[string]string{
-	"delete cluster.x-k8s.io/machines":                  "of a control plane that is gone, and tested there",
-	"patch cluster.x-k8s.io/machines":                   "a Machine that failed is annotated, and tested there",
-	"create infrastructure.capstan.dev/capstanclusters": "RB-01 names it",
-	"delete infrastructure.capstan.dev/capstanclusters": "RB-01 names it",
-	"update infrastructure.capstan.dev/capstanclusters": "RB-01 names it",
-	"get infrastructure.capstan.dev/capstanclusters": "RB-01 names it; reads come from the cache, which " +
+	"delete cluster.x-k8s.io/machines": "deletes the Machines of a control plane that is gone; " +
+		"another test covers it",
+	"patch cluster.x-k8s.io/machines":                   "annotates a Machine that has failed; another test covers it",
+	"create infrastructure.capstan.dev/capstanclusters": "RB-01 requires it",
+	"delete infrastructure.capstan.dev/capstanclusters": "RB-01 requires it",
+	"update infrastructure.capstan.dev/capstanclusters": "RB-01 requires it",
+	"get infrastructure.capstan.dev/capstanclusters": "RB-01 requires it; reads come from the cache, which " +
 		"lists and watches",
-	"create infrastructure.capstan.dev/capstanmachines": "RB-01 names it",
-	"delete infrastructure.capstan.dev/capstanmachines": "RB-01 names it",
-	"update infrastructure.capstan.dev/capstanmachines": "RB-01 names it",
-	"get infrastructure.capstan.dev/capstanmachines": "RB-01 names it; reads come from the cache, which " +
+	"create infrastructure.capstan.dev/capstanmachines": "RB-01 requires it",
+	"delete infrastructure.capstan.dev/capstanmachines": "RB-01 requires it",
+	"update infrastructure.capstan.dev/capstanmachines": "RB-01 requires it",
+	"get infrastructure.capstan.dev/capstanmachines": "RB-01 requires it; reads come from the cache, which " +
 		"lists and watches",
-	"create infrastructure.capstan.dev/capstanhosts": "RB-01 names it",
-	"delete infrastructure.capstan.dev/capstanhosts": "RB-01 names it",
-	"update infrastructure.capstan.dev/capstanhosts": "RB-01 names it",
-	"get infrastructure.capstan.dev/capstanhosts": "agents get it for their own host, and nobody can " +
-		"grant what he has not",
-	"get infrastructure.capstan.dev/capstanclusters/status":        "RB-02 names it",
-	"update infrastructure.capstan.dev/capstanclusters/status":     "RB-02 names it",
-	"get infrastructure.capstan.dev/capstanmachines/status":        "RB-02 names it",
-	"update infrastructure.capstan.dev/capstanmachines/status":     "RB-02 names it",
-	"get infrastructure.capstan.dev/capstanhosts/status":           "agents get it for their own host",
-	"update infrastructure.capstan.dev/capstanhosts/status":        "agents get it for their own host",
+	"create infrastructure.capstan.dev/capstanhosts": "RB-01 requires it",
+	"delete infrastructure.capstan.dev/capstanhosts": "RB-01 requires it",
+	"update infrastructure.capstan.dev/capstanhosts": "RB-01 requires it",
+	"get infrastructure.capstan.dev/capstanhosts": "the manager grants it to each agent for the agent's own host, " +
+		"and can only grant rights that it has itself",
+	"get infrastructure.capstan.dev/capstanclusters/status":        "RB-02 requires it",
+	"update infrastructure.capstan.dev/capstanclusters/status":     "RB-02 requires it",
+	"get infrastructure.capstan.dev/capstanmachines/status":        "RB-02 requires it",
+	"update infrastructure.capstan.dev/capstanmachines/status":     "RB-02 requires it",
+	"get infrastructure.capstan.dev/capstanhosts/status":           "granted to agents, see get capstanhosts",
+	"update infrastructure.capstan.dev/capstanhosts/status":        "granted to agents, see get capstanhosts",
 	"assign infrastructure.capstan.dev/capstanhosts/claim":         admitted,
 	"assign infrastructure.capstan.dev/capstanhosts/handover":      admitted,
 	"assign infrastructure.capstan.dev/capstanmachines/providerid": admitted,
@@ -176,11 +177,11 @@ var unused = map[string]string{
 	"get cluster.x-k8s.io/clusters": "RB-03; reads come from the cache, which lists and " +
 		"watches",
 	"get cluster.x-k8s.io/machines":     "RB-03; reads come from the cache, which lists and watches",
-	"get coordination.k8s.io/leases":    "agents get it for their own host",
-	"update coordination.k8s.io/leases": "agents get it for their own host",
-	"update secrets": "replaces bootstrap data that an earlier claim left behind, which takes a " +
-		"crash to happen",
-	"patch events.k8s.io/events": "an event that comes again counts up the first one, after some minutes",
+	"get coordination.k8s.io/leases":    "granted to agents, see get capstanhosts",
+	"update coordination.k8s.io/leases": "granted to agents, see get capstanhosts",
+	"update secrets": "replaces bootstrap data that an earlier claim left behind, which happens only " +
+		"after a crash",
+	"patch events.k8s.io/events": "increases the count of an event that recurs, which takes some minutes",
 }
 
 // TestAccess runs the provider through a whole life with the rights of its service account, and compares its requests
@@ -219,7 +220,7 @@ func TestAccess(t *testing.T) {
 	}
 	granted := rights(managerRoles)
 	if len(used) < 10 || len(granted) < 20 {
-		t.Fatalf("the audit log names %d rights that were used of %d: the test looks in the wrong place", len(used),
+		t.Fatalf("the audit log names %d used rights, and %d are granted: the test looks in the wrong place", len(used),
 			len(granted))
 	}
 	var lines []string
@@ -232,13 +233,14 @@ func TestAccess(t *testing.T) {
 			lines = append(lines, fmt.Sprintf("%s\tnot used\t%s", right, why))
 		default:
 			lines = append(lines, right+"\tnot used\t")
-			t.Errorf("the manager may %s and never does: take the right away, or say here why it has it (RB-12)", right)
+			t.Errorf("the manager may %s but never does: remove the right, or list it in unused with a reason (RB-12)",
+				right)
 		}
 	}
 	t.Attr("rule", "RB-12")
 	for right := range unused {
 		if !slices.Contains(granted, right) {
-			t.Errorf("%q is listed as granted and not used, and is not granted", right)
+			t.Errorf("%q is listed in unused, but is not granted", right)
 		}
 	}
 	w.Attr("rule", "SG-01")
@@ -307,14 +309,14 @@ func TestAggregatedRole(t *testing.T) {
 	t.Attr("rule", "RB-05")
 	t.Attr("rule", "RB-09")
 	if infrav1.GroupVersion.Group == "infrastructure.cluster.x-k8s.io" {
-		t.Error("the group is the one that core has rights on anyway")
+		t.Error("our API group is the one on which core has rights without aggregation")
 	}
 	recordBoth(t, "IC-04")
 	t.Attr("rule", "RB-06")
 	t.Attr("rule", "RB-07")
 	for _, right := range has {
 		if !slices.Contains(want, right) {
-			t.Errorf("core may %s, which no rule asks for", right)
+			t.Errorf("core may %s, which no rule requires", right)
 		}
 	}
 }

@@ -41,13 +41,14 @@ func TestObjects(t *testing.T) {
 				back := w.get(kind, "same")
 				if back.GetLabels()["example.com/l"] != "1" || back.GetAnnotations()["example.com/a"] != "2" ||
 					len(back.GetFinalizers()) != 1 || len(back.GetOwnerReferences()) != 1 {
-					t.Errorf("%s came back with metadata %v", kind, back.Object["metadata"])
+					t.Errorf("%s lost metadata: it now has %v", kind, back.Object["metadata"])
 				}
 				list := &unstructured.UnstructuredList{}
 				list.SetGroupVersionKind(f.newObject(kind + "List").GroupVersionKind())
 				w.must(shared.admin.List(t.Context(), list, client.InNamespace(w.ns)))
 				if len(list.Items) != 1 || list.Items[0].GetKind() != kind || list.GetKind() != kind+"List" {
-					t.Errorf("the list of %s is %s with %d items", kind, list.GetKind(), len(list.Items))
+					t.Errorf("the list of %s is a %s with %d items, want a list of this kind with one", kind,
+						list.GetKind(), len(list.Items))
 				}
 			}
 			recordObject(here, kind)
@@ -88,17 +89,17 @@ func (f form) checkRefused(w *world) {
 	unknown := []any{map[string]any{"type": "PostalCode", "address": "x"}}
 	w.must(unstructured.SetNestedSlice(u.Object, unknown, "status", "addresses"))
 	if err := shared.admin.Status().Update(w.Context(), u); !apierrors.IsInvalid(err) {
-		w.Errorf("an address of an unknown type was taken: %v", err)
+		w.Errorf("an address of an unknown type was not refused as invalid: %v", err)
 	}
 	w.Attr("rule", "IM-28 "+string(w.Version))
 	if f.Version == v1beta1 {
-		return // a map has each name once
+		return // v1beta1 has a map, which can't have a name twice
 	}
 	u = w.get("CapstanCluster", "same")
 	twice := []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}
 	w.must(unstructured.SetNestedSlice(u.Object, twice, "status", "failureDomains"))
 	if err := shared.admin.Status().Update(w.Context(), u); !apierrors.IsInvalid(err) {
-		w.Errorf("a failure domain was taken twice: %v", err)
+		w.Errorf("a failure domain that is listed twice was not refused as invalid: %v", err)
 	}
 	w.Attr("rule", "IC-20 v1beta2")
 }
@@ -154,16 +155,16 @@ func TestTemplatesAreImmutable(t *testing.T) {
 				return shared.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), options...)
 			}
 			if err := apply(nil); !apierrors.IsInvalid(err) {
-				t.Errorf("%s could be changed: %v", kind, err)
+				t.Errorf("a change of %s was not refused as invalid: %v", kind, err)
 			}
 			if err := apply(map[string]string{clusterv1.TopologyDryRunAnnotation: ""}, client.DryRunAll); err != nil {
 				t.Errorf("a dry run of the topology controller was refused: %v", err)
 			}
 			if err := apply(map[string]string{clusterv1.TopologyDryRunAnnotation: ""}); !apierrors.IsInvalid(err) {
-				t.Errorf("%s could be changed with the annotation of dry runs, in earnest: %v", kind, err)
+				t.Errorf("a real change of %s with the dry-run annotation was not refused as invalid: %v", kind, err)
 			}
 			if err := apply(nil, client.DryRunAll); !apierrors.IsInvalid(err) {
-				t.Errorf("%s could be changed in a dry run of somebody else: %v", kind, err)
+				t.Errorf("a change of %s in a dry run without the annotation was not refused as invalid: %v", kind, err)
 			}
 		}
 		w.Attr("rule", "IMT-12 "+string(w.Version))
@@ -182,7 +183,7 @@ func TestRetriesSlowDown(t *testing.T) {
 	last = time.Now()
 	w.until("the last try has failed", func() bool { return len(w.infra.made("failed create")) >= tries })
 	if pause := time.Since(last); pause < 200*time.Millisecond {
-		t.Errorf("after %d failures the next try came after %v", tries-1, pause)
+		t.Errorf("after %d failures, the next try came after only %v", tries-1, pause)
 	}
 	w.ready("w1")
 	recordBoth(t, "IM-49")
@@ -210,10 +211,10 @@ func TestAgentsTokensAreShortLived(t *testing.T) {
 	}{}
 	w.must(json.Unmarshal(payload, &claims))
 	if life := time.Duration(claims.Exp-claims.Iat) * time.Second; life <= 0 || life > 24*time.Hour {
-		t.Errorf("the token lives for %v", life)
+		t.Errorf("the token is valid for %v, want a day at most", life)
 	}
 	w.Attr("rule", "SG-03")
 	if want := "system:serviceaccount:" + w.ns + ":" + infrav1.IdentityPrefix + "host-01"; claims.Sub != want {
-		t.Errorf("the token is of %s, want %s", claims.Sub, want)
+		t.Errorf("the token belongs to %s, want %s", claims.Sub, want)
 	}
 }

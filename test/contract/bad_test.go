@@ -22,7 +22,7 @@ func TestBadReferences(t *testing.T) {
 		w := newWorld(t, f, 4)
 		w.provisionedCluster("demo")
 
-		// Owners of another kind, of another group, and one that does not exist.
+		// Machines with invalid owners: of another kind, of another group, and one that does not exist.
 		for name, owner := range map[string]metav1.OwnerReference{
 			"other-kind":  {APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "x", UID: "1"},
 			"other-group": {APIVersion: "example.com/v1", Kind: "Machine", Name: "x", UID: "1"},
@@ -35,7 +35,7 @@ func TestBadReferences(t *testing.T) {
 			w.create(u)
 			u = w.waitCondition("CapstanMachine", name, infrav1.ReadyCondition, "False "+infrav1.WaitingForOwnerReason)
 			if hasFinalizer(u) {
-				t.Errorf("machine %s has a finalizer without owner", name)
+				t.Errorf("machine %s has a finalizer, but no valid owner", name)
 			}
 		}
 		w.Attr("rule", "IM-41 "+string(w.Version))
@@ -49,11 +49,11 @@ func TestBadReferences(t *testing.T) {
 		waits := "False " + infrav1.WaitingForOwnerReason
 		c = w.waitCondition("CapstanCluster", "other-kind", infrav1.ReadyCondition, waits)
 		if hasFinalizer(c) {
-			t.Error("a cluster has a finalizer without owner")
+			t.Error("a cluster has a finalizer, but no valid owner")
 		}
 		w.Attr("rule", "IC-46 "+string(w.Version))
 
-		// Bootstrap data in a Secret that at first does not exist, then has no data, then has data.
+		// A machine whose Secret with bootstrap data at first does not exist, then has no data, then has data.
 		w.newMachine("w1", machineOptions{})
 		w.ready("w1")
 		m := w.newMachine("w2", machineOptions{noData: true})
@@ -69,7 +69,7 @@ func TestBadReferences(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Type: clusterv1.ClusterSecretType,
 		})
 		secret := read(w, name, &corev1.Secret{})
-		w.until("the machine says that the Secret is not meant to be used so", func() bool {
+		w.until("the machine says that the Secret may not be used as bootstrap data", func() bool {
 			_, reason, message := w.conditionAndMessage(w.machine("w2"), infrav1.ReadyCondition)
 			return reason == infrav1.BootstrapDataRefusedReason && strings.Contains(message, infrav1.BootstrapDataLabel)
 		})
@@ -100,7 +100,7 @@ func TestClusterIsGone(t *testing.T) {
 		w.delete(w.cluster("demo"))
 		for _, name := range []string{"late", "cp", "w1"} {
 			if w.cluster("demo") == nil {
-				t.Errorf("the CapstanCluster went before machine %s", name)
+				t.Errorf("the CapstanCluster is gone before machine %s", name)
 			}
 			w.delete(w.machine(name))
 			w.gone("CapstanMachine", name)
@@ -134,10 +134,11 @@ func TestHostVanishes(t *testing.T) {
 		w.ready("w2")
 		w.untouched("w1")
 		if u := w.machine("w1"); w.flag(u) || w.providerID(u) != "" {
-			t.Errorf("a machine whose host vanished has provider id %q, provisioned %t", w.providerID(u), w.flag(u))
+			t.Errorf("a machine whose host vanished has provider id %q, provisioned %t; want neither", w.providerID(u),
+				w.flag(u))
 		}
 		if made := w.infra.made("create"); len(made) != 2 || slices.Compact(made)[0] == "" {
-			t.Errorf("instances were made: %v", made)
+			t.Errorf("instances were made: %v, want one for each machine", made)
 		}
 		w.Attr("rule", "IM-63 "+string(w.Version))
 		w.delete(w.machine("w1"))
@@ -160,7 +161,7 @@ func TestOrphanedHostIsShown(t *testing.T) {
 	w.waitCondition("CapstanMachine", "w1", clusterv1.PausedCondition, "True "+clusterv1.PausedReason)
 	edit(w, w.machine("w1"), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 	w.delete(w.machine("w1"))
-	w.until("the host tells that its machine is gone", func() bool {
+	w.until("the host reports that its machine is gone", func() bool {
 		h := w.host("host-01")
 		return slices.ContainsFunc(h.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == infrav1.ReadyCondition && c.Reason == infrav1.MachineGoneReason &&
@@ -188,16 +189,17 @@ func TestNamesMeanNothing(t *testing.T) {
 	w.ready("w1")
 	w.ready("w2")
 	if claims := w.claims(); claims["w1"] != "w2-02" || claims["w2"] != "w1-01" {
-		t.Fatalf("machines have the hosts %v", claims)
+		t.Fatalf("machines have the hosts %v, want w2-02 for w1, and w1-01 for w2", claims)
 	}
 	w.restart()
 	w.delete(w.machine("w1"))
 	w.gone("CapstanMachine", "w1")
 	if made := w.infra.made("delete"); !slices.Equal(made, []string{"delete w2-02"}) {
-		t.Errorf("calls %v, want the host of the machine deleted, not that of its name", made)
+		t.Errorf("calls %v, want only the deletion of the host that w1 claimed, not of the host named after w1", made)
 	}
 	if u := w.machine("w2"); !w.is(u, infrav1.ReadyCondition, "True") || w.claims()["w2"] != "w1-01" {
-		t.Errorf("machine w2 has host %s, Ready %s", w.claims()["w2"], w.condition(u, infrav1.ReadyCondition))
+		t.Errorf("machine w2 has host %s, Ready %s, want w1-01 and True", w.claims()["w2"],
+			w.condition(u, infrav1.ReadyCondition))
 	}
 
 	// Remove the object without a trace while its host still runs, and create another object with the same name.
@@ -210,7 +212,7 @@ func TestNamesMeanNothing(t *testing.T) {
 	w.newCapstanMachine(second, machineOptions{})
 	w.waitCondition("CapstanMachine", "w2", infrav1.ReadyCondition, "False "+infrav1.NoHostMatchesReason)
 	if c := w.host("w1-01").Spec.Claim; c == nil || c.MachineUID != was || c.Released {
-		t.Errorf("the host of the former machine has the claim %+v", c)
+		t.Errorf("the host of the former machine has the claim %+v, want that of the former machine", c)
 	}
 	t.Attr("rule", "SG-08")
 }

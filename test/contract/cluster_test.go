@@ -25,12 +25,13 @@ func TestClusterLife(t *testing.T) {
 		u := w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "True")
 		host, port := w.endpoint(u)
 		if host != "10.231.16.1" || port != 6443 || u.GetAnnotations()["example.com/note"] != "x" {
-			t.Errorf("endpoint %s port %d, annotations %v", host, port, u.GetAnnotations())
+			t.Errorf("endpoint %s port %d, annotations %v; want 10.231.16.1 port 6443, and the user's note", host, port,
+				u.GetAnnotations())
 		}
 		w.Attr("rule", "IC-16 "+string(w.Version))
 		w.Attr("rule", "IC-49 "+string(w.Version))
 		if !w.flag(u) {
-			t.Error("it is Ready and not provisioned")
+			t.Error("the cluster is Ready, but not provisioned")
 		}
 		w.Attr("rule", "IC-22 "+string(w.Version))
 		w.Attr("rule", "IC-48 "+string(w.Version))
@@ -48,14 +49,15 @@ func TestClusterLife(t *testing.T) {
 		w.newCluster("fence")
 		w.until("another cluster is provisioned", func() bool { return w.flag(w.cluster("fence")) })
 		if made := w.infra.made("balance"); !slices.Equal(made, []string{"balance demo", "balance fence"}) {
-			t.Errorf("balancers were made: %v", made)
+			t.Errorf("balancers were made: %v, want one for each cluster", made)
 		}
 		w.Attr("rule", "IC-01 "+string(w.Version))
 		w.Attr("rule", "T-IC-02 "+string(w.Version))
 
 		w.infra.fail("unbalance", 3)
 		w.delete(w.cluster("demo"))
-		w.until("deleting was tried and failed", func() bool { return len(w.infra.made("failed unbalance")) > 0 })
+		w.until("an attempt to delete the balancer has failed",
+			func() bool { return len(w.infra.made("failed unbalance")) > 0 })
 		if u := w.cluster("demo"); len(w.infra.made("unbalance")) == 0 && (u == nil || !hasFinalizer(u)) {
 			t.Error("the object must stay while its balancer can't be deleted (IC-54)")
 		}
@@ -86,13 +88,13 @@ func checkClusterFilm(w *world, f *film) {
 	f.each(w, 4, func(u *unstructured.Unstructured) {
 		host, port := w.endpoint(u)
 		if w.flag(u) && (host == "" || port < 1 || port > 65535 || len(w.domains(u)) == 0) {
-			w.Errorf("it said it was provisioned before it had endpoint and domains (IC-50, IC-51): %v", u.Object)
+			w.Errorf("a revision is provisioned without endpoint or domains (IC-50, IC-51): %v", u.Object)
 		}
 		if provisioned && !w.flag(u) {
-			w.Error("it was provisioned and then not (IC-23)")
+			w.Error("the cluster was provisioned, and later not (IC-23)")
 		}
 		if (host != "" || w.flag(u)) && !hasFinalizer(u) && u.GetDeletionTimestamp().IsZero() {
-			w.Error("it has an endpoint and no finalizer (IC-47)")
+			w.Error("a revision has an endpoint, or is provisioned, but has no finalizer (IC-47)")
 		}
 		provisioned = provisioned || w.flag(u)
 	})
@@ -146,13 +148,13 @@ func TestClusterWaits(t *testing.T) {
 		}
 		for name, version := range managed {
 			if u := w.cluster(name); u.GetResourceVersion() != version || hasFinalizer(u) {
-				t.Errorf("cluster %s was changed though somebody else manages it (IC-35): %v", name, u.Object)
+				t.Errorf("cluster %s was changed although somebody else manages it (IC-35): %v", name, u.Object)
 			}
 		}
 		w.Attr("rule", "IC-34 "+string(w.Version))
 		w.Attr("rule", "IC-35 "+string(w.Version))
 		if made := w.infra.made("balance"); !slices.Equal(made, []string{"balance complete"}) {
-			t.Errorf("balancers were made: %v", made)
+			t.Errorf("balancers were made: %v, want one, for cluster complete", made)
 		}
 		w.Attr("rule", "IC-45 "+string(w.Version))
 		w.Attr("rule", "T-IC-01 "+string(w.Version))
@@ -169,14 +171,15 @@ func TestClusterWaits(t *testing.T) {
 		w.Attr("rule", "IC-18 "+string(w.Version))
 		w.Attr("rule", "T-IC-04 "+string(w.Version))
 
-		// Deleting what somebody else manages is not our job either; without a finalizer, the object is simply removed.
+		// We don't delete what somebody else manages, either: the object has no finalizer, so it is simply removed.
 		w.touch("CapstanCluster", "by-label", 1)
 		w.delete(w.cluster("by-label"))
 		w.gone("CapstanCluster", "by-label")
 	})
 }
 
-// TestClusterWhoseBalancerBreaks breaks the balancer before and after the cluster is provisioned, and then for good.
+// TestClusterWhoseBalancerBreaks breaks the balancer before the cluster is provisioned, and again afterwards. Both
+// times, the balancer recovers.
 func TestClusterWhoseBalancerBreaks(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
@@ -194,12 +197,12 @@ func TestClusterWhoseBalancerBreaks(t *testing.T) {
 		w.touch("CapstanCluster", "demo", 1)
 		u = w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "False "+infrav1.EndpointFailedReason)
 		if !w.flag(u) {
-			t.Error("the flag went back when the balancer broke (IC-23)")
+			t.Error("the cluster is no longer provisioned after the balancer broke (IC-23)")
 		}
 		w.Attr("rule", "IC-23 "+string(w.Version))
 		w.Attr("rule", "T-IC-06 "+string(w.Version))
 		if reason, message := w.failure(u); reason+message != "" {
-			t.Errorf("an error that passes was reported as a failure: %s %s (IC-31)", reason, message)
+			t.Errorf("a temporary error was reported as a terminal failure: %s %s (IC-31)", reason, message)
 		}
 		if f.Version == v1beta1 {
 			w.Attr("rule", "IC-31 v1beta1")
@@ -256,7 +259,7 @@ func TestClusterIsRebuiltAfterAMove(t *testing.T) {
 		edit(w, read(w, "demo", &clusterv1.Cluster{}), pause(false))
 		after := w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "True")
 		if made := w.infra.made(); !slices.Equal(made, calls) {
-			t.Errorf("the move led to calls: %v, before %v", made, calls)
+			t.Errorf("the move caused calls of the infrastructure: %v, before %v", made, calls)
 		}
 		hostBefore, _ := w.endpoint(before)
 		if host, _ := w.endpoint(after); host != hostBefore || !w.flag(after) ||
@@ -279,7 +282,8 @@ func TestDomainsFollowTheInventory(t *testing.T) {
 		extra.ResourceVersion, extra.UID, extra.Finalizers, extra.Name = "", "", nil, "host-20"
 		extra.Spec.Zone = "zone-x"
 		w.create(extra)
-		w.until("the new zone shows", func() bool { return slices.Contains(w.domains(w.cluster("demo")), "zone-x") })
+		w.until("the cluster offers the new zone",
+			func() bool { return slices.Contains(w.domains(w.cluster("demo")), "zone-x") })
 		w.delete(w.host("host-03"))
 		w.until("the zone without host is gone", func() bool {
 			return slices.Equal(w.domains(w.cluster("demo")), []string{"zone-a", "zone-b", "zone-x"})

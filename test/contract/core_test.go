@@ -52,7 +52,7 @@ func startCore(ctx context.Context, namespace string, writes *objectWrites) (sto
 // add adds reconcilers to a manager.
 type add func(context.Context, ctrl.Manager, upstream) error
 
-// upstream is what reconcilers share.
+// upstream holds what upstream's reconcilers share.
 type upstream struct{ clusters clustercache.ClusterCache }
 
 // startUpstream starts upstream's reconcilers as the user of core.
@@ -102,7 +102,7 @@ func startUpstream(ctx context.Context, namespace string, writes *objectWrites, 
 		case err := <-ended:
 			return err
 		case <-time.After(limit):
-			return fmt.Errorf("core's manager doesn't end within %s", limit)
+			return fmt.Errorf("core's manager doesn't stop within %s", limit)
 		}
 	}), nil
 }
@@ -224,11 +224,12 @@ func (w *world) serveContract() {
 	}
 }
 
-// kubeconfig lets core reach the workload cluster of a Cluster, which is the API server itself.
+// kubeconfig lets core reach the workload cluster of a Cluster. In these tests, the API server is also the workload
+// cluster.
 func (w *world) kubeconfig(cluster string) {
 	w.Helper()
 	secret := secretOf(w.ns, cluster+"-kubeconfig", cluster, map[string][]byte{"value": shared.Kubeconfig})
-	secret.Type = corev1.SecretTypeOpaque // as if a user had created it, so nobody replaces it
+	secret.Type = corev1.SecretTypeOpaque // as if a user had created it, so no controller replaces it
 	w.create(secret)
 }
 

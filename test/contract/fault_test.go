@@ -62,7 +62,7 @@ func status(code int, reason metav1.StatusReason, header http.Header) func(*http
 var errConnection = errors.New("connection lost, injected by a test")
 
 // saboteur injects faults into requests that the provider sends to the API server: into the first request for each
-// right, then into every nth request. It uses one kind of fault after the other.
+// right, and into every nth request. It uses the kinds of faults in turn.
 type saboteur struct {
 	every int
 
@@ -161,7 +161,8 @@ func TestFaultsOfTheAPIServer(t *testing.T) {
 				w.ready(name)
 			}
 			if made := w.infra.made("create"); len(made) != len(names) || len(w.claims()) != len(names) {
-				t.Errorf("%d machines, instances %v, claims %v", len(names), made, w.claims())
+				t.Errorf("want one instance and one claim for each of %d machines, got instances %v, claims %v",
+					len(names), made, w.claims())
 			}
 			recordBoth(t, "IM-63")
 			edit(w, read(w, "demo", &clusterv1.Cluster{}), pause(true))
@@ -178,12 +179,12 @@ func TestFaultsOfTheAPIServer(t *testing.T) {
 			w.gone("CapstanCluster", "demo")
 			w.until("all hosts are free", func() bool { return len(w.claims()) == 0 })
 			if made := w.infra.made("delete", "unbalance"); len(made) != len(names)+1 {
-				t.Errorf("deleted: %v", made)
+				t.Errorf("deleted: %v, want each instance and the balancer once", made)
 			}
 			s.set(false) // so that the manager can stop undisturbed
 			t.Logf("%d requests, spoiled: %s", s.count, strings.Join(s.spoiled, "; "))
 			if len(s.spoiled) < 2*len(faults) {
-				t.Errorf("only %d requests were spoiled", len(s.spoiled))
+				t.Errorf("only %d requests had a fault", len(s.spoiled))
 			}
 		})
 	}

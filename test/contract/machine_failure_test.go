@@ -30,7 +30,7 @@ func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 		w.Attr("rule", "IM-49 "+string(w.Version))
 		seen.each(w, 4, func(u *unstructured.Unstructured) {
 			if reason, message := w.failure(u); reason+message != "" {
-				t.Errorf("an error that passes was reported as a failure: %s %s (IM-24)", reason, message)
+				t.Errorf("a temporary error was reported as a terminal failure: %s %s (IM-24)", reason, message)
 			}
 		})
 		w.Attr("rule", "IM-24 "+string(w.Version))
@@ -38,7 +38,8 @@ func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 
 		w.infra.fail("delete", 3)
 		w.delete(w.machine("w1"))
-		w.until("deleting was tried and failed", func() bool { return len(w.infra.made("failed delete")) > 0 })
+		w.until("an attempt to delete the instance has failed",
+			func() bool { return len(w.infra.made("failed delete")) > 0 })
 		if u := w.machine("w1"); len(w.infra.made("delete")) == 0 &&
 			(u == nil || !hasFinalizer(u) || u.GetDeletionTimestamp().IsZero()) {
 			t.Error("the object must stay, with its finalizer, while the instance can't be deleted (IM-59)")
@@ -73,7 +74,7 @@ func TestMachineFailsForGood(t *testing.T) {
 		w.newMachine("w2", machineOptions{})
 		w.ready("w2")
 		if made := w.infra.made(); len(made) != len(calls)+1 {
-			t.Errorf("touching a failed machine led to calls: %v, before %v", made, calls)
+			t.Errorf("touching a failed machine caused calls: %v, before %v", made, calls)
 		}
 		w.delete(w.machine("w1"))
 		w.gone("CapstanMachine", "w1")
@@ -93,7 +94,7 @@ func (w *world) checkFailure(u *unstructured.Unstructured, words string) {
 		}
 	case v1beta2:
 		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message, words) {
-			w.Errorf("Ready says %q, without %q", message, words)
+			w.Errorf("condition Ready says %q, want a message with %q", message, words)
 		}
 		if reason+message != "" {
 			w.Errorf("contract v1beta2 has no failure fields: %q, %q", reason, message)
@@ -101,7 +102,8 @@ func (w *world) checkFailure(u *unstructured.Unstructured, words string) {
 	}
 }
 
-// TestMachineOfAFailureThatOthersReport: whoever sets the failure fields stops the work on the object (IM-42).
+// TestMachineOfAFailureThatOthersReport: if somebody else sets the failure fields of a machine, the provider stops
+// working on the machine (IM-42).
 func TestMachineOfAFailureThatOthersReport(t *testing.T) {
 	f := form{v1beta1}
 	w := newWorld(t, f, 2)
@@ -144,21 +146,21 @@ func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 		orphan("waits")
 		w.gone("CapstanMachine", "waits")
 		if made := w.infra.made("delete"); len(made) != 0 {
-			t.Errorf("calls %v for an object without owner and instance", made)
+			t.Errorf("the deletion of a machine without owner and instance caused calls %v", made)
 		}
 		w.Attr("rule", "T-IM-13 "+string(w.Version))
-		// The deletion does not wait for the instance, whose host can't even be deleted.
+		// The deletion does not wait for the instance, although the host can't be deleted.
 		w.infra.fail("delete", 1000)
 		orphan("runs")
 		w.gone("CapstanMachine", "runs")
 		w.Attr("rule", "IM-62 "+string(w.Version))
 		w.infra.fail("delete", 0)
-		w.until("the host that nobody has any more returns to the inventory (D-09)",
+		w.until("the host that no machine has any more returns to the inventory (D-09)",
 			func() bool { return len(w.claims()) == 0 })
 	})
 }
 
-// TestMachineWhoseHostDies stops an instance behind the provider's back, then removes the host from the inventory.
+// TestMachineWhoseHostDies silences the agent of a host for a while, then removes the host from the inventory.
 func TestMachineWhoseHostDies(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
@@ -170,7 +172,8 @@ func TestMachineWhoseHostDies(t *testing.T) {
 		w.infra.set(func() { w.infra.dead[host] = true })
 		u := w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostOfflineReason)
 		if reason, message := w.failure(u); reason+message != "" {
-			t.Errorf("a host that is silent may come back, and is no failure: %s %s (IM-24)", reason, message)
+			t.Errorf("a silent host may come back, but was reported as a terminal failure: %s %s (IM-24)",
+				reason, message)
 		}
 		w.Attr("rule", "IM-24 "+string(w.Version))
 		w.infra.set(func() { delete(w.infra.dead, host) })
@@ -187,7 +190,7 @@ func TestMachineWhoseHostDies(t *testing.T) {
 		provisioned := false
 		seen.each(w, 5, func(u *unstructured.Unstructured) {
 			if provisioned && !w.flag(u) {
-				t.Error("the machine was provisioned and then not (IM-20)")
+				t.Error("the machine was provisioned, and later not (IM-20)")
 			}
 			provisioned = provisioned || w.flag(u)
 		})
@@ -199,7 +202,7 @@ func TestMachineWhoseHostDies(t *testing.T) {
 }
 
 // TestHostThatIsGivenUp deletes a machine whose owned host has died. The deletion waits for the proof that the host is
-// clean, until somebody gives the host up. The host is reused after its agent has come back and cleaned it.
+// clean, until somebody abandons the host. The host becomes free after its agent has come back and cleaned it.
 func TestHostThatIsGivenUp(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 0, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
@@ -214,7 +217,7 @@ func TestHostThatIsGivenUp(t *testing.T) {
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostOfflineReason)
 		w.delete(w.machine("w1"))
 		provider := w.host(host).Spec.Claim.ProviderID
-		w.until("the machine says how to go on", func() bool {
+		w.until("the machine says how to abandon its host", func() bool {
 			_, _, message := w.conditionAndMessage(w.machine("w1"), infrav1.ReadyCondition)
 			return strings.Contains(message, infrav1.AbandonAnnotation+"="+provider)
 		})
@@ -224,7 +227,7 @@ func TestHostThatIsGivenUp(t *testing.T) {
 		})
 		w.gone("CapstanMachine", "w1")
 		if h := w.host(host); h.Spec.Claim == nil || !h.Spec.Claim.Released {
-			t.Errorf("the host that nobody has cleaned is free: %+v", h.Spec.Claim)
+			t.Errorf("the host is free, although its agent has not cleaned it: %+v", h.Spec.Claim)
 		}
 		w.infra.set(func() { delete(w.infra.dead, host) })
 		w.until("the host is clean", func() bool { return w.host(host).Spec.Claim == nil })
@@ -259,7 +262,8 @@ func TestFilters(t *testing.T) {
 		mine.newMachine("labelled", machineOptions{labels: label})
 		mine.newCluster("plain")
 		edit(mine, mine.host("host-02"), func(h *infrav1.CapstanHost) { h.Labels = label })
-		mine.until("the labelled host is taken", func() bool { return mine.claims()["labelled"] == "host-02" })
+		mine.until("the labelled machine has claimed the labelled host",
+			func() bool { return mine.claims()["labelled"] == "host-02" })
 		mine.ready("labelled")
 		for kind, name := range map[string]string{"CapstanMachine": "plain", "CapstanCluster": "plain"} {
 			if u := mine.get(kind, name); hasFinalizer(u) || len(mine.conditionTypes(u)) != 0 {
@@ -268,7 +272,7 @@ func TestFilters(t *testing.T) {
 		}
 		mine.Attr("rule", "IM-66 "+string(f.Version))
 		if made := slices.Compact(mine.infra.made("balance")); len(made) != 1 {
-			t.Errorf("balancers were made: %v", made)
+			t.Errorf("balancers were made: %v, want one, for the labelled cluster", made)
 		}
 		mine.Attr("rule", "IC-40 "+string(f.Version))
 		mine.Attr("rule", "T-IM-19 "+string(f.Version))

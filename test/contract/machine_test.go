@@ -44,7 +44,7 @@ func TestMachineLife(t *testing.T) {
 		u, claims := w.machine("w1"), w.claims()
 		if u.GetLabels()["example.com/mine"] != "yes" || u.GetAnnotations()["example.com/note"] != "x" ||
 			len(u.GetOwnerReferences()) != 1 {
-			t.Errorf("what others set is gone (IM-56): %v", u.Object["metadata"])
+			t.Errorf("labels or annotations that others set are gone (IM-56): %v", u.Object["metadata"])
 		}
 		w.Attr("rule", "IM-06 "+string(w.Version))
 		created := []string{"create " + claims["w1"], "create " + claims["cp"]}
@@ -61,7 +61,7 @@ func TestMachineLife(t *testing.T) {
 		w.until("the control plane machine is registered", func() bool { return len(w.infra.made("register")) > 0 })
 		register := "register " + addressOf(claims["cp"]) + ":6443"
 		if made := w.infra.made("register", "deregister"); !slices.Equal(made, []string{register}) {
-			t.Errorf("the balancer was told %v, want %s once and nothing of the worker (IM-51)", made, register)
+			t.Errorf("the balancer got the calls %v, want %s once, and no call for the worker (IM-51)", made, register)
 		}
 		w.Attr("rule", "IM-51 "+string(w.Version))
 
@@ -99,7 +99,7 @@ func checkLife(w *world, name string, f *film) {
 	u := w.machine(name)
 	host := w.host(w.claims()[name])
 	if !strings.HasPrefix(w.providerID(u), "capstan://"+w.ns+"/"+host.Name+"/") {
-		w.Errorf("machine %s has provider id %q (IM-52)", name, w.providerID(u))
+		w.Errorf("machine %s has provider id %q, which does not name its host (IM-52)", name, w.providerID(u))
 	}
 	w.Attr("rule", "IM-10 "+string(w.Version))
 	w.Attr("rule", "IM-52 "+string(w.Version))
@@ -114,24 +114,25 @@ func checkLife(w *world, name string, f *film) {
 	w.Attr("rule", "IM-28 "+string(w.Version))
 	w.Attr("rule", "IM-54 "+string(w.Version))
 	if w.domain(u) != host.Spec.Zone {
-		w.Errorf("machine %s says it is in %q and is in %q (IM-55)", name, w.domain(u), host.Spec.Zone)
+		w.Errorf("machine %s says that it is in %q, but its host is in %q (IM-55)", name, w.domain(u), host.Spec.Zone)
 	}
 	w.Attr("rule", "IM-55 "+string(w.Version))
 	for _, kind := range []string{infrav1.ReadyCondition, infrav1.HostClaimedCondition, infrav1.BootstrappedCondition,
 		infrav1.HostOnlineCondition} {
 		if !w.is(u, kind, "True") {
-			w.Errorf("machine %s: %s is %q (IM-29, IM-31)", name, kind, w.condition(u, kind))
+			w.Errorf("machine %s: condition %s is %q, want True (IM-29, IM-31)", name, kind, w.condition(u, kind))
 		}
 	}
 	w.Attr("rule", "IM-29 "+string(w.Version))
 	w.Attr("rule", "IM-31 "+string(w.Version))
 	if host.Spec.Claim.Hostname != name || host.Spec.Claim.Machine != name {
-		w.Errorf("host %s runs %+v, which is not named after the machine (SG-07)", host.Name, host.Spec.Claim)
+		w.Errorf("host %s has the claim %+v, which does not have the names of the machine (SG-07)",
+			host.Name, host.Spec.Claim)
 	}
 	w.Attr("rule", "SG-07")
 	data := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: host.Name + infrav1.BootstrapSecretSuffix}}
 	if shared.admin.Get(w.Context(), keyOf(data), data) == nil {
-		w.Errorf("the bootstrap data of machine %s is left on host %s (SG-06)", name, host.Name)
+		w.Errorf("the bootstrap data of machine %s for host %s was not deleted (SG-06)", name, host.Name)
 	}
 	w.Attr("rule", "SG-06")
 	finalizer, provisioned := false, false
@@ -142,14 +143,14 @@ func checkLife(w *world, name string, f *film) {
 		}
 		finalizer = finalizer || has
 		if (w.providerID(u) != "" || w.flag(u)) && !has {
-			w.Errorf("machine %s has an instance and no finalizer (IM-44)", name)
+			w.Errorf("machine %s has an instance, but no finalizer (IM-44)", name)
 		}
 		if w.flag(u) && (w.providerID(u) == "" || len(w.addresses(u)) == 0 || w.domain(u) == "") {
-			w.Errorf("machine %s said it was provisioned before it had provider id, addresses and domain (IM-53): %v",
+			w.Errorf("a revision of machine %s is provisioned without provider id, addresses or domain (IM-53): %v",
 				name, u.Object)
 		}
 		if provisioned && !w.flag(u) {
-			w.Errorf("machine %s was provisioned and then not (IM-20)", name)
+			w.Errorf("machine %s was provisioned, and later not (IM-20)", name)
 		}
 		provisioned = provisioned || w.flag(u)
 	})
@@ -184,7 +185,7 @@ func checkDeletion(w *world, claims map[string]string) {
 	left := slices.Index(calls, "deregister "+addressOf(claims["cp"])+":6443")
 	deleted := slices.Index(calls, "delete "+claims["cp"])
 	if left < 0 || deleted < left {
-		w.Errorf("the control plane machine must leave the balancer before its instance goes (IM-58): %v", calls)
+		w.Errorf("the control plane machine must leave the balancer before its instance is deleted (IM-58): %v", calls)
 	}
 	if n := len(w.infra.made("deregister")); n != 1 {
 		w.Errorf("%d deregistrations, want 1", n)
@@ -200,7 +201,7 @@ func TestMachineIsPlacedInItsDomain(t *testing.T) {
 		w.provisionedCluster("demo")
 		w.newMachine("w1", machineOptions{zone: "zone-b"})
 		if u := w.ready("w1"); w.domain(u) != "zone-b" {
-			t.Errorf("the machine says it is in %q", w.domain(u))
+			t.Errorf("the machine says that it is in %q, want zone-b", w.domain(u))
 		}
 		w.Attr("rule", "IM-55 "+string(w.Version))
 		if f.Version == v1beta1 {
@@ -212,7 +213,7 @@ func TestMachineIsPlacedInItsDomain(t *testing.T) {
 			w.host(strings.TrimPrefix(made[0], "create ")).Spec.Zone != "zone-b" {
 			t.Errorf("instances were made: %v, want one in zone-b", made)
 		}
-		w.newMachine("w2", machineOptions{zone: "zone-x"}) // not before: the message counts the host of w1
+		w.newMachine("w2", machineOptions{zone: "zone-x"}) // only now, because the message below counts the host of w1
 		w.Attr("rule", "T-IM-17 "+string(w.Version))
 		u := w.waitCondition("CapstanMachine", "w2", infrav1.ReadyCondition, "False "+infrav1.NoHostMatchesReason)
 		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message,
@@ -258,11 +259,11 @@ func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 		after := w.ready("w1")
 
 		if made := w.infra.made(); !slices.Equal(made, calls) {
-			t.Errorf("the move led to calls: %v, before %v", made, calls)
+			t.Errorf("the move caused calls of the infrastructure: %v, before %v", made, calls)
 		}
 		w.Attr("rule", "IM-63 "+string(w.Version))
 		if after.GetUID() == before.GetUID() {
-			t.Error("the object is the old one")
+			t.Error("the object was not recreated: it still has the old uid")
 		}
 		if w.providerID(after) != w.providerID(before) || !slices.Equal(w.addresses(after), w.addresses(before)) ||
 			w.domain(after) != w.domain(before) ||
@@ -271,7 +272,8 @@ func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 		}
 		for _, kind := range w.conditionTypes(before) {
 			if w.condition(after, kind) != w.condition(before, kind) {
-				t.Errorf("%s is %q, was %q", kind, w.condition(after, kind), w.condition(before, kind))
+				t.Errorf("after the move, condition %s is %q, was %q", kind, w.condition(after, kind),
+					w.condition(before, kind))
 			}
 		}
 		t.Attr("rule", "CT-109")
@@ -280,7 +282,7 @@ func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 		w.delete(after)
 		w.gone("CapstanMachine", "w1")
 		if made := w.infra.made("delete"); len(made) != 1 {
-			t.Errorf("deleted after the move: %v", made)
+			t.Errorf("hosts deleted after the move: %v, want 1", made)
 		}
 	})
 }

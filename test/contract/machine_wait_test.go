@@ -11,14 +11,14 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestMachineWaits creates machines that lack something, and one that has everything. The progress of the complete one
-// shows that the provider was working meanwhile.
+// TestMachineWaits creates machines that lack something, and one that has everything. The progress of the complete
+// machine shows that the provider was working meanwhile.
 func TestMachineWaits(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 6)
 		w.provisionedCluster("demo")
 		w.newCluster("unready")
-		w.until("the other cluster is provisioned too, which core was not told",
+		w.until("the other CapstanCluster is provisioned, too, but its Cluster does not say so",
 			func() bool { return w.flag(w.cluster("unready")) })
 
 		w.newMachine("no-owner", machineOptions{noOwner: true})
@@ -47,13 +47,13 @@ func TestMachineWaits(t *testing.T) {
 		for name, want := range waiting {
 			u := w.machine(name)
 			if hasFinalizer(u) != want.finalizer {
-				t.Errorf("machine %s has the finalizers %v", name, u.GetFinalizers())
+				t.Errorf("machine %s unexpectedly has, or lacks, our finalizer: %v", name, u.GetFinalizers())
 			}
 			if want.finalizer {
 				w.Attr("rule", "IM-44 "+string(w.Version))
 			}
 			if w.providerID(u) != "" || w.flag(u) {
-				t.Errorf("machine %s has provider id %q, provisioned %t", name, w.providerID(u), w.flag(u))
+				t.Errorf("machine %s waits, but has provider id %q, provisioned %t", name, w.providerID(u), w.flag(u))
 			}
 			if owners := len(u.GetOwnerReferences()); owners == 0 && name != "no-owner" {
 				t.Errorf("machine %s lost its owner (IM-47)", name)
@@ -84,7 +84,7 @@ func TestMachineWaits(t *testing.T) {
 			w.gone("CapstanMachine", name)
 		}
 		if made := w.infra.made("create"); len(made) != 1 {
-			t.Errorf("instances were made: %v; one machine should have one", made)
+			t.Errorf("instances were made: %v, want one, for machine complete", made)
 		}
 
 		// A machine with an instance can be deleted, too, although the Cluster's infrastructure is no longer ready.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// reports is the directory where the tests write their results, besides pass or fail.
+// reports is the directory for the reports that the tests write.
 const reports = "../../bin/reports"
 
 func TestMain(m *testing.M) {

@@ -44,8 +44,8 @@ func ownerCluster(c *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: c.Name, UID: c.UID}
 }
 
-// provisionedCluster creates a cluster, waits until the CapstanCluster is provisioned, and copies that to the Cluster
-// in place of core.
+// provisionedCluster creates a cluster, waits until the CapstanCluster is provisioned, and reports that in the status
+// of the Cluster, as core would.
 func (w *world) provisionedCluster(name string) *clusterv1.Cluster {
 	w.Helper()
 	c := w.newCluster(name)
@@ -63,7 +63,7 @@ func (w *world) setProvisioned(cluster string, provisioned bool) {
 	w.must(shared.admin.Status().Update(w.Context(), c))
 }
 
-// machineOptions say how a machine differs from a worker that has all it needs.
+// machineOptions say how a machine differs from a worker that has everything that it needs.
 type machineOptions struct {
 	cluster      string // default: demo
 	zone         string

@@ -55,7 +55,7 @@ func (c *objectWrites) check(w *world) {
 	for _, p := range c.patches {
 		fields := map[string]json.RawMessage{}
 		w.must(json.Unmarshal([]byte(p.body), &fields))
-		applied := fields["kind"] != nil // server-side apply names the whole object
+		applied := fields["kind"] != nil // only the body of a server-side apply names the kind
 		if applied && fields["spec"] != nil {
 			made[p.path] = true
 		}
@@ -71,13 +71,13 @@ func (c *objectWrites) check(w *world) {
 	}
 	if len(c.patches) < 5 || len(made) == 0 {
 		w.Errorf(
-			"core changed objects %d times and made %d: the test looks in the wrong place",
+			"core patched objects %d times and made %d of them: the test looks in the wrong place",
 			len(c.patches),
 			len(made),
 		)
 	}
 	if len(c.made) > 0 {
-		w.Errorf("core made objects at %v", c.made)
+		w.Errorf("core created objects without server-side apply at %v", c.made)
 	}
 	w.Attr("rule", "RB-11")
 }
@@ -107,7 +107,7 @@ func (c *objectWrites) checkOwn(w *world, object, field string) {
 				own := part == "status" && p.path != path || part == "spec" && name == field ||
 					part == "metadata" && (name == "finalizers" || name == "resourceVersion")
 				if !own {
-					w.Errorf("the provider wrote %s.%s of others: %s %s", part, name, p.path, p.body)
+					w.Errorf("the provider wrote %s.%s, which it does not own: %s %s", part, name, p.path, p.body)
 				}
 			}
 		}
@@ -117,6 +117,6 @@ func (c *objectWrites) checkOwn(w *world, object, field string) {
 		w.Errorf("the provider wrote %v: the test looks in the wrong place", names)
 	}
 	if !strings.Contains(last, `"finalizers":null`) {
-		w.Errorf("the last patch of %s is %s, want one that takes the finalizer away", object, last)
+		w.Errorf("the last patch of %s is %s, want one that removes the finalizer", object, last)
 	}
 }

@@ -66,19 +66,21 @@ func checkOwnership(w *world) {
 		case kind == "CapstanHost":
 			claimed, ok, _ := unstructured.NestedMap(o.Object, "spec", "claim")
 			if _, moves := o.GetLabels()[clusterctlv1.ClusterctlMoveLabel]; ok != moves {
-				w.Errorf("host %s has the claim %v, and clusterctl's label: %t", o.GetName(), claimed, moves)
+				w.Errorf("host %s has the claim %v, and clusterctl's label: %t; want the label on claimed hosts only",
+					o.GetName(), claimed, moves)
 			}
 			found[kind]++
 		case kind == "CapstanMachineTemplate" && len(o.GetOwnerReferences()) == 0: // before it is used
 		case kind == "CapstanCluster" || kind == "CapstanMachine" || kind == "CapstanMachineTemplate":
 			if !g.leads(o, "Cluster") {
-				w.Errorf("%s %s leads to no Cluster: its owners are %v", kind, o.GetName(), o.GetOwnerReferences())
+				w.Errorf("%s %s does not lead to a Cluster: its owners are %v",
+					kind, o.GetName(), o.GetOwnerReferences())
 			}
 			w.Attr("rule", "CT-88")
 			found[kind]++
 		case o.GetLabels()[identity.Label] != "":
 			if !g.leads(o, "CapstanHost") {
-				w.Errorf("%s %s leads to no host: its owners are %v", kind, o.GetName(), o.GetOwnerReferences())
+				w.Errorf("%s %s does not lead to a host: its owners are %v", kind, o.GetName(), o.GetOwnerReferences())
 			}
 			w.Attr("rule", "CT-91")
 			found[kind]++

@@ -26,7 +26,8 @@ func pause(on bool) func(*clusterv1.Cluster) {
 	}
 }
 
-// TestPause pauses by the Cluster, and by the annotation with and without a value: at the start, and during deletion.
+// TestPause pauses objects in three ways: by the Cluster, and by the annotation with and without a value. They are
+// paused from the start, and later while they are being deleted.
 func TestPause(t *testing.T) {
 	ways := map[string]string{"cluster": "", "empty": "", "false": "false"}
 	eachVersion(t, func(t *testing.T, f form) {
@@ -69,8 +70,8 @@ func TestPause(t *testing.T) {
 					u := w.waitCondition(kind, way, clusterv1.PausedCondition, "True")
 					if types := w.conditionTypes(u); !slices.Equal(types, []string{clusterv1.PausedCondition}) || hasFinalizer(u) ||
 						w.flag(u) {
-						t.Errorf("%s %s is not just paused: conditions %v, finalizers %v, provisioned %t", kind, way, types,
-							u.GetFinalizers(), w.flag(u))
+						t.Errorf("%s %s has more than condition Paused: conditions %v, finalizers %v, provisioned %t",
+							kind, way, types, u.GetFinalizers(), w.flag(u))
 					}
 				}
 			}
@@ -84,7 +85,7 @@ func TestPause(t *testing.T) {
 		w.ready("fence")
 		onlyPaused()
 		if made := w.infra.made("create", "balance"); len(made) != 2 {
-			t.Errorf("calls during the pause: %v", made)
+			t.Errorf("calls during the pause: %v, want only those for the cluster other", made)
 		}
 		t.Attr("rule", "CT-105")
 
@@ -94,7 +95,8 @@ func TestPause(t *testing.T) {
 			w.ready(way)
 			for _, kind := range []string{"CapstanMachine", "CapstanCluster"} {
 				if u := w.get(kind, way); !w.is(u, clusterv1.PausedCondition, "False") {
-					t.Errorf("%s %s: Paused is %q after the pause", kind, way, w.condition(u, clusterv1.PausedCondition))
+					t.Errorf("%s %s: Paused is %q after the pause, want False", kind, way,
+						w.condition(u, clusterv1.PausedCondition))
 				}
 			}
 		}
@@ -117,11 +119,11 @@ func TestPause(t *testing.T) {
 				t.Fatalf("%s was deleted during the pause", way)
 			}
 			if !w.is(u, infrav1.ReadyCondition, "True") {
-				t.Errorf("a paused machine's Ready was written: %s", w.condition(u, infrav1.ReadyCondition))
+				t.Errorf("condition Ready of a paused machine was changed: %s", w.condition(u, infrav1.ReadyCondition))
 			}
 		}
 		if made := w.infra.made("delete", "unbalance", "deregister"); len(made) != 1 {
-			t.Errorf("calls during the pause: %v", made)
+			t.Errorf("calls during the pause: %v, want only the one for machine fence", made)
 		}
 		w.Attr("rule", "IM-64 "+string(w.Version))
 		w.Attr("rule", "IC-42 "+string(w.Version))

@@ -21,7 +21,7 @@ import (
 // replaced at once, although its health check would wait for an hour.
 func TestMachinesThatFailAreReplacedAtOnce(t *testing.T) {
 	for _, version := range versions {
-		// Not in parallel: the labels apply to the whole API server.
+		// Don't run versions in parallel: the contract labels of definitions apply to the whole API server.
 		t.Run(string(version), func(t *testing.T) { failedAreReplaced(t, form{version}) })
 	}
 }
@@ -44,7 +44,7 @@ func failedAreReplaced(t *testing.T, f form) {
 		return m.Name != first.Name && m.Status.NodeRef.IsDefined()
 	})
 	if _, ok := second.Annotations[controlplanev1.RemediationForAnnotation]; !ok {
-		t.Errorf("machine %s is no replacement, it has annotations %v", second.Name, second.Annotations)
+		t.Errorf("machine %s is not marked as a replacement: its annotations are %v", second.Name, second.Annotations)
 	}
 
 	set := "pool-" + string(f.Version)
@@ -60,7 +60,7 @@ func failedAreReplaced(t *testing.T, f form) {
 		}
 		return len(machines) == 1 && machines[0].Name != failed && machines[0].Status.NodeRef.IsDefined()
 	})
-	if f.Version == v1beta2 { // in v1beta1, core itself should do that
+	if f.Version == v1beta2 { // in v1beta1, core itself should replace the machine
 		t.Attr("rule", "IM-26 v1beta2")
 	}
 	soleIsKept(w, second)
@@ -102,15 +102,15 @@ func TestAControlPlaneIsNotReplacedForEver(t *testing.T) {
 	made := w.infra.made("create")
 	if last.DeletionTimestamp != nil || len(made) != 2 {
 		t.Errorf(
-			"the last machine is being deleted: %v; hosts that were started: %v, want 2",
+			"the last machine has the deletion time %v, want none; started hosts: %v, want 2",
 			last.DeletionTimestamp,
 			made,
 		)
 	}
 }
 
-// TestADeletionThatNobodyElseFinishes deletes a Cluster whose control plane object is gone and never adopted the
-// machine.
+// TestADeletionThatNobodyElseFinishes deletes a Cluster that refers to a control plane object that does not exist. So
+// no control plane has adopted the machine, and the provider must delete the Machine.
 func TestADeletionThatNobodyElseFinishes(t *testing.T) {
 	for _, version := range versions {
 		t.Run(string(version), func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestADeletionThatNobodyElseFinishes(t *testing.T) {
 				}, Spec: clusterv1.MachineSpec{ClusterName: "demo"},
 			}, machineOptions{noOwner: true})
 			w.delete(read(w, "demo", &clusterv1.Cluster{}))
-			w.until("the Cluster and all of it is gone", func() bool {
+			w.until("the Cluster and everything that belongs to it is gone", func() bool {
 				left := &clusterv1.MachineList{}
 				w.must(shared.admin.List(t.Context(), left, client.InNamespace(w.ns)))
 				err := shared.admin.Get(
@@ -157,7 +157,7 @@ func TestADeletionThatNobodyElseFinishes(t *testing.T) {
 func (w *world) onlyControlPlane(cluster string, accept func(*clusterv1.Machine) bool) *clusterv1.Machine {
 	w.Helper()
 	var found *clusterv1.Machine
-	w.until("the control plane machine of "+cluster+" is as it should be", func() bool {
+	w.until("the control plane machine of "+cluster+" is in the wanted state", func() bool {
 		list := &clusterv1.MachineList{}
 		w.must(shared.admin.List(w.Context(), list, client.InNamespace(w.ns),
 			client.MatchingLabels{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineControlPlaneLabel: ""}))

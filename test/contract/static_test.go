@@ -63,7 +63,7 @@ func TestServedDefinitions(t *testing.T) {
 					return r.Name == crd.Spec.Names.Plural+"/status"
 				})
 				if status == strings.HasSuffix(kind, "Template") {
-					t.Errorf("version %s has a status subresource: %t", v, status)
+					t.Errorf("version %s has a status subresource: %t, want the opposite", v, status)
 				}
 			}
 		})

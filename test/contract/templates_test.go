@@ -11,8 +11,8 @@ import (
 )
 
 // TestTheOnlyFieldOfATemplateIsTakenOut does what the topology controller does when a class no longer sets the only
-// field of a template: a dry run of server-side apply shows what the template would become. Apply leaves null, which is
-// not an object; the schema's default makes it one.
+// field of a template: a dry run of server-side apply shows what the template would become. Server-side apply leaves
+// spec.template.spec null, but it must be an object: the default in the schema replaces null by an object.
 func TestTheOnlyFieldOfATemplateIsTakenOut(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 0)
@@ -45,7 +45,7 @@ func TestTheOnlyFieldOfATemplateIsTakenOut(t *testing.T) {
 				}
 				kept, _, _ := unstructured.NestedString(left, "loadBalancer", "type")
 				if kind == "CapstanClusterTemplate" && kept != "External" {
-					t.Errorf("%s %v became %v, want the default of the balancer", kind, without, left)
+					t.Errorf("%s %v became %v, want the default type of the load balancer", kind, without, left)
 				}
 			}
 		}

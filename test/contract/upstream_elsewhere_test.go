@@ -79,7 +79,8 @@ func externallyManaged(w *world) {
 	e, c := managedElsewhere(w, name, clusterv1.APIEndpoint{})
 	if c.Spec.ControlPlaneEndpoint.Host != "api.example.com" || c.Spec.ControlPlaneEndpoint.Port != 443 ||
 		len(c.Status.FailureDomains) != 1 || c.Status.FailureDomains[0].Name != "rack-1" {
-		w.Errorf("core took over endpoint %v and domains %v", c.Spec.ControlPlaneEndpoint, c.Status.FailureDomains)
+		w.Errorf("core did not copy the external system's values: endpoint %v, domains %v", c.Spec.ControlPlaneEndpoint,
+			c.Status.FailureDomains)
 	}
 	const words = "the racks are gone"
 	e.write(func(u *unstructured.Unstructured) {
@@ -93,7 +94,7 @@ func externallyManaged(w *world) {
 			"lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339),
 		}}, "status", "conditions"))
 	})
-	w.until("the Cluster tells of the failure that the external system reported", func() bool {
+	w.until("the Cluster shows the failure that the external system reported", func() bool {
 		read(w, name, c)
 		if w.Version == v1beta2 {
 			ready := conditions.Get(c, clusterv1.ClusterInfrastructureReadyCondition)
@@ -105,12 +106,12 @@ func externallyManaged(w *world) {
 	w.Attr("rule", "IC-36 "+string(w.Version))
 	u := w.cluster(name)
 	if hasFinalizer(u) || len(w.infra.made("balance "+name)) != 0 {
-		w.Errorf("the provider touched it: %v", u.Object)
+		w.Errorf("the provider worked on a cluster that somebody else manages: %v", u.Object)
 	}
 	w.Attr("rule", "IC-34 "+string(w.Version))
 	for _, f := range u.GetManagedFields() {
 		if f.Manager == managerAccount {
-			w.Errorf("the provider wrote fields of it: %v", f)
+			w.Errorf("the provider wrote fields of a cluster that somebody else manages: %v", f)
 		}
 	}
 	w.Attr("rule", "IC-35 "+string(w.Version))
@@ -125,7 +126,7 @@ func keepsItsEndpoint(w *world) {
 	own := clusterv1.APIEndpoint{Host: "mine.example.com", Port: 8443}
 	_, c := managedElsewhere(w, "own-endpoint", own)
 	if c.Spec.ControlPlaneEndpoint != own || len(c.Status.FailureDomains) != 1 {
-		w.Errorf("core took over endpoint %v and domains %v; the Cluster had %v (IC-17)",
+		w.Errorf("core copied endpoint %v and domains %v; the Cluster had endpoint %v (IC-17)",
 			c.Spec.ControlPlaneEndpoint, c.Status.FailureDomains, own)
 	}
 	w.Attr("rule", "IC-17 "+string(w.Version))

@@ -14,7 +14,7 @@ import (
 )
 
 // remediate silences the agent of a machine's host, as if the host had died. A MachineHealthCheck notices that by the
-// Machine's condition, and the set creates another Machine.
+// Machine's condition, and the MachineSet creates another Machine.
 func (w *world) remediate(set, cluster string) {
 	w.Helper()
 	w.create(&clusterv1.MachineHealthCheck{
@@ -38,7 +38,7 @@ func (w *world) remediate(set, cluster string) {
 		return len(machines) == 1 && machines[0].Name != old.Name && machines[0].Status.NodeRef.IsDefined()
 	})
 	w.gone("CapstanMachine", old.Spec.InfrastructureRef.Name)
-	w.until("the dead host is made anew", func() bool {
+	w.until("the dead host is released", func() bool {
 		h := w.host(host)
 		return h.Spec.Claim == nil || h.Spec.Claim.Machine != old.Spec.InfrastructureRef.Name
 	})
@@ -58,7 +58,7 @@ func checkFailuresSurface(w *world) {
 	w.upstreamMachine("bad", false)
 	w.waitCondition("CapstanMachine", "bad", infrav1.ReadyCondition, "False "+infrav1.BootstrapFailedReason)
 	m := &clusterv1.Machine{}
-	w.until("the Machine tells of the failure", func() bool {
+	w.until("the Machine shows the failure", func() bool {
 		read(w, "bad", m)
 		c := conditions.Get(m, clusterv1.MachineInfrastructureReadyCondition)
 		if w.Version == v1beta2 {
@@ -71,14 +71,14 @@ func checkFailuresSurface(w *world) {
 		w.Attr("rule", "IM-25 v1beta1")
 	} else {
 		if hasFailed(m) || m.Status.Phase == string(clusterv1.MachinePhaseFailed) {
-			w.Errorf("the Machine is failed for good, in phase %s: %+v", m.Status.Phase, m.Status.Deprecated)
+			w.Errorf("the Machine has a terminal failure, in phase %s: %+v", m.Status.Phase, m.Status.Deprecated)
 		}
 		w.Attr("rule", "IM-25 v1beta2")
 	}
 	w.delete(m)
 	w.gone("CapstanMachine", "bad")
 
-	// The same for a cluster whose endpoint is lost.
+	// Now make a CapstanCluster fail for good: its endpoint is lost.
 	u := w.newObject("CapstanCluster")
 	u.SetNamespace(w.ns)
 	u.SetName("lost")
@@ -94,7 +94,7 @@ func checkFailuresSurface(w *world) {
 		}},
 	}
 	w.create(c)
-	w.until("the Cluster tells of the failure", func() bool {
+	w.until("the Cluster shows the failure", func() bool {
 		read(w, "lost", c)
 		ready := conditions.Get(c, clusterv1.ClusterInfrastructureReadyCondition)
 		if w.Version == v1beta2 {
@@ -130,9 +130,9 @@ func (w *world) failsForGood(m *clusterv1.Machine) {
 	w.must(unstructured.SetNestedSlice(u.Object, list, "status", "conditions"))
 	w.must(shared.admin.Status().Update(w.Context(), u))
 	if reason, message := w.failure(w.machine(m.Name)); reason != "" || message != "" {
-		w.Fatalf("the failure %s %q was not taken back", reason, message)
+		w.Fatalf("the failure %s %q was not removed from the CapstanMachine", reason, message)
 	}
-	w.until("the Machine shows what changed", func() bool {
+	w.until("the Machine shows the changed condition", func() bool {
 		w.touchMachine(m.Name)
 		c := deprecatedv1beta1conditions.Get(read(w, m.Name, m), clusterv1.InfrastructureReadyV1Beta1Condition)
 		return c != nil && c.Message == better

@@ -46,7 +46,7 @@ func checkMachineFilms(w *world, films map[string][]*clusterv1.Machine, worker s
 		for _, m := range film {
 			if !ptr.Deref(m.Status.Initialization.InfrastructureProvisioned, false) {
 				if provisioned[name] {
-					w.Errorf("Machine %s was provisioned and then not (IM-21)", name)
+					w.Errorf("Machine %s was provisioned, and later not (IM-21)", name)
 				}
 				continue
 			}
@@ -95,10 +95,10 @@ func keepsItsFlag(w *world, name string) {
 	w.must(unstructured.SetNestedSlice(u.Object, list, "status", "conditions"))
 	w.must(shared.admin.Status().Update(w.Context(), u))
 	if w.flag(w.machine(name)) {
-		w.Fatal("the flag was not taken back")
+		w.Fatal("the CapstanMachine is still provisioned after the flag was removed")
 	}
 	m := &clusterv1.Machine{}
-	w.until("the Machine shows what changed", func() bool {
+	w.until("the Machine shows the changed condition", func() bool {
 		w.touchMachine(name)
 		c := conditions.Get(read(w, name, m), clusterv1.MachineInfrastructureReadyCondition)
 		return c != nil && strings.Contains(c.Message, words)
@@ -131,11 +131,11 @@ func coreReadsByTheLabel(w *world) error {
 		}
 		reads++
 		if !strings.HasPrefix(r.RequestURI, "/apis/"+o.APIGroup+"/"+string(w.Version)+"/") {
-			w.Errorf("core asked for %s %s (IC-10)", r.Verb, r.RequestURI)
+			w.Errorf("core requested %s %s, which is another API version (IC-10)", r.Verb, r.RequestURI)
 		}
 	})
 	if reads < 10 {
-		w.Errorf("core asked for our objects %d times: the test looks in the wrong place", reads)
+		w.Errorf("core requested our objects %d times: the test looks in the wrong place", reads)
 	}
 	return err
 }

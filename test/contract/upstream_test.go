@@ -32,7 +32,7 @@ func secretOf(ns, name, cluster string, data map[string][]byte) *corev1.Secret {
 // is replaced, and everything is deleted.
 func TestWithUpstream(t *testing.T) {
 	for _, version := range versions {
-		// Not in parallel: the labels apply to the whole API server.
+		// Don't run versions in parallel: the contract labels of definitions apply to the whole API server.
 		t.Run(string(version), func(t *testing.T) { withUpstream(t, form{version}) })
 	}
 }
@@ -61,7 +61,7 @@ func withUpstream(t *testing.T, f form) {
 	for _, name := range []string{cp, worker} {
 		checkUpstreamMachine(w, name)
 	}
-	w.until("core sees the control plane", func() bool {
+	w.until("core sees that the control plane is initialized", func() bool {
 		return conditions.IsTrue(read(w, "demo", &clusterv1.Cluster{}), clusterv1.ClusterControlPlaneInitializedCondition)
 	})
 
@@ -101,7 +101,7 @@ func withUpstream(t *testing.T, f form) {
 	w.Attr("rule", "T-IM-18 "+string(w.Version))
 	w.Attr("rule", "T-IC-10 "+string(w.Version))
 	if names, _ := w.infra.List(t.Context()); len(names) != 0 || len(w.claims()) != 0 {
-		t.Errorf("left after the cluster: hosts %v, claims %v", names, w.claims())
+		t.Errorf("left after the deletion of the cluster: hosts %v, claims %v", names, w.claims())
 	}
 }
 
@@ -207,7 +207,7 @@ func checkUpstreamCluster(w *world, name string, film func() []*clusterv1.Cluste
 	w.Attr("rule", "IC-21 "+string(w.Version))
 	if owners := u.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "Cluster" || owners[0].UID != c.UID ||
 		u.GetLabels()[clusterv1.ClusterNameLabel] != name {
-		w.Errorf("core set the owners %v and the labels %v (IC-57)", owners, u.GetLabels())
+		w.Errorf("core set the owners %v and the labels %v, want the Cluster's (IC-57)", owners, u.GetLabels())
 	}
 	w.Attr("rule", "CT-89")
 	w.Attr("rule", "IC-57 "+string(w.Version))
@@ -250,7 +250,7 @@ func checkUpstreamMachine(w *world, name string) {
 	if len(owners) != 1 || owners[0].Kind != "Machine" || owners[0].UID != m.UID ||
 		!ptr.Deref(owners[0].Controller, false) ||
 		u.GetLabels()[clusterv1.ClusterNameLabel] != m.Spec.ClusterName {
-		w.Errorf("core set the owners %v and the labels %v (IM-67)", owners, u.GetLabels())
+		w.Errorf("core set the owners %v and the labels %v, want the Machine's (IM-67)", owners, u.GetLabels())
 	}
 	w.Attr("rule", "CT-90")
 	w.Attr("rule", "IM-67 "+string(w.Version))
@@ -259,7 +259,7 @@ func checkUpstreamMachine(w *world, name string) {
 // nodesOf waits until a MachineSet has n Machines, all with a Node.
 func (w *world) nodesOf(set string, n int) {
 	w.Helper()
-	w.until("the machine set has its machines", func() bool {
+	w.until("the MachineSet has its machines, all with Nodes", func() bool {
 		machines := w.machinesOf(set)
 		return len(machines) == n && !slices.ContainsFunc(machines,
 			func(m clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() })
@@ -272,7 +272,7 @@ func checkFromTemplate(w *world, set string) {
 	for _, m := range w.machinesOf(set) {
 		u := w.machine(m.Spec.InfrastructureRef.Name)
 		if u == nil || u.GetLabels()["example.com/from"] != "template" {
-			w.Errorf("Machine %s has an infrastructure that isn't made from the template (IMT-14): %v", m.Name, u)
+			w.Errorf("the CapstanMachine of Machine %s was not made from the template (IMT-14): %v", m.Name, u)
 		}
 	}
 	w.Attr("rule", "IMT-08 "+string(w.Version))

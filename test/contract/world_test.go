@@ -107,7 +107,7 @@ func (w *world) start() {
 				w.Errorf("the provider ended with: %v", err)
 			}
 		case <-time.After(limit):
-			w.Error("the provider doesn't end")
+			w.Error("the provider doesn't stop")
 		}
 	}
 }
@@ -228,7 +228,8 @@ func (w *world) gone(kind, name string) {
 	w.until(kind+" "+name+" is gone", func() bool { return w.get(kind, name) == nil })
 }
 
-// waitCondition waits until an object has a condition, for example "False WaitingForOwner".
+// waitCondition waits until a condition of an object has the wanted status and reason, for example
+// "False WaitingForOwner".
 func (w *world) waitCondition(kind, name, condition, want string) *unstructured.Unstructured {
 	w.Helper()
 	var u *unstructured.Unstructured
@@ -239,12 +240,12 @@ func (w *world) waitCondition(kind, name, condition, want string) *unstructured.
 	return u
 }
 
-// ready waits until a machine has its flag and is Ready.
+// ready waits until a machine is Ready, and fails the test if the machine does not say that it is provisioned.
 func (w *world) ready(name string) *unstructured.Unstructured {
 	w.Helper()
 	u := w.waitCondition("CapstanMachine", name, infrav1.ReadyCondition, "True")
 	if !w.flag(u) {
-		w.Errorf("machine %s is Ready and doesn't say that it is provisioned", name)
+		w.Errorf("machine %s is Ready, but does not say that it is provisioned", name)
 	}
 	return u
 }
@@ -344,7 +345,7 @@ func (f *film) each(w *world, minimum int, check func(*unstructured.Unstructured
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.revisions) < minimum {
-		w.Errorf("there were %d revisions only", len(f.revisions))
+		w.Errorf("there were only %d revisions, fewer than the test needs", len(f.revisions))
 	}
 	for _, u := range f.revisions {
 		check(u)
@@ -362,7 +363,7 @@ func (f *film) checkReady(w *world) {
 		deleting := !u.GetDeletionTimestamp().IsZero()
 		switch {
 		case ready == "" && (deleting || starting+running > 0):
-			w.Errorf("%s %s has no Ready", u.GetKind(), u.GetName())
+			w.Errorf("a revision of %s %s has lost condition Ready", u.GetKind(), u.GetName())
 		case ready == "": // the object has not been reconciled yet
 		case strings.HasPrefix(ready, "True") && leaving > 0:
 			w.Errorf("%s %s is Ready again while it is being deleted", u.GetKind(), u.GetName())
@@ -375,7 +376,7 @@ func (f *film) checkReady(w *world) {
 		}
 	})
 	if starting == 0 || running == 0 || leaving == 0 {
-		w.Errorf("Ready covers %d revisions of the provisioning, %d of the work, %d of the deletion: want all three",
+		w.Errorf("Ready is in %d revisions of provisioning, %d of operation, %d of deletion: want some of each",
 			starting, running, leaving)
 	}
 }

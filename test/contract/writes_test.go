@@ -97,7 +97,7 @@ func settled(w *world) map[string]int {
 	writes, err := writesOf(w.ns)
 	w.must(err)
 	since := time.Now()
-	w.until("no more writes", func() bool {
+	w.until("the provider writes nothing for a second", func() bool {
 		now, err := writesOf(w.ns)
 		w.must(err)
 		if sum(now) != sum(writes) {
@@ -142,7 +142,7 @@ func TestIdle(t *testing.T) {
 		machines, took.Round(time.Millisecond), machine, host, event, idle, sum(after)-sum(before))
 	t.Log(text)
 	if writes := difference(after, before); len(writes) != 0 {
-		t.Errorf("writes although nothing changed: %v", writes)
+		t.Errorf("the provider wrote although nothing changed: %v", writes)
 	}
 	for n := range machines {
 		if u := w.machine(fmt.Sprintf("w%03d", n)); !w.is(u, infrav1.ReadyCondition, "True") {

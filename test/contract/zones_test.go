@@ -27,9 +27,9 @@ func (w *world) offers(cluster string) []string {
 }
 
 // TestClustersMadeAtOnceHaveZonesOfTheirOwn creates as many clusters at once as there are hosts. The controller of a
-// control plane takes any offered zone, and nobody knows which until its machine exists. So each cluster is offered one
-// zone, and no zone is offered more often than it has hosts. Once a cluster has its first machine, it is offered all
-// zones that have more room than is promised to other clusters.
+// control plane takes any offered zone, and the provider does not know which until the machine exists. So each cluster
+// is offered one zone, and no zone is offered more often than it has hosts. Once a cluster has its first machine, it is
+// offered all zones that have more room than is promised to other clusters.
 func TestClustersMadeAtOnceHaveZonesOfTheirOwn(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)
@@ -55,7 +55,7 @@ func TestClustersMadeAtOnceHaveZonesOfTheirOwn(t *testing.T) {
 		w.until("the zone is full", func() bool { return len(w.offers("one")) == 0 })
 		w.delete(read(w, "two", &clusterv1.Cluster{}))
 		w.must(client.IgnoreNotFound(shared.admin.Delete(t.Context(), read(w, "two", &infrav1.CapstanCluster{}))))
-		w.until("the zone that was promised to the cluster that is gone is offered", func() bool {
+		w.until("the zone that was promised to the deleted cluster is offered", func() bool {
 			return len(w.offers("one")) == 1 && w.offers("one")[0] != zone
 		})
 	})

@@ -20,7 +20,7 @@ func TestIndentedCodeIsWhole(t *testing.T) {
 		}
 	}
 	if checked < 200 {
-		t.Errorf("%d lines of code were checked: the pattern does not fit any more", checked)
+		t.Errorf("only %d lines of code were checked: the pattern no longer matches", checked)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestTornCode(t *testing.T) {
 		"<!-- not run: no -->\n    code\n\ntext": 0,
 	} {
 		if _, torn := tornCode(page); len(torn) != want {
-			t.Errorf("%q: got lines %d, want %d", page, torn, want)
+			t.Errorf("%q: got lines %d, want %d of them", page, torn, want)
 		}
 	}
 }

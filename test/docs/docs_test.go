@@ -97,7 +97,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 	}
 	if checked < 20 {
-		t.Errorf("%d links were checked: the pattern does not fit any more", checked)
+		t.Errorf("only %d links were checked: the pattern no longer matches", checked)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestVersionsAreThoseOfTheCode(t *testing.T) {
 		t.Helper()
 		m := regexp.MustCompile(pattern).FindStringSubmatch(read(t, file))
 		if m == nil {
-			t.Fatalf("%s has nothing like %s", file, pattern)
+			t.Fatalf("%s has no match for %s", file, pattern)
 		}
 		return m[1]
 	}
@@ -42,7 +42,7 @@ func TestVersionsAreThoseOfTheCode(t *testing.T) {
 		want(fmt.Sprintf("| v%s.%s | %s |", s[1], s[2], s[3]))
 	}
 	if rows := regexp.MustCompile(`(?m)^\| v\d+\.\d+ \|`).FindAllString(page, -1); len(all) == 0 || len(rows) != len(all) {
-		t.Errorf("docs/versions.md has %d series, release/metadata.yaml %d", len(rows), len(all))
+		t.Errorf("docs/versions.md has %d release series, but release/metadata.yaml has %d", len(rows), len(all))
 	}
 	versions, err := filepath.Glob(filepath.Join(root, "api/v*"))
 	if err != nil || len(versions) == 0 {
@@ -59,7 +59,7 @@ func TestModulesAreInTheVersions(t *testing.T) {
 	name := regexp.MustCompile(`(?m)^module (\S+)`)
 	uses := regexp.MustCompile(`(?m)^\t(\./\S*|\.)$`).FindAllStringSubmatch(read(t, "go.work"), -1)
 	if len(uses) < 4 {
-		t.Fatalf("go.work uses %d modules: the pattern does not fit any more", len(uses))
+		t.Fatalf("go.work uses %d modules: the pattern no longer matches", len(uses))
 	}
 	for _, use := range uses {
 		m := name.FindStringSubmatch(read(t, filepath.Join(use[1], "go.mod")))

@@ -45,7 +45,7 @@ const (
 type line struct {
 	Manner  manner
 	Message string
-	After   time.Duration // of blocks: when to call again
+	After   time.Duration // if Manner is blocks: the time after which to call again
 }
 
 // lifecycle maps the hooks in the life of a cluster to functions that create a handler.

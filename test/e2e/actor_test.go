@@ -97,7 +97,7 @@ func (a *actor) stop() {
 	_ = a.cmd.Process.Signal(syscall.SIGCONT) // a test may have failed while the process was suspended
 	_ = a.stdin.Close()
 	if err := a.cmd.Wait(); err != nil {
-		a.t.Errorf("the extensions ended with: %v\n%s", err, a.output.String())
+		a.t.Errorf("the actor exited with: %v\n%s", err, a.output.String())
 	}
 }
 
@@ -193,22 +193,22 @@ func (a *actor) notes(extension, file, hook string) []asked {
 func (a *actor) asks(extension, hook string, times int) {
 	a.t.Helper()
 	before := len(a.calls(extension, hook))
-	eventually(a.t, fmt.Sprintf("%s is asked %d times more about %s", extension, times, hook), func() error {
+	eventually(a.t, fmt.Sprintf("%s is called %d more times for %s", extension, times, hook), func() error {
 		if now := len(a.calls(extension, hook)); now < before+times {
-			return fmt.Errorf("it was asked %d times", now-before)
+			return fmt.Errorf("it was called %d times", now-before)
 		}
 		return nil
 	})
 }
 
-// condition waits until the condition about the topology contains all these texts.
+// condition waits until the message of condition TopologyReconciled contains all these texts.
 func condition(t *testing.T, cluster string, wants ...string) {
 	t.Helper()
 	eventually(t, "the Cluster's condition TopologyReconciled", func() error {
 		got := must(t, "kubectl", "get", "cluster", cluster, "-o",
 			"jsonpath={.status.conditions[?(@.type=='TopologyReconciled')].message}")
 		if i := slices.IndexFunc(wants, func(want string) bool { return !strings.Contains(got, want) }); i >= 0 {
-			return fmt.Errorf("it says %q, not %q", got, wants[i])
+			return fmt.Errorf("its message is %q, want %q in it", got, wants[i])
 		}
 		return nil
 	})
@@ -216,7 +216,7 @@ func condition(t *testing.T, cluster string, wants ...string) {
 
 // rounds blocks a hook in every way. When the shortest of the requested waits is over, all extensions must be called
 // again, whether they blocked, failed or passed. The Cluster must say why it waits. In the end, extension one still
-// blocks, with the message that rounds returns.
+// blocks; the result is the message of that block.
 func (a *actor) rounds(cluster, hook string) string {
 	a.t.Helper()
 	before := shape(a.t, cluster)
@@ -246,11 +246,11 @@ func (a *actor) rounds(cluster, hook string) string {
 }
 
 // backsOff waits until the pauses between calls of an extension have grown. The extension has failed since the given
-// time. In the later half of the pauses, the longest must be at least four times the median of the earlier half. It is
-// the longest that counts, because changes to the cluster cause additional calls.
+// time. In the later half of the pauses, the longest must be at least four times the median of the earlier half. The
+// longest pause counts, because changes to the cluster cause additional calls.
 func (a *actor) backsOff(extension, hook string, since time.Time) {
 	a.t.Helper()
-	eventually(a.t, "the pauses between calls of "+extension+" about "+hook+" grow", func() error {
+	eventually(a.t, "the pauses between calls of "+extension+" for "+hook+" grow", func() error {
 		var pauses []time.Duration
 		var before time.Time
 		for _, c := range a.calls(extension, hook) {
@@ -263,11 +263,11 @@ func (a *actor) backsOff(extension, hook string, since time.Time) {
 		}
 		half := len(pauses) / 2
 		if half < 3 {
-			return fmt.Errorf("there were %d calls", len(pauses)+1)
+			return fmt.Errorf("there were only %d calls", len(pauses)+1)
 		}
 		earlier := slices.Sorted(slices.Values(pauses[:half]))
 		if longest := slices.Max(pauses[half:]); longest < 4*earlier[half/2] {
-			return fmt.Errorf("they are %v", pauses)
+			return fmt.Errorf("the pauses are %v", pauses)
 		}
 		return nil
 	})

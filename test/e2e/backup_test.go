@@ -4,15 +4,20 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/capstan-dev/capstan/test/long"
 )
 
-// A cluster returns to an earlier state: objects deleted after the backup exist again, objects created after it are
-// gone, and the cluster keeps working.
-func TestClusterIsRestored(t *testing.T) { restoreCluster(t, "saved", 1) }
+// TestClusterIsRestored: a cluster returns to an earlier state. Objects deleted after the backup exist again, objects
+// created after it are gone, and the cluster keeps working.
+func TestClusterIsRestored(t *testing.T) {
+	long.Need(t)
+	restoreCluster(t, "saved", 1)
+}
 
-// Two members are removed, recreated, and join the member that got the data.
+// TestThreeMembersAreRestored: two members of etcd are removed, recreated, and join the member that got the data.
 func TestThreeMembersAreRestored(t *testing.T) {
-	takesLong(t)
+	long.Need(t)
 	restoreCluster(t, "saved-ha", 3)
 }
 
@@ -30,7 +35,7 @@ func restoreCluster(t *testing.T, name string, controlPlane int) {
 		ComparedWithCluster bool
 	}](t, "backup", "list", name)
 	if len(backups) != 1 || backups[0].Name != saved || backups[0].Keys < 100 || !backups[0].ComparedWithCluster {
-		t.Errorf("backups are %+v, want %s", backups, saved)
+		t.Errorf("backups are %+v, want one complete backup %s", backups, saved)
 	}
 	kubectl("delete", "configmap", "precious")
 	kubectl("create", "configmap", "later")
@@ -39,7 +44,7 @@ func restoreCluster(t *testing.T, name string, controlPlane int) {
 	must(t, "backup", "restore", name, saved, "--yes")
 	if maps := kubectl("get", "configmaps", "-o", "name"); !strings.Contains(maps, "precious") ||
 		strings.Contains(maps, "later") {
-		t.Errorf("after the restore there are\n%s", maps)
+		t.Errorf("after the restore, want ConfigMap precious and not later, got\n%s", maps)
 	}
 	converges(t, name, controlPlane+1)
 	members(t, name, controlPlane)

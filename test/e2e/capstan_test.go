@@ -64,7 +64,8 @@ func run(m *testing.M) int {
 	}
 	before := namespaces()
 	if code == 0 && len(before) == 0 {
-		fmt.Fprintln(os.Stderr, "e2e: the dock's namespaces were not found: what is left of them can't be either")
+		fmt.Fprintln(os.Stderr,
+			"e2e: the dock's namespaces were not found, so nothing that is left of them can be found either")
 		code = 1
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), 3*time.Minute)
@@ -155,8 +156,21 @@ func eventually(t *testing.T, what string, check func() error) {
 	within(t, 2*time.Minute, what, check)
 }
 
-// within waits until the function check returns no error, for at most limit.
+// within waits until the function check returns no error, for at most limit. It pauses for a second between two calls,
+// because most checks start capstan, and would slow down what they wait for.
 func within(t *testing.T, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	poll(t, time.Second, limit, what, check)
+}
+
+// promptly waits like eventually, but calls check more often. It is for conditions that don't last.
+func promptly(t *testing.T, what string, check func() error) {
+	t.Helper()
+	poll(t, 250*time.Millisecond, 2*time.Minute, what, check)
+}
+
+// poll waits until the function check returns no error, for at most limit, and pauses between two calls.
+func poll(t *testing.T, pause, limit time.Duration, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for {
@@ -171,7 +185,7 @@ func within(t *testing.T, limit time.Duration, what string, check func() error) 
 		select {
 		case <-t.Context().Done():
 			t.Fatal(t.Context().Err())
-		case <-time.After(250 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

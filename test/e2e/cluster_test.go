@@ -44,7 +44,7 @@ func readyNodes(t *testing.T, cluster string) []string {
 			t.Errorf("node %s has labels %v, want one with real pods", n.Metadata.Name, n.Metadata.Labels)
 		}
 		if !strings.HasPrefix(n.Spec.ProviderID, "capstan://default/host-") {
-			t.Errorf("node %s has providerID %q (IM-11)", n.Metadata.Name, n.Spec.ProviderID)
+			t.Errorf("node %s has providerID %q, which names no host (IM-11)", n.Metadata.Name, n.Spec.ProviderID)
 		}
 		names = append(names, n.Metadata.Name)
 	}
@@ -100,7 +100,7 @@ func TestCluster(t *testing.T) {
 				}
 			}
 		}},
-		{"the bootstrap output is shown, and holds no join token's secret in the API", func(t *testing.T) {
+		{"the bootstrap output is shown, and the API has no bootstrap Secret any more", func(t *testing.T) {
 			if out := must(t, "host", "logs", claimed(t, name)[0].Name); !strings.Contains(out, "kubeadm") &&
 				!strings.Contains(out, "preflight") {
 				t.Errorf("host logs do not look like kubeadm's output:\n%s", out)
@@ -222,7 +222,7 @@ func TestKubectlApplyDoesTheSame(t *testing.T) {
 func TestCapacityGateHoldsAClusterBack(t *testing.T) {
 	must(t, "cluster", "create", "first", "--workers", "5", "--wait=false")
 	must(t, "cluster", "create", "second", "--workers", "7", "--wait=false")
-	eventually(t, "the gate's numbers stand in the conditions", func() error {
+	eventually(t, "the Cluster's condition says how many hosts it needs", func() error {
 		out := must(t, "kubectl", "get", "cluster", "second", "-o",
 			"jsonpath={.status.conditions[?(@.type=='TopologyReconciled')].message}")
 		if !strings.Contains(out, "needs 8 hosts") {
@@ -233,7 +233,7 @@ func TestCapacityGateHoldsAClusterBack(t *testing.T) {
 	t.Attr("rule", "RX-29")
 	t.Attr("rule", "CL-08")
 	if h := claimed(t, "second"); len(h) != 0 {
-		t.Errorf("the cluster that does not fit claimed %v", h)
+		t.Errorf("the cluster for which there are too few hosts claimed %v", h)
 	}
 	must(t, "cluster", "delete", "second")
 	must(t, "cluster", "delete", "first")
@@ -250,7 +250,7 @@ func TestMistakesAreAnswered(t *testing.T) {
 	mustFail(t, "does not work", "cluster", "create", "X")
 	mustFail(t, "is not the name of a host", "host", "logs", "../../etc")
 	if out := must(t, "kubectl", "get", "clusters", "-o", "name"); out != "" {
-		t.Errorf("a mistake made a cluster: %s", out)
+		t.Errorf("a refused command created a cluster: %s", out)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestUpIsIdempotent(t *testing.T) {
 	}
 	for range 2 {
 		if err := <-done; err != nil {
-			t.Errorf("up while it runs: %v", err)
+			t.Errorf("capstan up failed while the plane was running: %v", err)
 		}
 	}
 	if second := must(t, "status", "-o", "json"); first == "" || second == "" {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestDemo runs the demo, which prints what a web server in a pod answers through its Service. Then each Ready
-// container, except control plane components, must have a process of its image in namespaces of its own.
+// container, except control plane components, must have a process of its image in its own namespaces.
 func TestDemo(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "../../hack/demo")
 	cmd.Env = append(os.Environ(), "CAPSTAN_HOME="+homeDir)
@@ -90,7 +90,8 @@ func readyContainers(t *testing.T, cluster string) []container {
 	return all
 }
 
-// isReal returns nil if the container's process runs this program in mount and PID namespaces and a root of its own.
+// isReal returns nil if the container's process runs this program in its own mount and PID namespaces, with its own
+// root.
 func (c container) isReal(program string) error {
 	data, err := os.ReadFile(filepath.Join(c.host.Root, "var/lib/capstan/cri/containers", c.id, "running.json"))
 	if err != nil {
@@ -140,7 +141,7 @@ func outside(host string, pid int) (string, error) {
 			return proc, nil
 		}
 	}
-	return "", fmt.Errorf("it has no process %d", pid)
+	return "", fmt.Errorf("the host has no process %d", pid)
 }
 
 // isBelow reports whether a process descends from another.

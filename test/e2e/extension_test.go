@@ -55,24 +55,24 @@ data:
 	}
 	must(t, "cluster", "create", name, "--workers", "1")
 	if got := greeting(); got != "hello" {
-		t.Errorf("the add-on says %q", got)
+		t.Errorf("the add-on says %q, want hello", got)
 	}
 	if timeline := must(t, "hook", "timeline", name); !strings.Contains(timeline, "add-ons: 2 applied") {
-		t.Errorf("the timeline is\n%s", timeline)
+		t.Errorf("the timeline does not say that add-ons were applied:\n%s", timeline)
 	}
 	call("AfterClusterUpgrade", "verified: API server, control plane, add-ons, and 2 of the Cluster's Nodes")
 	call("BeforeControlPlaneUpgrade", "upgrade of the control plane needs 1 host")
 
 	must(t, "kubectl", "--cluster", name, "-n", "greetings", "patch", "configmap", "greeting", "--type", "merge", "-p",
 		`{"data":{"text":"changed"}}`)
-	call("AfterControlPlaneUpgrade", "1 changed since they were applied, and put right: ConfigMap greetings/greeting",
+	call("AfterControlPlaneUpgrade", "1 changed since they were applied, and corrected: ConfigMap greetings/greeting",
 		"verified: ")
 	if got := greeting(); got != "hello" {
-		t.Errorf("the add-on says %q after its drift", got)
+		t.Errorf("the add-on says %q after its drift, want hello", got)
 	}
 	if events := must(t, "kubectl", "get", "events", "--field-selector",
 		"reason=AddOnDrift,involvedObject.name="+name); !strings.Contains(events, "ConfigMap greetings/greeting") {
-		t.Errorf("the Events are\n%s", events)
+		t.Errorf("no Event reports the drift:\n%s", events)
 	}
 
 	day := time.Now().UTC().AddDate(0, 0, 3).Format("Mon")
@@ -81,7 +81,7 @@ data:
 	must(t, "kubectl", "label", "cluster", name, "extensions.capstan.dev/maintenance-window=disabled")
 	if out := must(t, "hook", "call", "BeforeClusterUpgrade", "--cluster", name); strings.Contains(out,
 		"the next one opens") {
-		t.Errorf("it is switched off, and waits:\n%s", out)
+		t.Errorf("the part maintenance-window is switched off, but the upgrade waits:\n%s", out)
 	}
 
 	// If a namespace has no add-ons, nothing is removed from clusters; if an add-on is empty, its objects are removed.
@@ -89,14 +89,14 @@ data:
 	deleted = true
 	call("AfterClusterUpgrade", "so what was applied stays: Namespace greetings, ConfigMap greetings/greeting")
 	if got := greeting(); got != "hello" {
-		t.Errorf("nobody said that the add-on is not wanted any more, and it says %q", got)
+		t.Errorf("want the add-on kept when the namespace has no add-ons, but it says %q", got)
 	}
 	must(t, "kubectl", "create", "configmap", "e2e-greeting")
 	deleted = false
 	must(t, "kubectl", "label", "configmap", "e2e-greeting", "addons.capstan.dev/add-on=greeting")
 	call("AfterClusterUpgrade", "add-ons: 1 removed, no longer wanted but left: Namespace greetings")
 	if got := greeting(); got != "" {
-		t.Errorf("the add-on is gone and says %q", got)
+		t.Errorf("the add-on is empty, but its object says %q", got)
 	}
 	must(t, "cluster", "delete", name)
 	vanishes(t, name)

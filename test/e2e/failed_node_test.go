@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // failing is a machine whose bootstrap fails late: its kubelet has registered a Node, but kubeadm's success can't be
@@ -35,8 +37,9 @@ spec:
   preKubeadmCommands: ["rm -rf /run/cluster-api && touch /run/cluster-api"]
 `
 
-// TestAFailedMachineLeavesNoNode deletes a machine whose Node is unknown to Cluster API.
+// TestAFailedMachineLeavesNoNode deletes a machine whose Node is unknown to Cluster API. The Node must be deleted, too.
 func TestAFailedMachineLeavesNoNode(t *testing.T) {
+	long.Need(t)
 	const name = "noted"
 	must(t, "cluster", "create", name, "--workers", "0")
 	version := must(t, "kubectl", "get", "cluster", name, "-o", "jsonpath={.spec.topology.version}")
@@ -45,20 +48,20 @@ func TestAFailedMachineLeavesNoNode(t *testing.T) {
 		out := must(t, "kubectl", "get", "capstanmachine", "late",
 			"-o", `jsonpath={.status.conditions[?(@.type=="Bootstrapped")].reason}`)
 		if out != "BootstrapFailed" {
-			return fmt.Errorf("its reason is %q", out)
+			return fmt.Errorf("the reason of condition Bootstrapped is %q", out)
 		}
 		return nil
 	})
 	nodes := func() string { return must(t, "kubectl", "--cluster", name, "get", "nodes", "-o", "name") }
 	if out := nodes(); !strings.Contains(out, "node/late\n") {
-		t.Fatalf("the Nodes are\n%swant one of machine late: otherwise this proves nothing", out)
+		t.Fatalf("the Nodes are\n%swant one of machine late, otherwise the test proves nothing", out)
 	}
 	if ref := must(t, "kubectl", "get", "machine", "late", "-o", "jsonpath={.status.nodeRef.name}"); ref != "" {
-		t.Fatalf("Cluster API knows Node %s: this proves nothing", ref)
+		t.Fatalf("Cluster API knows Node %s, so the test proves nothing", ref)
 	}
 	must(t, "kubectl", "delete", "machine", "late", "--timeout=60s")
 	if out := nodes(); strings.Contains(out, "node/late\n") {
-		t.Errorf("after the machine's deletion the Nodes are\n%s", out)
+		t.Errorf("the deleted machine still has a Node:\n%s", out)
 	}
 	must(t, "cluster", "delete", name)
 	vanishes(t, name)

@@ -6,28 +6,28 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // TestFlavors creates a real cluster from each flavor of the release, on the plane's hosts. Flavors for owned hosts
 // need the user's own endpoint: here, a load balancer in the hosts' network. kube-vip can't run on local hosts, so the
 // address of a flavor with kube-vip is also that of the load balancer.
 func TestFlavors(t *testing.T) {
+	long.Need(t)
 	for _, flavor := range []struct {
 		name                         string
 		controlPlane, workers, total int
-		owned, always                bool // with the user's own endpoint; runs even if long tests are off
+		owned                        bool // with the user's own endpoint
 	}{
-		{"", 1, 1, 2, false, true},
-		{"external", 1, 1, 2, true, true},
-		{"topology", 1, 1, 2, false, false},
-		{"topology-owned", 1, 1, 2, true, false},
-		{"vip", 1, 1, 2, true, false},
-		{"ha", 3, 1, 6, true, false}, // a worker in each zone
+		{"", 1, 1, 2, false},
+		{"external", 1, 1, 2, true},
+		{"topology", 1, 1, 2, false},
+		{"topology-owned", 1, 1, 2, true},
+		{"vip", 1, 1, 2, true},
+		{"ha", 3, 1, 6, true}, // a worker in each zone
 	} {
 		t.Run("flavor "+flavor.name, func(t *testing.T) {
-			if !flavor.always {
-				takesLong(t)
-			}
 			name := "f-" + flavor.name
 			if flavor.name == "" {
 				name = "f-default"
@@ -92,7 +92,7 @@ func controlPlaneAddresses(t *testing.T, cluster string) []string {
 	return addresses
 }
 
-// spread checks that control planes are in three zones, and workers too.
+// spread checks that the control planes are in three zones, and so are the workers.
 func spread(t *testing.T, cluster string) {
 	t.Helper()
 	control := strings.Join(controlPlaneAddresses(t, cluster), " ")
@@ -101,6 +101,6 @@ func spread(t *testing.T, cluster string) {
 		zones[strings.Contains(" "+control+" ", " "+h.Address+" ")][h.Zone] = true
 	}
 	if len(zones[true]) != 3 || len(zones[false]) != 3 {
-		t.Errorf("control planes and workers are in zones %v", zones)
+		t.Errorf("control planes and workers are in zones %v, want three zones each", zones)
 	}
 }

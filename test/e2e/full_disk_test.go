@@ -10,11 +10,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/capstan-dev/capstan/test/long"
 )
 
-// TestADiskThatFillsUp fills the disk of a running plane, requests a cluster nevertheless, and then makes room again:
-// the plane reports its state meanwhile, and the cluster comes up afterwards.
+// TestADiskThatFillsUp fills the disk of a running plane, requests a cluster nevertheless, and then makes room again.
+// While the disk is full, the plane's status says so. Afterwards, the cluster comes up.
 func TestADiskThatFillsUp(t *testing.T) {
+	long.Need(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a small file system for the test")
 	}

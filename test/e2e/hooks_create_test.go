@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// remove deletes a cluster that a test may have left behind, even if hooks hold it: all extensions pass from now on.
+// remove deletes a cluster that a test may have left behind. All extensions pass from now on, so that no hook blocks
+// the deletion.
 func (a *actor) remove(cluster string) {
 	for _, extension := range []string{one, two, ignored} {
 		for hook := range lifecycle {
@@ -38,18 +39,18 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	must(t, "cluster", "create", name, "--workers", "0", "--wait=false")
 	said := a.rounds(name, "BeforeClusterCreate")
 	if made := shape(t, name); len(made) > 0 {
-		t.Errorf("BeforeClusterCreate blocks, and there are\n%s", strings.Join(made, "\n"))
+		t.Errorf("BeforeClusterCreate blocks, but these objects exist:\n%s", strings.Join(made, "\n"))
 	}
 	if refs := must(t, "kubectl", "get", "cluster", name, "-o",
 		"jsonpath={.spec.infrastructureRef}{.spec.controlPlaneRef}"); refs != "" && refs != "{}{}" {
-		t.Errorf("BeforeClusterCreate blocks, and the Cluster has references %s", refs)
+		t.Errorf("BeforeClusterCreate blocks, but the Cluster has the references %s", refs)
 	}
 	t.Attr("rule", "LH-06")
 	condition(t, name, said)
 
 	a.tell(one, "AfterControlPlaneInitialized", line{Manner: hangs})
 	a.tell(one, "BeforeClusterCreate", line{})
-	eventually(t, "the control plane is initialized, and the extensions hear of it", func() error {
+	eventually(t, "AfterControlPlaneInitialized is called", func() error {
 		if len(a.calls(one, "AfterControlPlaneInitialized")) == 0 {
 			return errors.New("not yet")
 		}
@@ -61,17 +62,17 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	// When the hook fails, Cluster API returns before it handles MachineDeployments, so LH-09 is not met (D-38). If this
 	// check fails one day, LH-09 is met: record the rule here, and remove the reason why no test records it.
 	if got := workersOf(t, name); got != "0" {
-		t.Errorf("AfterControlPlaneInitialized hangs, and the MachineDeployment has %q replicas, want 0", got)
+		t.Errorf("while AfterControlPlaneInitialized hangs, the MachineDeployment has %q replicas, want 0", got)
 	}
 	a.tell(one, "AfterControlPlaneInitialized", line{})
 	converges(t, name, 2)
 	if got := workersOf(t, name); got != "1" {
-		t.Errorf("AfterControlPlaneInitialized is over, and the MachineDeployment has %q replicas, want 1", got)
+		t.Errorf("after AfterControlPlaneInitialized, the MachineDeployment has %q replicas, want 1", got)
 	}
 
 	before := shape(t, name)
 	if n := len(a.calls(one, "BeforeClusterDelete")); n > 0 {
-		t.Errorf("nobody has deleted the Cluster, and there were %d calls of BeforeClusterDelete", n)
+		t.Errorf("before the deletion of the Cluster, there were %d calls of BeforeClusterDelete", n)
 	}
 	a.tell(one, "BeforeClusterDelete", line{blocks, "not yet", time.Second})
 	must(t, "kubectl", "delete", "cluster", name, "--wait=false")
@@ -81,7 +82,7 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	condition(t, name, "Cluster is deleting", said)
 	if marked := must(t, "kubectl", "get", "cluster", name, "-o",
 		"jsonpath={.metadata.annotations}"); strings.Contains(marked, "ok-to-delete") {
-		t.Errorf("BeforeClusterDelete blocks, and the annotations are %s", marked)
+		t.Errorf("BeforeClusterDelete blocks, but the annotations are %s", marked)
 	}
 	t.Attr("rule", "LH-25")
 	a.tell(one, "BeforeClusterDelete", line{})
@@ -91,7 +92,7 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	checkExchanges(t, a, name, "", "", "BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete")
 	if order := moments(t, name, one, two); !slices.Equal(order,
 		[]string{"BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete"}) {
-		t.Errorf("the hooks were called in the order %v", order)
+		t.Errorf("want each hook once, from creation to deletion, got the order %v", order)
 	}
 	t.Attr("rule", "LH-05")
 	passes := map[string]int{}
@@ -113,7 +114,7 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	t.Attr("rule", "LH-08")
 }
 
-// afterInitialization checks that a call came after the control plane was initialized, and not before.
+// afterInitialization checks that a call came after the control plane was initialized.
 func afterInitialization(t *testing.T, cluster string, call time.Time) {
 	t.Helper()
 	type condition struct {
@@ -127,7 +128,7 @@ func afterInitialization(t *testing.T, cluster string, call time.Time) {
 	if !slices.ContainsFunc(conditions, func(c condition) bool {
 		return c.Type == "ControlPlaneInitialized" && c.Status == "True" && !call.Before(c.LastTransitionTime)
 	}) {
-		t.Errorf("AfterControlPlaneInitialized was called at %s, and the conditions are %+v", call, conditions)
+		t.Errorf("AfterControlPlaneInitialized was called at %s, but the conditions are %+v", call, conditions)
 	}
 }
 

@@ -9,24 +9,22 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// long is the variable that enables tests of many minutes: those of upgrades, and all disasters at all hooks. Without
-// it, each hook has only some disasters.
-const long = "CAPSTAN_TEST_LONG"
+	"github.com/capstan-dev/capstan/test/long"
+)
 
 // What can happen to an extension and to the plane.
 const (
-	killed        = "its process is killed"
-	hanging       = "it hangs"
-	noCertificate = "it has lost its certificate"
-	redeployed    = "it is deployed with handlers of other names"
+	killed        = "the extension's process is killed"
+	hanging       = "the extension hangs"
+	noCertificate = "the extension has lost its certificate"
+	redeployed    = "the extension is redeployed, with other names of handlers"
 	planeKilled   = "the plane is killed"
 )
 
 // disasters causes one disaster after the other. They hit the plane, or extension one, which blocks a hook. Each time,
 // the Cluster says what is wrong, nothing continues, and once the cause is gone, the extension is called again. In the
-// end it still blocks.
+// end it still blocks. Unless long tests are enabled, only some of the disasters happen.
 func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 	t.Helper()
 	times := 0
@@ -72,7 +70,7 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 			eventually(t, "the new handler is called", func() error {
 				calls := a.calls(one, hook)
 				if last := calls[len(calls)-1]; !strings.HasSuffix(last.Handler, suffix) {
-					return fmt.Errorf("the last call was of %s", last.Handler)
+					return fmt.Errorf("the last call was of handler %s", last.Handler)
 				}
 				return nil
 			})
@@ -85,7 +83,7 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 			a.asks(one, hook, 1)
 		}},
 	} {
-		if !slices.Contains(some, d.name) && !hasTime() {
+		if !slices.Contains(some, d.name) && !long.Enabled() {
 			continue
 		}
 		start := time.Now()
@@ -96,10 +94,11 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 	}
 }
 
-// Extensions and the plane fail while a cluster waits for a hook, at its creation and at its deletion: nothing is lost.
-// The After... hooks follow an event. If the plane is killed before such a hook has passed, the hook is still called
-// when the plane is back.
+// TestExtensionsFailInALife: extensions and the plane fail while a cluster waits for a hook, at its creation and at its
+// deletion. Nothing is lost. The After... hooks follow an event. If the plane is killed before such a hook has passed,
+// the hook is still called when the plane is back.
 func TestExtensionsFailInALife(t *testing.T) {
+	long.Need(t)
 	const name = "troubled"
 	a := newActor(t)
 	t.Cleanup(func() { a.remove(name) })
@@ -115,7 +114,7 @@ func TestExtensionsFailInALife(t *testing.T) {
 			`jsonpath={.metadata.annotations.runtime\.cluster\.x-k8s\.io/pending-hooks}`)
 	}
 	if hooks := pending(); hooks != "AfterControlPlaneInitialized" {
-		t.Errorf("pending hooks are %q", hooks)
+		t.Errorf("pending hooks are %q, want AfterControlPlaneInitialized", hooks)
 	}
 	if err := kill("plane", "", false); err != nil {
 		t.Fatal(err)
@@ -126,7 +125,7 @@ func TestExtensionsFailInALife(t *testing.T) {
 	converges(t, name, 1)
 	eventually(t, "no hook is pending", func() error {
 		if hooks := pending(); hooks != "" {
-			return fmt.Errorf("pending are %s", hooks)
+			return fmt.Errorf("pending hooks are %s", hooks)
 		}
 		return nil
 	})
@@ -139,6 +138,6 @@ func TestExtensionsFailInALife(t *testing.T) {
 	vanishes(t, name)
 	if order := moments(t, name, one, two); !slices.Equal(order,
 		[]string{"BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete"}) {
-		t.Errorf("the hooks were called in the order %v", order)
+		t.Errorf("want each hook once, from creation to deletion, got the order %v", order)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // hooksVersion is the apiVersion of the lifecycle hooks, in JSON.
 const hooksVersion = `"hooks.runtime.cluster.x-k8s.io/v1alpha1"`
 
-// fields returns the fields of a hook's request besides apiVersion, kind, settings and cluster.
+// fields returns the fields of a hook's request, except apiVersion, kind, settings and cluster.
 func fields(hook, from, to string) map[string]string {
 	step := `[{"version":"` + to + `"}]`
 	before := map[string]string{"fromKubernetesVersion": `"` + from + `"`, "toKubernetesVersion": `"` + to + `"`}
@@ -94,7 +94,7 @@ func checkRequest(t *testing.T, hook, cluster string, request map[string]json.Ra
 	checkClusterInRequest(t, hook, cluster, got["cluster"])
 	delete(got, "cluster")
 	if !maps.EqualFunc(got, want, func(is json.RawMessage, wanted string) bool { return string(is) == wanted }) {
-		t.Errorf("the request of %s has beside what all have %s, want %v", hook, got, want)
+		t.Errorf("besides the common fields, the request of %s has %s, want %v", hook, got, want)
 	}
 }
 
@@ -119,11 +119,11 @@ func checkAnswer(t *testing.T, hook string, answer map[string]json.RawMessage) {
 	}
 	delete(rest, "message")
 	if _, says := rest["retryAfterSeconds"]; says != (hook != "AfterControlPlaneInitialized") {
-		t.Errorf("the answer to %s says when to ask again: %t", hook, says)
+		t.Errorf("the answer to %s says when to call again: %t, want the opposite", hook, says)
 	}
 	delete(rest, "retryAfterSeconds")
 	if len(rest) > 0 {
-		t.Errorf("the answer to %s has %s besides", hook, rest)
+		t.Errorf("the answer to %s has the additional fields %s", hook, rest)
 	}
 }
 
@@ -140,12 +140,12 @@ func checkClusterInRequest(t *testing.T, hook, name string, text json.RawMessage
 	if err != nil || cluster.Name != name || cluster.APIVersion != clusterv1.GroupVersion.String() ||
 		cluster.Kind != "Cluster" || cluster.UID == "" ||
 		!cluster.Spec.Topology.IsDefined() || len(cluster.ManagedFields) > 0 || string(status) != "{}" {
-		t.Errorf("the Cluster in the request of %s is %s (%v)", hook, text, err)
+		t.Errorf("the Cluster in the request of %s is incomplete, or has a status: %s (%v)", hook, text, err)
 	}
 }
 
 // moments returns, in order, the hooks for which these extensions were called for a cluster. Consecutive calls of the
-// same hook count as one. The last answer of each must have let the cluster through.
+// same hook count as one. The last answer of each extension to each hook must have let the cluster through.
 func moments(t *testing.T, cluster string, extensions ...string) []string {
 	t.Helper()
 	var order []string
@@ -164,7 +164,7 @@ func moments(t *testing.T, cluster string, extensions ...string) []string {
 	}
 	for what, answer := range last {
 		if answer != "Success" {
-			t.Errorf("the last answer of %s was %s", what, answer)
+			t.Errorf("the last answer of %s was %s, want Success", what, answer)
 		}
 	}
 	return order

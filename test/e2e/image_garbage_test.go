@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capstan-dev/capstan/image"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // garbageLimit bounds the wait for the kubelet, which looks every 5 minutes, and removes an image only if it has known
@@ -39,7 +40,7 @@ const garbageLimit = 12 * time.Minute
 // container uses is removed, and can be pulled again. Images that a container uses, on this host or another, and images
 // that the user loaded are kept, and continue to work.
 func TestAFullImageStoreGivesUpImages(t *testing.T) {
-	if os.Getenv("CAPSTAN_TEST_LONG") == "" {
+	if !long.Enabled() {
 		t.Skip("waits up to 12 minutes for kubelets: make test-image-garbage")
 	}
 	if os.Geteuid() != 0 {
@@ -89,13 +90,13 @@ func TestAFullImageStoreGivesUpImages(t *testing.T) {
 	g.kubectl("delete", "pod", "once", "shared-worker", "--timeout=60s")
 	g.waits("pod/used", "pod/shared-cp")
 	if got := g.held(); got != "once:1 shared:2 used:1" {
-		t.Fatalf("hosts hold %q", got)
+		t.Fatalf("hosts hold the images %q, want once:1 shared:2 used:1", got)
 	}
 
 	filler := g.fill(store, 95)
-	g.until("the image that nothing uses to go", func() error {
+	g.until("the image that no container uses is removed", func() error {
 		if got := g.held(); got != "shared:1 used:1" {
-			return fmt.Errorf("hosts hold %q", got)
+			return fmt.Errorf("hosts hold the images %q", got)
 		}
 		return nil
 	})
@@ -118,7 +119,7 @@ func TestAFullImageStoreGivesUpImages(t *testing.T) {
 	g.waits("pod/again")
 }
 
-// push pushes an image with a program and 10 MB that can't be packed, and returns its digest.
+// push pushes an image with a program and 10 MB that can't be compressed, and returns its digest.
 func push(t *testing.T, ref, program string) string {
 	t.Helper()
 	data, err := os.ReadFile(program)
@@ -223,7 +224,7 @@ func (g garbage) waits(pods ...string) {
 	g.t.Helper()
 	args := append([]string{"kubectl", "--cluster", "full", "wait", "--for=condition=Ready", "--timeout=90s"}, pods...)
 	if out, err := g.o.run(g.t.Context(), args...); err != nil {
-		events, _ := g.o.run(g.t.Context(), "kubectl", "--cluster", "full", "pods,events")
+		events, _ := g.o.run(g.t.Context(), "kubectl", "--cluster", "full", "get", "pods,events")
 		g.t.Fatalf("%v\n%s\n%s", err, out, events)
 	}
 }

@@ -107,7 +107,7 @@ func register(t *testing.T) (dir string) {
 	t.Cleanup(func() {
 		_ = stdin.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the extension ended with: %v\n%s", err, output.String())
+			t.Errorf("the extension exited with: %v\n%s", err, output.String())
 		}
 	})
 	var url []byte

@@ -14,11 +14,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capstan-dev/capstan/templates"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // machineState is what must not change when a Machine is updated in place, and what shows that it was updated.
 type machineState struct {
-	uid, host    string // stay
+	uid, host    string // must not change
 	upToDate     string
 	updating     string // message of condition Updating
 	controlPlane bool
@@ -81,9 +82,11 @@ func inPlaceClass(generation int, controlPlane, workers string) string {
 
 func motd(content string) string { return "files: [{path: /etc/motd, content: " + content + "}]" }
 
-// An extension accepts a change of files, so Cluster API's reconcilers update control planes and workers in place: the
-// same Machines on the same hosts. Changes that the extension declines replace Machines, as usual (UH-07).
+// TestInPlaceUpdates: an extension accepts a change of files, so Cluster API's reconcilers update control planes and
+// workers in place: the same Machines on the same hosts. Changes that the extension declines replace Machines, as usual
+// (UH-07).
 func TestInPlaceUpdates(t *testing.T) {
+	long.Need(t)
 	const name = "in-place"
 	dir := register(t)
 	apply(t, inPlaceClass(1, motd("first"), motd("first")))
@@ -101,13 +104,13 @@ func TestInPlaceUpdates(t *testing.T) {
 	}
 
 	apply(t, inPlaceClass(2, motd("second"), motd("second")))
-	eventually(t, "Machines say that they are updated, and how far that is", func() error {
+	eventually(t, "a Machine says that it is being updated, and how far the update is", func() error {
 		for _, s := range machineStates(t, name) {
 			if strings.Contains(s.updating, "In-place update in progress") && strings.Contains(s.updating, "writing files") {
 				return nil
 			}
 		}
-		return errors.New("none does")
+		return errors.New("no Machine says so")
 	})
 	if err := os.WriteFile(filepath.Join(dir, goFile), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -133,7 +136,7 @@ func TestInPlaceUpdates(t *testing.T) {
 		}
 	}
 	if len(after) != len(before) || len(before) != 4 {
-		t.Errorf("there were %d Machines and are %d, want 4", len(before), len(after))
+		t.Errorf("there were %d Machines, and now there are %d, want 4", len(before), len(after))
 	}
 	t.Attr("rule", "UH-07")
 	checkInPlaceCalls(t, callsIn(t, dir), before)
@@ -160,11 +163,11 @@ func TestInPlaceUpdates(t *testing.T) {
 		asked = asked || c.Hook == "canupdatemachineset" &&
 			strings.Contains(string(c.Request.Desired.BootstrapConfigTemplate), `"verbosity":3`)
 		if c.Hook == "updatemachine" {
-			t.Errorf("a Machine that can't be updated in place was: %+v", c)
+			t.Errorf("a Machine was updated in place although the extension declined: %+v", c)
 		}
 	}
 	if !asked {
-		t.Error("nobody asked the extension about the second change")
+		t.Error("the extension was not asked about the second change")
 	}
 }
 
@@ -176,12 +179,12 @@ func checkInPlaceCalls(t *testing.T, calls []hookCall, machines map[string]machi
 		current, desired := string(c.Request.Current.BootstrapConfig)+string(c.Request.Current.BootstrapConfigTemplate),
 			string(c.Request.Desired.BootstrapConfig)+string(c.Request.Desired.BootstrapConfigTemplate)
 		if !strings.Contains(desired, `"content":"second"`) {
-			t.Errorf("%s of %s has the desired configuration %s", c.Hook, c.about(), desired)
+			t.Errorf("%s of %s lacks the second content in its desired state: %s", c.Hook, c.about(), desired)
 		}
 		switch c.Hook {
 		case "canupdatemachine", "canupdatemachineset":
 			if !strings.Contains(current, `"content":"first"`) {
-				t.Errorf("%s of %s has the current configuration %s", c.Hook, c.about(), current)
+				t.Errorf("%s of %s lacks the first content in its current state: %s", c.Hook, c.about(), current)
 			}
 			asked[c.Hook+" "+c.about()] = true
 		case "updatemachine":
@@ -189,16 +192,16 @@ func checkInPlaceCalls(t *testing.T, calls []hookCall, machines map[string]machi
 			sets := slices.ContainsFunc(slices.Collect(maps.Keys(asked)),
 				func(key string) bool { return strings.HasPrefix(key, "canupdatemachineset ") })
 			if !ok || machine.controlPlane && !asked["canupdatemachine "+c.about()] || !machine.controlPlane && !sets {
-				t.Errorf("%s is updated, and nobody asked before: %v", c.about(), asked)
+				t.Errorf("%s is updated, but the extension was not asked before: %v", c.about(), asked)
 			}
 			updates[c.about()]++
 		default:
-			t.Errorf("there was a call of %s", c.Hook)
+			t.Errorf("there was an unexpected call of %s", c.Hook)
 		}
 	}
 	for name := range machines {
-		if updates[name] < 2 { // once to begin, once to see that it is done
-			t.Errorf("there were %d calls to update %s", updates[name], name)
+		if updates[name] < 2 { // one call begins the update, and another one sees that it is done
+			t.Errorf("there were %d calls to update %s, want at least 2", updates[name], name)
 		}
 	}
 }

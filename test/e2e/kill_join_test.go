@@ -18,7 +18,7 @@ func testKilledJoin(t *testing.T, cluster string, workers int) {
 	t.Helper()
 	must(t, "cluster", "scale", cluster, "--workers", strconv.Itoa(workers), "--wait=false")
 	failed := ""
-	eventually(t, "kubeadm joins", func() error {
+	promptly(t, "kubeadm joins", func() error {
 		for _, p := range processes() {
 			if p.name() != "kubeadm" || !slices.Contains(p.args, "join") {
 				continue

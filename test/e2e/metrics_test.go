@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestMetricsOfAPlane: a running plane serves its metrics at the requested address, until the user revokes that.
+// TestMetricsOfAPlane: a running plane serves its metrics at the requested address, until the user turns them off.
 func TestMetricsOfAPlane(t *testing.T) {
 	free, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -39,6 +39,6 @@ func TestMetricsOfAPlane(t *testing.T) {
 	must(t, "up", "--metrics", "")
 	if response, err := client.Get("http://" + at + "/metrics"); err == nil {
 		response.Body.Close()
-		t.Errorf("the metrics are served still: %s", response.Status)
+		t.Errorf("the metrics are still served: %s", response.Status)
 	}
 }

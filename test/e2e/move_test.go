@@ -19,6 +19,7 @@ import (
 
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/provider/supply"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 const (
@@ -33,9 +34,10 @@ const (
 
 // TestMoveBetweenPlanes moves a real cluster on owned hosts from one plane to another. The hosts belong to a third
 // dock, in which no plane runs; their agents are enrolled by hand, like those of any owned host. The test checks
-// throughout that kubeadm's cluster on them answers. The mover is killed on the way, and then both planes. Afterwards
+// throughout that the cluster on these hosts answers. The mover is killed on the way, and then both planes. Afterwards
 // the cluster grows by a host that the second plane enrolled, and is deleted there.
 func TestMoveBetweenPlanes(t *testing.T) {
+	long.Need(t)
 	target := newOwn(t)
 	target.must(t, "up", "--hosts", "1")
 	y := newYard(t, target)
@@ -116,7 +118,7 @@ func TestMoveBetweenPlanes(t *testing.T) {
 	eventually(t, "the agents work for the target", func() error { return inUse(t, target, 2) })
 	pinger.rest(t)
 
-	// Nothing has happened to hosts and nodes.
+	// Hosts and nodes were neither restarted nor recreated.
 	if now := y.nodes(t, target, name); !slices.Equal(now, nodes) {
 		t.Errorf("the nodes were\n%s\nand are\n%s", strings.Join(nodes, "\n"), strings.Join(now, "\n"))
 	}
@@ -276,7 +278,7 @@ func (o own) killPlane(t *testing.T) {
 			return
 		}
 	}
-	t.Fatalf("no plane runs in %s: %+v", o.home, units)
+	t.Fatalf("no plane is running in %s: %+v", o.home, units)
 }
 
 // rows lists the hosts of the fleet.
@@ -301,7 +303,7 @@ func available(t *testing.T, plane own, cluster string, want int) error {
 	out := plane.must(t, "kubectl", "get", "machines", "-n", fleet, "-l", "cluster.x-k8s.io/cluster-name="+cluster, "-o",
 		`jsonpath={range .items[*]}{.metadata.name}{" "}{.status.conditions[?(@.type=="Available")].status}{"\n"}{end}`)
 	if strings.Count(out, " True\n") != want || strings.Count(out, "\n") != want {
-		return fmt.Errorf("%d available machines are wanted, there are:\n%s", want, out)
+		return fmt.Errorf("want %d available machines, got:\n%s", want, out)
 	}
 	return nil
 }

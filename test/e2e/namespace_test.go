@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // placed is a host with its namespace.
@@ -24,7 +26,7 @@ func everywhere(t *testing.T, o own) (all []placed) {
 	seen := map[string]string{}
 	for _, h := range all {
 		if other, twice := seen[h.Name]; twice {
-			t.Errorf("%s is in %s and in %s", h.Name, other, h.Namespace)
+			t.Errorf("host %s is in namespaces %s and %s", h.Name, other, h.Namespace)
 		}
 		seen[h.Name] = h.Namespace
 	}
@@ -40,7 +42,8 @@ func claimsIn(t *testing.T, o own, namespace string) (hosts []string) {
 			continue
 		}
 		if !slices.ContainsFunc(machines, func(m string) bool { return strings.HasSuffix(m, "/"+h.Machine) }) {
-			t.Errorf("host %s of namespace %s is claimed by %s, which is not there", h.Name, namespace, h.Machine)
+			t.Errorf("host %s of namespace %s is claimed by machine %s, which is not in that namespace",
+				h.Name, namespace, h.Machine)
 		}
 		hosts = append(hosts, h.Name)
 	}
@@ -62,6 +65,7 @@ func givenBack(t *testing.T, o own, want int) {
 // TestNamespacesShareHosts: two clusters of the same name in two namespaces have separate hosts, endpoints and
 // kubeconfigs, from one budget. Deleting a cluster returns its hosts, and so does deleting its namespace.
 func TestNamespacesShareHosts(t *testing.T) {
+	long.Need(t)
 	o := newOwn(t)
 	o.must(t, "up", "--hosts", "4")
 	for _, namespace := range []string{"blue", "green"} {
@@ -70,18 +74,18 @@ func TestNamespacesShareHosts(t *testing.T) {
 	o.must(t, "cluster", "create", "demo", "--workers", "0")
 	o.must(t, "-n", "blue", "cluster", "create", "demo", "--workers", "1")
 	if here, there := claimsIn(t, o, "default"), claimsIn(t, o, "blue"); len(here) != 1 || len(there) != 2 {
-		t.Errorf("%v are claimed in default, %v in blue", here, there)
+		t.Errorf("%v are claimed in default, %v in blue; want 1 and 2 hosts", here, there)
 	}
 	nodes := func(cluster string) []string {
 		return strings.Fields(o.must(t, "kubectl", "--cluster", cluster, "get", "nodes", "-o", "name"))
 	}
 	if here, there := nodes("demo"), nodes("blue/demo"); len(here) != 1 || len(there) != 2 ||
 		slices.Contains(there, here[0]) {
-		t.Errorf("the Nodes are %v in default, %v in blue", here, there)
+		t.Errorf("the Nodes are %v in default, %v in blue; want 1 and 2 different ones", here, there)
 	}
 	endpoints := o.must(t, "kubectl", "get", "clusters", "-A", "-o", "jsonpath={.items[*].spec.controlPlaneEndpoint.host}")
 	if two := strings.Fields(endpoints); len(two) != 2 || two[0] == two[1] {
-		t.Errorf("the endpoints are %v", two)
+		t.Errorf("the endpoints are %v, want two different ones", two)
 	}
 
 	o.refused(t, []string{"namespace blue can have 4 at most: all 4 local hosts", "capstan up --hosts 10"},
@@ -89,13 +93,13 @@ func TestNamespacesShareHosts(t *testing.T) {
 	o.refused(t, []string{"cluster needs 2 hosts, there are none"},
 		"-n", "green", "cluster", "create", "waits", "--workers", "1", "--timeout", "8s")
 	if out := o.must(t, "status"); !strings.Contains(out, "2 more") {
-		t.Errorf("the status does not say who waits:\n%s", out)
+		t.Errorf("the status does not say that a cluster waits for hosts:\n%s", out)
 	}
 	o.must(t, "-n", "green", "cluster", "delete", "waits")
 	o.must(t, "-n", "blue", "cluster", "delete", "demo")
 	givenBack(t, o, 4)
 	if left := nodes("demo"); len(left) != 1 {
-		t.Errorf("the Nodes in default are %v", left)
+		t.Errorf("the cluster in default has the Nodes %v, want 1", left)
 	}
 
 	o.must(t, "-n", "blue", "cluster", "create", "again", "--workers", "0")

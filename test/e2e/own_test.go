@@ -16,7 +16,7 @@ import (
 // own is a separate management plane with its own home directory, for tests that would disturb the shared plane.
 type own struct {
 	home string
-	// wrap is a command line that runs capstan in a restricted environment. Empty: the normal one.
+	// wrap is a command line that runs capstan in a restricted environment. If it is empty, nothing is restricted.
 	wrap []string
 }
 

@@ -91,8 +91,8 @@ func (k *podKills) choose() podBlow {
 	return b
 }
 
-// strike has a pod replaced, kills the victim at the point, and restarts the dock if it has stopped. It returns how
-// often each container of the kept pods may be restarted as a result.
+// strike deletes a pod, so that another one replaces it, kills the victim at the point, and restarts the dock if the
+// dock has stopped. It returns how often each container of the kept pods may be restarted as a result.
 func (k *podKills) strike(t *testing.T, b podBlow) map[string]restarts {
 	t.Helper()
 	was := k.records()
@@ -131,7 +131,7 @@ func (k *podKills) strike(t *testing.T, b podBlow) map[string]restarts {
 	return allowed
 }
 
-// strikeAgain starts the dock and kills it at a point on its way.
+// strikeAgain starts the dock, and kills it at a point while it starts.
 func (k *podKills) strikeAgain(t *testing.T, b podBlow) {
 	t.Helper()
 	was := k.records()
@@ -154,7 +154,7 @@ func (k *podKills) reach(t *testing.T, point string, was podRecords) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for !podPoints[point](was, k.records()) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within two minutes", point)
+			t.Fatalf("not within two minutes: %s", point)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -172,7 +172,7 @@ func killNamed(t *testing.T, name, host string) {
 	if len(found) == 0 {
 		t.Fatalf("there is no process %s@%s", name, host)
 	}
-	// Others may have been forked from the first process.
+	// Other processes of this name may be forks of the first one.
 	if err := syscall.Kill(slices.Min(found), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Fatalf("killing %s: %v", name, err)
 	}
@@ -188,7 +188,7 @@ func vacated(t *testing.T, gone map[string]string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("left of a killed dock: %v", left)
+			t.Fatalf("processes are left in the namespaces of a killed dock: %v", left)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -114,7 +114,7 @@ func (c census) addGroups(pid int) error {
 		if err != nil {
 			return err
 		}
-		// A killed dock leaves groups beside the host's group.
+		// A killed dock leaves groups next to the host's group.
 		beside, err := os.ReadDir(filepath.Join(dir, "../../.."))
 		if err != nil {
 			return err

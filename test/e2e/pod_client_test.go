@@ -21,7 +21,7 @@ import (
 )
 
 // connect creates a client of the cluster, whose address stays the same when the dock restarts. The client uses a new
-// connection for each request, so that it never waits on one that a kill has broken.
+// connection for each request, so that it never waits on a connection that a kill has broken.
 func (k *podKills) connect(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(must(t, "cluster", "kubeconfig", killedCluster)))
@@ -67,7 +67,7 @@ func (k *podKills) deleteSomePod(t *testing.T) {
 	pods := k.client.CoreV1().Pods("default")
 	list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "deleted=often"})
 	if err != nil || len(list.Items) == 0 {
-		t.Fatalf("%d pods to delete, %v", len(list.Items), err)
+		t.Fatalf("found %d pods to delete, %v", len(list.Items), err)
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	victim := list.Items[k.random.IntN(len(list.Items))].Name
@@ -100,7 +100,7 @@ func (k *podKills) answers(t *testing.T, pods []corev1.Pod) error {
 	return nil
 }
 
-// get returns what a kept pod finds at a URL.
+// get returns the answer that a kept pod gets from a URL.
 func (k *podKills) get(t *testing.T, url string) (string, error) {
 	request := k.client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name("kept-0").
 		SubResource("exec").VersionedParams(&corev1.PodExecOptions{

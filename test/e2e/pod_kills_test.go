@@ -102,9 +102,9 @@ const (
 
 // TestRealPodsSurviveKillsOfTheDock kills the processes of the dock and of the plane while pods come and go: at random
 // times, and at named points in the life of a pod. After each kill, all pods must run again, and must be the same pods
-// unless something deleted them. Each container must run once, and have been restarted once if its host stopped. The
-// kernel must have as many objects as before. CAPSTAN_TEST_DOCK_KILLS sets the number of kills; CAPSTAN_TEST_SEED
-// repeats a run (make test-dock-kills).
+// unless something deleted them. Each container must run exactly once. It must have been restarted once if its host
+// stopped. The kernel must have as many objects as before. CAPSTAN_TEST_DOCK_KILLS sets the number of kills;
+// CAPSTAN_TEST_SEED repeats a run (make test-dock-kills).
 func TestRealPodsSurviveKillsOfTheDock(t *testing.T) {
 	kills, _ := strconv.Atoi(os.Getenv("CAPSTAN_TEST_DOCK_KILLS"))
 	if kills == 0 {
@@ -114,7 +114,7 @@ func TestRealPodsSurviveKillsOfTheDock(t *testing.T) {
 	var done []string
 	for i := range kills {
 		if end, is := t.Deadline(); is && time.Until(end) < spare {
-			t.Errorf("there was time for %d of %d kills", i, kills)
+			t.Errorf("there was only time for %d of %d kills", i, kills)
 			break
 		}
 		b := k.choose()
@@ -201,7 +201,8 @@ func (k *podKills) recovers(t *testing.T, what string, allowed map[string]restar
 	k.kept = keptOf(pods)
 }
 
-// settled returns an error until the pods and the hosts are as they should be.
+// settled returns an error unless the plane, the pods and the hosts are in the state for which the
+// method recovers waits.
 func (k *podKills) settled(t *testing.T, pods []corev1.Pod, allowed map[string]restarts) error {
 	if err := errors.Join(planeAnswers(t), allReady(pods)); err != nil {
 		return err
@@ -284,7 +285,7 @@ func oneSupervisorEach(pods []corev1.Pod) error {
 	}
 	for record, n := range supervisors {
 		if !strings.HasSuffix(record, "/pause") || n > 1 {
-			return fmt.Errorf("%d of %s run, and no pod has it", n, record)
+			return fmt.Errorf("%d supervisors of %s run, which is not what the pods need", n, record)
 		}
 	}
 	if len(supervisors) != shared {
@@ -336,13 +337,13 @@ type restarts struct{ atLeast, atMost int }
 // follows returns an error unless a container is the same as before a kill, and was restarted as often as allowed.
 func (k keptContainer) follows(was keptContainer, allowed restarts) error {
 	if k.uid != was.uid || k.node != was.node {
-		return fmt.Errorf("it is of pod %s on %s, and was of pod %s on %s", k.uid, k.node, was.uid, was.node)
+		return fmt.Errorf("it belongs to pod %s on %s, and belonged to pod %s on %s", k.uid, k.node, was.uid, was.node)
 	}
 	if n := k.restarted - was.restarted; n < allowed.atLeast || n > allowed.atMost {
 		return fmt.Errorf("it was restarted %d times, want %+v", n, allowed)
 	}
 	if same := k.id == was.id; same != (allowed.atMost == 0) {
-		return fmt.Errorf("it is %s, and was %s, with restarts %+v", k.id, was.id, allowed)
+		return fmt.Errorf("its id is %s, and was %s; allowed restarts: %+v", k.id, was.id, allowed)
 	}
 	if was.starts == nil {
 		return nil
@@ -351,7 +352,7 @@ func (k keptContainer) follows(was keptContainer, allowed restarts) error {
 		return fmt.Errorf("its program was started %d times, want %+v: %v", n, allowed, k.starts)
 	}
 	if slices.Contains(k.starts, "twice") {
-		return fmt.Errorf("its program ran twice at a time: %v", k.starts)
+		return fmt.Errorf("two instances of its program ran at the same time: %v", k.starts)
 	}
 	return nil
 }
@@ -360,7 +361,7 @@ func (k keptContainer) follows(was keptContainer, allowed restarts) error {
 // pod, the kubelet keeps the last sandbox that stopped, and the last instance of each container that exited.
 func (k *podKills) forgotten(t *testing.T) {
 	t.Helper()
-	within(t, killLimit, "what is gone to be forgotten", func() error {
+	within(t, killLimit, "the hosts have dropped what belongs to deleted pods", func() error {
 		pods, err := k.pods(t)
 		if err != nil {
 			return err

@@ -130,7 +130,7 @@ func inhabited(namespaces map[string]string) []string {
 	for _, link := range links {
 		ns, err := os.Readlink(link)
 		if was, ok := namespaces[ns]; ok && err == nil {
-			left = append(left, fmt.Sprintf("namespace %s, that was of %s, at %s", ns, was, link))
+			left = append(left, fmt.Sprintf("namespace %s, which was that of %s, at %s", ns, was, link))
 		}
 	}
 	return left

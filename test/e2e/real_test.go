@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// webServer is a web server on each worker, its Service, and a pod from which to send requests.
+// webServer has a web server on each worker, a Service for these servers, and a pod from which the test sends requests.
 const webServer = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -84,7 +84,7 @@ func TestServicesByName(t *testing.T) {
 		t.Fatalf("the web servers are %q, %v; want one on each worker", pods, err)
 	}
 	answered := map[string]bool{}
-	within(t, time.Minute, "an answer of each web server", func() error {
+	within(t, time.Minute, "each web server answers", func() error {
 		out, err := kubectl("exec", "deployment/ask", "--", "/web", "get", "http://web.default.svc.cluster.local/")
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func TestServicesByName(t *testing.T) {
 		}
 		return nil
 	})
-	for what, pod := range map[string]string{"nodes": "named-cp-", "pods": "web-"} { // without installing anything for it
+	for what, pod := range map[string]string{"nodes": "named-cp-", "pods": "web-"} { // works without an add-on
 		within(t, 2*time.Minute, "kubectl top "+what, func() error {
 			out, err := kubectl("top", what, "--no-headers")
 			if err == nil && (!strings.Contains("\n"+out, "\n"+pod) || strings.Contains(out, "unknown")) {

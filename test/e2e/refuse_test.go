@@ -17,7 +17,7 @@ func unfriendly(t *testing.T, script string, flags ...string) []string {
 	t.Helper()
 	line := append([]string{"unshare", "--user", "--map-root-user"}, flags...)
 	if out, err := exec.Command(line[0], append(line[1:], "true")...).CombinedOutput(); err != nil {
-		t.Skipf("no user namespaces on this machine to take rights away in: %v: %s", err, out)
+		t.Skipf("this machine can't create the user namespace in which the test takes rights away: %v: %s", err, out)
 	}
 	return append(line, "sh", "-c", script+`; exec "$@"`, "sh")
 }
@@ -54,7 +54,7 @@ func TestATakenPort(t *testing.T) {
 	thief.Close()
 	o.must(t, "up")
 	if now := o.server(t); now != server {
-		t.Errorf("the API server's address is %s, was %s: kubeconfigs that people have copied would not work any more",
+		t.Errorf("the API server's address is %s, was %s: copied kubeconfigs would no longer work",
 			now, server)
 	}
 }
@@ -103,7 +103,7 @@ func TestWhatTheMachineLacks(t *testing.T) {
 			o := newOwn(t, unfriendly(t, c.script, c.flags...)...)
 			o.refused(t, c.wants, "up")
 			if entries, _ := filepath.Glob(filepath.Join(o.home, "*", "*")); len(entries) > 0 {
-				t.Errorf("something was made before it was found out: %v", entries)
+				t.Errorf("up created files before it found the problem: %v", entries)
 			}
 		})
 	}

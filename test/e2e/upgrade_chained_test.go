@@ -55,7 +55,7 @@ func TestChainedUpgrade(t *testing.T) {
 		"control plane " + from: 1, "control plane " + by: 1, "control plane " + to: 1, "md-0 " + from: 1, "md-0 " + to: 1,
 	}
 	if got := machines(); !maps.Equal(got, want) {
-		t.Errorf("machines that there were: %v, want %v", got, want)
+		t.Errorf("the Machines so far were %v, want %v", got, want)
 	}
 	wanted := []string{
 		"BeforeClusterCreate", "AfterControlPlaneInitialized",
@@ -64,10 +64,10 @@ func TestChainedUpgrade(t *testing.T) {
 		"BeforeWorkersUpgrade", "AfterWorkersUpgrade", "AfterClusterUpgrade",
 	}
 	if got := moments(t, name, "capstan"); !slices.Equal(got, wanted) {
-		t.Errorf("the extension was asked at %v, want %v", got, wanted)
+		t.Errorf("the extension was called for the hooks %v, want %v", got, wanted)
 	}
 	if timeline := must(t, "hook", "timeline", name); !strings.Contains(timeline, "GenerateUpgradePlan") {
-		t.Errorf("nobody has asked for an upgrade plan:\n%s", timeline)
+		t.Errorf("the timeline has no call of GenerateUpgradePlan:\n%s", timeline)
 	}
 	mustFail(t, "does not go back", "cluster", "upgrade", name, "--kubernetes-version", by)
 	must(t, "cluster", "delete", name)

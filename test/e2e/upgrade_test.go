@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // guarded is a web server of which one pod must always be available, and a pod from which to send requests.
@@ -52,7 +54,7 @@ spec:
 // TestUpgrade takes a cluster from the previous minor release to the current one; going back is refused. A web server
 // with a disruption budget stays available while its Nodes are replaced, and then answers by name.
 func TestUpgrade(t *testing.T) {
-	takesLong(t) // TestHooksOfAnUpgrade upgrades a cluster in each run
+	long.Need(t) // TestHooksOfAnUpgrade upgrades a cluster in each run
 	from, to := twoVersions(t)
 	const name = "upgrade"
 	makeWebImage(t)
@@ -75,9 +77,10 @@ func TestUpgrade(t *testing.T) {
 	watched := watchAvailable(t, name)
 	must(t, "cluster", "upgrade", name, "--kubernetes-version", to)
 	if seen, least := watched(); seen < 10 || least < 1 {
-		t.Errorf("of %d looks during the upgrade, the worst found %d available web servers, want at least 1", seen, least)
+		t.Errorf("%d checks succeeded, and found at least %d web servers available; want at least 10 and 1",
+			seen, least)
 	}
-	within(t, 2*time.Minute, "an answer by name on the new Nodes", func() error {
+	within(t, 2*time.Minute, "a web server answers by name on the new Nodes", func() error {
 		_, text, err := try(t, "kubectl", "--cluster", name, "exec", "deployment/ask", "--", "/web", "get",
 			"http://web.default.svc.cluster.local/")
 		if err != nil {

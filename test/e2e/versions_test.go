@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capstan-dev/capstan/templates"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // twoVersions returns the Kubernetes version that a test upgrades from, and the one that it upgrades to. It fails the
@@ -31,14 +32,11 @@ func versionIn(t *testing.T, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// hasTime reports whether long tests are enabled.
-func hasTime() bool { return os.Getenv(long) != "" }
-
-// takesLong skips a long test unless long tests are enabled.
-func takesLong(t *testing.T) {
+// takesLongBut skips a case of a long test unless long tests are enabled. The cases named always run in any event.
+func takesLongBut(t *testing.T, name string, always ...string) {
 	t.Helper()
-	if !hasTime() {
-		t.Skip("make test-long runs this test")
+	if !slices.Contains(always, name) {
+		long.Need(t)
 	}
 }
 

@@ -53,10 +53,10 @@ func newWire(t *testing.T, home, listen string, backends ...string) wire {
 	t.Cleanup(func() {
 		stdin.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("what forwards from %s ended: %v", listen, err)
+			t.Errorf("the wire that listens on %s exited: %v", listen, err)
 		}
 	})
-	eventually(t, "it listens on "+listen, func() error {
+	eventually(t, "the wire listens on "+listen, func() error {
 		_, err := os.Stat(filepath.Join(w.dir, "listens"))
 		return err
 	})

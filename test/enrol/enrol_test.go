@@ -69,21 +69,21 @@ func TestAComputerBecomesAHost(t *testing.T) {
 	}
 	h := w.host(t, "rack1-01")
 	if h.Spec.Zone != "rack1" || h.Labels["disk"] != "ssd" || h.Spec.Supplier != "" || h.Spec.Claim != nil {
-		t.Errorf("the host is %+v %+v", h.ObjectMeta, h.Spec)
+		t.Errorf("want a free, owned host in rack1 with label disk, got %+v %+v", h.ObjectMeta, h.Spec)
 	}
 	own := first.identity(t)
 	if err := w.reads(ctx, own, "rack1-01"); err != nil {
-		t.Errorf("its own host: %v", err)
+		t.Errorf("the computer can't read its own host: %v", err)
 	}
 	if err := w.reads(ctx, own, "rack1-02"); !apierrors.IsForbidden(err) {
-		t.Errorf("another host: %v", err)
+		t.Errorf("the computer may read another host: %v", err)
 	}
 	if err := own.List(ctx, &corev1.SecretList{}); !apierrors.IsForbidden(err) {
-		t.Errorf("Secrets, credentials among them: %v", err)
+		t.Errorf("the computer may list Secrets, which include credentials: %v", err)
 	}
 	h.Labels["disk"] = "tape"
 	if err := own.Update(ctx, h); !apierrors.IsForbidden(err) {
-		t.Errorf("its labels: %v", err)
+		t.Errorf("the computer may change the labels of its host: %v", err)
 	}
 	for _, path := range []string{first.ConfigPath, first.StateDir + "/" + enroll.KeyFile} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -91,11 +91,11 @@ func TestAComputerBecomesAHost(t *testing.T) {
 		}
 	}
 	if data, err := os.ReadFile(first.ConfigPath); err != nil || strings.Contains(string(data), text) {
-		t.Errorf("the credential is in the configuration: %v", err)
+		t.Errorf("the configuration contains the credential, or can't be read: %v", err)
 	}
 	reason(t, w.newComputer(t, 3).enroll(ctx, text, "rack1-03"), enrolment.ReasonUsedUp)
 	if n := w.hosts(t); n != 2 {
-		t.Errorf("there are %d hosts", n)
+		t.Errorf("there are %d hosts, want 2", n)
 	}
 }
 
@@ -115,14 +115,14 @@ func TestTwiceIsHarmless(t *testing.T) {
 		}
 	}
 	if after := w.host(t, "a"); after.UID != before.UID || after.Spec.Epoch != before.Spec.Epoch {
-		t.Errorf("it is another host: %+v", after)
+		t.Errorf("the computer has become another host, or the epoch has changed: %+v", after)
 	}
 	if err := errors.Join(w.reads(ctx, own, "a"), w.reads(ctx, c.identity(t), "a")); err != nil {
-		t.Errorf("its identities: %v", err)
+		t.Errorf("the first or the last identity of the host does not work: %v", err)
 	}
 	reason(t, c.enroll(ctx, w.credential(t, nil), "b"), enrolment.ReasonTaken)
 	if n := w.hosts(t); n != 1 {
-		t.Errorf("one computer is %d hosts", n)
+		t.Errorf("one computer has become %d hosts", n)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestNobodyTakesOverAHost(t *testing.T) {
 		t.Errorf("the host has changed: %+v", after.ObjectMeta)
 	}
 	if err := w.reads(ctx, victim.identity(t), "a"); err != nil {
-		t.Errorf("the host's own identity: %v", err)
+		t.Errorf("the host's own identity no longer works: %v", err)
 	}
 	local := &infrav1.CapstanHost{}
 	local.Namespace, local.Name, local.Spec.Zone, local.Spec.Supplier = w.namespace, "host-01", "z", infrav1.SupplierDock
@@ -185,10 +185,10 @@ func TestAWipedHost(t *testing.T) {
 	text := w.credential(t, func(l *credential.Limits) { l.Reenroll = true })
 	reason(t, wiped.enroll(ctx, text, "a"), enrolment.ReasonInUse)
 	if err := w.reads(ctx, own, "a"); err != nil {
-		t.Errorf("what was refused has ended the identity: %v", err)
+		t.Errorf("a refused request has ended the identity: %v", err)
 	}
 
-	// It repeats its request, as at a first boot, and succeeds when the machine has left.
+	// The reinstalled computer repeats its request, as at a first boot, and succeeds when the claim is released.
 	wiped.Wait = time.Minute
 	released := make(chan error, 1)
 	wiped.Out = writerFunc(func(text string) {
@@ -210,15 +210,15 @@ func TestAWipedHost(t *testing.T) {
 	}
 	after := w.host(t, "a")
 	if after.UID != before.UID || after.Spec.Claim == nil {
-		t.Errorf("it is another host: %+v", after)
+		t.Errorf("the reinstalled computer has become another host, or the host has no claim any more: %+v", after)
 	}
 	if err := w.reads(ctx, wiped.identity(t), "a"); err != nil {
-		t.Errorf("its new identity: %v", err)
+		t.Errorf("the new identity does not work: %v", err)
 	}
-	// The API server remembers a token that it has just seen for 10 s.
+	// For 10 s, the API server remembers that a token was valid.
 	for limit := time.Now().Add(time.Minute); !apierrors.IsUnauthorized(w.reads(ctx, own, "a")); {
 		if time.Now().After(limit) {
-			t.Fatal("the identity of before still works")
+			t.Fatal("the previous identity still works")
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
@@ -251,7 +251,7 @@ func TestAHostThatWasRegistered(t *testing.T) {
 	}
 	after := w.host(t, "a")
 	if after.UID != h.UID || after.Spec.Zone != "rack9" {
-		t.Errorf("the host is %+v %+v", after.ObjectMeta, after.Spec)
+		t.Errorf("want the registered host with its zone, got %+v %+v", after.ObjectMeta, after.Spec)
 	}
 	if after.Labels["disk"] != "ssd" || after.Labels[infrav1.EnrolledLabel] != "true" {
 		t.Errorf("the host has labels %v, want those of the credential and %s", after.Labels, infrav1.EnrolledLabel)
@@ -290,7 +290,7 @@ func TestManyAtOnce(t *testing.T) {
 			}
 			all.Wait()
 			if n := w.hosts(t); enrolled.Load() != 1 || n != 1 {
-				t.Errorf("%d computers enrolled, there are %d hosts", enrolled.Load(), n)
+				t.Errorf("%d computers enrolled, and there are %d hosts, want 1", enrolled.Load(), n)
 			}
 		})
 	}
@@ -312,11 +312,11 @@ func TestCredentialsThatDoNotWork(t *testing.T) {
 	good := w.credential(t, func(l *credential.Limits) { l.Name = "rack1-*" })
 	other, _ := enrolment.NewCredential()
 	for name, c := range map[string]struct{ text, host, want string }{
-		"revoked":        {revoked, "a", enrolment.ReasonCredential},
-		"unknown":        {unknown, "a", enrolment.ReasonCredential},
-		"another secret": {good[:19] + other[19:], "rack1-1", enrolment.ReasonCredential},
-		"another name":   {good, "rack2-1", enrolment.ReasonName},
-		"a local host's": {good, "host-01", enrolment.ReasonName},
+		"revoked":                  {revoked, "a", enrolment.ReasonCredential},
+		"unknown":                  {unknown, "a", enrolment.ReasonCredential},
+		"another secret":           {good[:19] + other[19:], "rack1-1", enrolment.ReasonCredential},
+		"another name":             {good, "rack2-1", enrolment.ReasonName},
+		"the name of a local host": {good, "host-01", enrolment.ReasonName},
 	} {
 		computer := w.newComputer(t, 1)
 		reason(t, computer.enroll(ctx, c.text, c.host), c.want)
@@ -344,14 +344,14 @@ func TestAStrangerHearsNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := c.enroll(ctx, text, "a"); !errors.Is(err, enrolment.ErrPin) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ErrPin", err)
 	}
 	if w.hosts(t) != 0 {
-		t.Error("the credential was used")
+		t.Error("a host was created")
 	}
 	c.Ticket.CAHash = w.pin
 	if err := c.enroll(ctx, text, "a"); err != nil {
-		t.Errorf("the control: %v", err)
+		t.Errorf("with the right hash, the computer can't enroll: %v", err)
 	}
 }
 
@@ -377,6 +377,6 @@ func TestTheDirectoriesOfAConfigurationStay(t *testing.T) {
 	}
 	if conf, err := config.Read(c.ConfigPath); err != nil || conf.BundlesDir != "/srv/bundles" ||
 		conf.StateDir != c.dir+"/state" {
-		t.Errorf("the configuration is %+v, %v", conf, err)
+		t.Errorf("the directories in the configuration have changed: %+v, %v", conf, err)
 	}
 }

@@ -110,7 +110,7 @@ func TestAHostComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.reads(t.Context(), c.identity(t), "laptop"); !apierrors.IsUnauthorized(err) {
-		t.Fatalf("the API server takes a token that has ended: %v", err)
+		t.Fatalf("the API server does not refuse an expired token: %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -128,12 +128,13 @@ func TestAHostComesBack(t *testing.T) {
 			break
 		}
 		if time.Now().After(limit) {
-			t.Fatal("the host does not come back")
+			t.Fatal("the host has not come back")
 		}
 	}
 }
 
-// TestWhoDoesNotComeBack: if anything is wrong with a computer or its last token, a person has to decide.
+// TestWhoDoesNotComeBack: if anything is wrong with a computer or its last token, the plane refuses the computer, and a
+// person must decide.
 func TestWhoDoesNotComeBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, w *world, conf *config.Config, last *string)
@@ -173,7 +174,7 @@ func TestWhoDoesNotComeBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, enrolment.ReasonGone},
-		"a host that was given up": {func(t *testing.T, w *world, _ *config.Config, _ *string) {
+		"an abandoned host": {func(t *testing.T, w *world, _ *config.Config, _ *string) {
 			h := w.host(t, "laptop")
 			id := "capstan://" + w.namespace + "/laptop/u"
 			h.Annotations[infrav1.AbandonAnnotation] = id
@@ -212,7 +213,7 @@ func TestWhoDoesNotComeBack(t *testing.T) {
 			token, err := enroll.Return(t.Context(), conf, last, "test")
 			reason(t, err, c.want)
 			if token != "" || strings.Contains(err.Error(), before) {
-				t.Errorf("got %q, %v", token, err)
+				t.Errorf("want no token, and an error without the last token, got %q, %v", token, err)
 			}
 		})
 	}
@@ -239,10 +240,10 @@ func TestComingBackIsLimited(t *testing.T) {
 	_, err := enroll.Return(t.Context(), conf, last, "test")
 	reason(t, err, enrolment.ReasonBusy)
 	if _, err := enroll.Return(t.Context(), other, otherLast, "test"); err != nil {
-		t.Errorf("another host: %v", err)
+		t.Errorf("another host is delayed: %v", err)
 	}
 	w.clock.SetTime(w.clock.Now().Add(time.Minute))
 	if _, err := enroll.Return(t.Context(), conf, last, "test"); err != nil {
-		t.Errorf("a minute later: %v", err)
+		t.Errorf("a minute later, the host still may not come back: %v", err)
 	}
 }

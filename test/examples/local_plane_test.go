@@ -94,7 +94,7 @@ func TestLocalPlane(t *testing.T) {
 		}
 		first, rest, _ := strings.Cut(stdout, "\n")
 		if !strings.HasPrefix(first, "The plane is Ready: Kubernetes v1.") || !strings.HasSuffix(first, ", 2 hosts.") {
-			t.Errorf("the first line is %q", first)
+			t.Errorf("the first line does not say that a plane with 2 hosts is Ready: %q", first)
 		}
 		if want := "host-01  zone-a  Off\nhost-02  zone-b  Off\nThe plane is gone.\n"; rest != want {
 			t.Errorf("after the first line it prints\n%s\nwant\n%s", rest, want)

@@ -61,12 +61,13 @@ func typed[T any](t *testing.T, objects []*unstructured.Unstructured, kind strin
 	return into
 }
 
-// The API server accepts every object, and admits the Pods into a namespace with the strictest profile.
+// TestTheAPIServerTakesTheManifests: the API server accepts every object, and admits the Pods into a namespace with the
+// strictest profile.
 func TestTheAPIServerTakesTheManifests(t *testing.T) {
 	objects := manifests(t)
 	namespace := typed[corev1.Namespace](t, objects, "Namespace")
 	if namespace.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
-		t.Errorf("the namespace has labels %v", namespace.Labels)
+		t.Errorf("the namespace does not enforce the restricted profile: labels %v", namespace.Labels)
 	}
 	create(t, namespace.DeepCopy())
 	for _, object := range objects {
@@ -85,16 +86,17 @@ func TestTheAPIServerTakesTheManifests(t *testing.T) {
 		Spec:       deployment.Spec.Template.Spec,
 	}
 	if err := admin.Create(t.Context(), pod, client.DryRunAll); err != nil {
-		t.Errorf("a Pod: %v", err)
+		t.Errorf("a Pod of the Deployment is not admitted: %v", err)
 	}
 	pod.Spec.HostNetwork = true
 	if err := admin.Create(context.Background(), pod, client.DryRunAll); err == nil ||
 		!strings.Contains(err.Error(), "violates PodSecurity") {
-		t.Errorf("a Pod that must not be admitted: %v", err)
+		t.Errorf("a Pod in the host's network was not refused: %v", err)
 	}
 }
 
-// The manifests fit together: selectors, ports, the Secret, the name that is called.
+// TestManifestsFitTogether compares what several manifests name: selectors, ports, the Secret, and the Service that is
+// called.
 func TestManifestsFitTogether(t *testing.T) {
 	objects := manifests(t)
 	deployment := typed[appsv1.Deployment](t, objects, "Deployment")
@@ -112,7 +114,7 @@ func TestManifestsFitTogether(t *testing.T) {
 	}
 	if *deployment.Spec.Replicas < 2 || budget.Spec.MinAvailable.IntValue() < 1 ||
 		budget.Spec.MinAvailable.IntValue() >= int(*deployment.Spec.Replicas) {
-		t.Errorf("%d replicas, of which %v stay", *deployment.Spec.Replicas, budget.Spec.MinAvailable)
+		t.Errorf("%d replicas, of which %v must stay available", *deployment.Spec.Replicas, budget.Spec.MinAvailable)
 	}
 	t.Attr("rule", "RX-32")
 	t.Attr("rule", "RX-35")
@@ -125,11 +127,11 @@ func TestManifestsFitTogether(t *testing.T) {
 	}
 	target := service.Spec.Ports[0].TargetPort.StrVal
 	if !slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == target }) {
-		t.Errorf("the Service leads to port %q", target)
+		t.Errorf("the Service leads to port %q, which the container does not have", target)
 	}
 	t.Attr("rule", "RX-29")
 	if service.Spec.Type != corev1.ServiceTypeClusterIP {
-		t.Errorf("the Service is of type %s", service.Spec.Type)
+		t.Errorf("the Service is of type %s, want ClusterIP", service.Spec.Type)
 	}
 	t.Attr("rule", "RX-33")
 	host := service.Name + "." + service.Namespace + ".svc"
@@ -137,21 +139,22 @@ func TestManifestsFitTogether(t *testing.T) {
 	called := config.Spec.ClientConfig.Service
 	if !slices.Contains(container.Args, "--cert-hosts="+host) || called.Name+"."+called.Namespace+".svc" != host ||
 		*called.Port != service.Spec.Ports[0].Port {
-		t.Errorf("the certificate is for %s, the Service is %s, called is %+v", args, host, called)
+		t.Errorf("the Deployment has the arguments %s, the Service is %s, the ExtensionConfig calls %+v",
+			args, host, called)
 	}
 	namespace, name, _ := strings.Cut(secret, "/")
 	role := typed[rbacv1.Role](t, objects, "Role")
 	if !slices.Contains(container.Args, "--cert-secret="+secret) || namespace != deployment.Namespace ||
 		role.Namespace != namespace || !slices.Contains(role.Rules[0].ResourceNames, name) {
-		t.Errorf("the certificate is in %s, the ExtensionConfig reads %s, the Role names %v", args, secret,
-			role.Rules[0].ResourceNames)
+		t.Errorf("the Deployment has the arguments %s, the ExtensionConfig reads Secret %s, the Role names %v",
+			args, secret, role.Rules[0].ResourceNames)
 	}
 	t.Attr("rule", "RX-40")
 	if config.Name != extension.Name {
-		t.Errorf("the ExtensionConfig is %s, the extension %s", config.Name, extension.Name)
+		t.Errorf("the ExtensionConfig is named %s, the extension %s", config.Name, extension.Name)
 	}
 	if typed[corev1.ServiceAccount](t, objects, "ServiceAccount").
 		Name != deployment.Spec.Template.Spec.ServiceAccountName {
-		t.Error("Pods have another ServiceAccount")
+		t.Error("the ServiceAccount is not that of the Pods")
 	}
 }

@@ -108,7 +108,7 @@ func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.Spec.Topology.Version = sample.To
-	for range 3 { // it is called repeatedly while something holds the upgrade
+	for range 3 { // the hook is called repeatedly while another extension blocks it
 		before, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "add-ons-before-upgrade",
 			&runtimehooksv1.BeforeClusterUpgradeRequest{
 				Cluster: *cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
@@ -129,7 +129,7 @@ func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 		}
 	}
 	if told != 1 {
-		t.Errorf("%d Events tell of the drift", told)
+		t.Errorf("%d Events report the drift, want 1", told)
 	}
 
 	after, err := hooktest.CallOne(t, e, hook.AfterControlPlaneUpgrade, "add-ons-control-plane",
@@ -144,7 +144,7 @@ func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 	after, err = hooktest.CallOne(t, e, hook.AfterControlPlaneUpgrade, "add-ons-control-plane",
 		&runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: *cluster, KubernetesVersion: sample.To})
 	if err != nil ||
-		after.Message != "add-ons: 1 applied, 1 changed since they were applied, and put right: ConfigMap shop" ||
+		after.Message != "add-ons: 1 applied, 1 changed since they were applied, and corrected: ConfigMap shop" ||
 		colour(t, "shop") != "blue" {
 		t.Errorf("got %+v, %v", after, err)
 	}
@@ -157,16 +157,16 @@ func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 		manifest, kubeconfig string
 		failure, wait        string
 	}{
-		"no YAML": {
+		"a manifest that is not an object": {
 			"a: b: c", "", "reading add-ons: ConfigMap broken, key manifest.yaml: document 1 is not the YAML of an object", "",
 		},
-		"a kind of nobody": {"apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: x}", "", "",
+		"a kind that does not exist": {"apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: x}", "", "",
 			"add-ons: applying Nothing x of broken/manifest.yaml"},
-		"refused": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}", "", "",
+		"an object that the cluster refuses": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}", "", "",
 			"add-ons: applying ConfigMap Not_A_Name of broken/manifest.yaml"},
 		"a bad kubeconfig": {config("x", "red"), "x", "",
-			"add-ons: reading the kubeconfig in Secret default/bad-kubeconfig: it is no kubeconfig"},
-		"nobody is at home": {
+			"add-ons: reading the kubeconfig in Secret default/bad-kubeconfig: it is not a kubeconfig"},
+		"a cluster that does not answer": {
 			config("x", "red"), regexp.MustCompile("server: .*").ReplaceAllString(string(server.Kubeconfig),
 				"server: https://127.0.0.1:1"), "", "connection refused",
 		},
@@ -198,7 +198,8 @@ func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 	}
 }
 
-// A control plane node is repaired step by step. Each time, the remaining problems are named, and workers wait.
+// TestVerification repairs a control plane node step by step. Each time, the remaining problems are named, and workers
+// wait.
 func TestVerification(t *testing.T) {
 	cluster := newCluster(t, "verified")
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{

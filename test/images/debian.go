@@ -20,12 +20,13 @@ import (
 type debian struct {
 	// dir holds apt's files, and the packages.
 	dir string
-	// machine is the directory with the machine's lists of packages. Empty: lists.
+	// machine is the directory with the machine's lists of packages. The default is /var/lib/apt/lists.
 	machine string
-	// fresh says that the machine's lists are too old, because the archive has other versions by now. updated is true once
-	// lists were updated.
+	// fresh says that new lists are needed, because the archive no longer has the versions in the machine's lists.
+	// updated is true once the new lists were downloaded.
 	fresh, updated bool
-	// locked maps each requested set of packages to the packages downloaded for it. changed is true once a set was added.
+	// locked maps each requested set of packages to the packages downloaded for it. changed is true once a set was
+	// added.
 	locked  map[string][]pinned
 	changed bool
 	leftOut []string
@@ -94,7 +95,7 @@ func (d *debian) get(ctx context.Context, packages []string) ([]string, error) {
 		}
 		if is && !slices.Equal(taken, have) {
 			return nil, fmt.Errorf(
-				"the packages for %q are others by now than the lock says: remove packages.lock",
+				"the packages for %q differ from those in packages.lock: remove that file",
 				wish,
 			)
 		}

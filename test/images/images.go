@@ -34,24 +34,25 @@ type Table struct {
 type Image struct {
 	// Names are the image's names as REGISTRY/NAME:TAG.
 	Names []string `json:"names"`
-	// For lists the suites that run it: conformance, list (the conformance tests that make test runs), critest, software.
+	// For lists the suites that run the image: conformance, critest, software, or list (the conformance tests that
+	// "make test" runs).
 	For []string `json:"for"`
 	// Base is the first name of another image of the table. This image starts from the layers and the configuration of
 	// that image.
 	Base string `json:"base,omitempty"`
 	// Packages are Debian packages; their dependencies are added.
 	Packages []string `json:"packages,omitempty"`
-	// KeepPrograms are the only programs of the packages to keep. Empty: all.
+	// KeepPrograms are the only programs of the packages to keep. If there are none, all programs are kept.
 	KeepPrograms []string `json:"keepPrograms,omitempty"`
-	// Programs are Go programs by their path in the image.
+	// Programs maps paths in the image to Go programs.
 	Programs map[string]Program `json:"programs,omitempty"`
-	// Copies are files of the Kubernetes module by their path in the image.
+	// Copies maps paths in the image to paths of files in the Kubernetes module.
 	Copies map[string]string `json:"copies,omitempty"`
-	// Texts are the texts of files by path.
+	// Texts maps paths in the image to the contents of files.
 	Texts map[string]string `json:"texts,omitempty"`
-	// Links are the targets of symbolic links by path.
+	// Links maps paths of symbolic links to their targets.
 	Links map[string]string `json:"links,omitempty"`
-	// Dirs are the modes of directories by path, in octal.
+	// Dirs maps paths of directories to their modes, in octal.
 	Dirs map[string]string `json:"dirs,omitempty"`
 	// Users and Groups are additional lines of /etc/passwd and /etc/group.
 	Users  []string `json:"users,omitempty"`

@@ -56,30 +56,30 @@ func TestEveryImageOfUpstreamIsMadeOrMissing(t *testing.T) {
 	}
 	for _, name := range names {
 		if made[name] == (table.Missing[name] != "") {
-			t.Errorf("%s must be made, or be missing with a reason", name)
+			t.Errorf("the table must list %s as an image, or as missing with a reason", name)
 		}
 	}
 	for name := range table.Missing {
 		if !slices.Contains(names, name) {
-			t.Errorf("%s is missing, and upstream does not have it", name)
+			t.Errorf("the table lists %s as missing, but upstream does not have it", name)
 		}
 	}
 }
 
 func TestParse(t *testing.T) {
 	cases := map[string]string{
-		"no suite":         "images: [{names: [a.b/c:1]}]",
-		"no registry":      "images: [{names: ['c:1'], for: [x]}]",
-		"no tag":           "images: [{names: [a.b/c], for: [x]}]",
-		"twice":            "images: [{names: [a.b/c:1], for: [x]}, {names: [a.b/c:1], for: [other, x]}]",
-		"made and missing": "{images: [{names: [a.b/c:1], for: [x]}], missing: {'a.b/c:1': why}}",
-		"base comes later": "images: [{names: [a.b/c:1], for: [x], base: a.b/d:1}, {names: [a.b/d:1], for: [x]}]",
-		"an unknown word":  "images: [{names: [a.b/c:1], for: [x], entrypont: [y]}]",
+		"image without suite":    "images: [{names: [a.b/c:1]}]",
+		"name without registry":  "images: [{names: ['c:1'], for: [x]}]",
+		"name without tag":       "images: [{names: [a.b/c], for: [x]}]",
+		"name twice in a suite":  "images: [{names: [a.b/c:1], for: [x]}, {names: [a.b/c:1], for: [other, x]}]",
+		"also listed as missing": "{images: [{names: [a.b/c:1], for: [x]}], missing: {'a.b/c:1': why}}",
+		"its base comes later":   "images: [{names: [a.b/c:1], for: [x], base: a.b/d:1}, {names: [a.b/d:1], for: [x]}]",
+		"an unknown field":       "images: [{names: [a.b/c:1], for: [x], entrypont: [y]}]",
 	}
 	for name, text := range cases {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parse([]byte(text)); err == nil {
-				t.Error("it is taken")
+				t.Error("the table is accepted")
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func TestALayerOfPackages(t *testing.T) {
 	}
 	layer := one()
 	if !bytes.Equal(layer, one()) {
-		t.Error("the same packages make another layer")
+		t.Error("the same packages result in a different layer")
 	}
 	files, order := listed(t, layer)
 	for name, want := range map[string]string{
@@ -168,11 +168,11 @@ func TestALayerOfPackages(t *testing.T) {
 		}
 	}
 	if !strings.Contains(files["etc/passwd"], "\nme:x:1:1:") {
-		t.Errorf("users are %q", files["etc/passwd"])
+		t.Errorf("/etc/passwd lacks user me: %q", files["etc/passwd"])
 	}
 	for name := range maps.Keys(files) {
 		if strings.Contains(name, "doc") || strings.Contains(name, "other") {
-			t.Errorf("%s is there", name)
+			t.Errorf("the layer contains %s", name)
 		}
 	}
 	if slices.Index(order, "usr/bin/") > slices.Index(order, "usr/bin/busybox") ||
@@ -200,13 +200,13 @@ func TestThePackagesOfASimulation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.downloaded(got) {
-		t.Error("a package that was changed is taken")
+		t.Error("a changed package is accepted")
 	}
 	if _, err := d.pin([]byte("Inst wget (1.21 Debian:12/stable [amd64])\n")); err == nil {
-		t.Error("a package that was not downloaded is taken")
+		t.Error("a package that was not downloaded is accepted")
 	}
 	if _, err := d.pin(nil); err == nil {
-		t.Error("no packages are taken")
+		t.Error("an output without packages is accepted")
 	}
 }
 
@@ -235,8 +235,8 @@ func TestImagesOfASuite(t *testing.T) {
 	}
 }
 
-// The machine's lists may name versions that the archive no longer has, for example if the machine's image is weeks
-// old.
+// TestOldListsOfPackagesAreUpdated: the machine's lists may name versions that the archive no longer has, for example
+// if the machine's image is weeks old. Then new lists are downloaded, once.
 func TestOldListsOfPackagesAreUpdated(t *testing.T) {
 	dir := t.TempDir()
 	machine, programs := filepath.Join(dir, "machine"), filepath.Join(dir, "bin")

@@ -17,9 +17,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hooktest"
 )
 
-// This test upgrades over four minor versions, like Cluster API's topology reconciler: at each step, it calls the
-// shipped extension again with the current versions, checks the plan, and takes the first step. In the end everything
-// has the target version, workers were replaced twice, and they were never further behind than Kubernetes allows.
+// TestAChainedUpgradeWithTheShippedExtension upgrades over four minor versions, like Cluster API's topology reconciler:
+// at each step, it calls the shipped extension again with the current versions, checks the plan, and takes the first
+// step. In the end everything has the target version, workers were replaced twice, and they were never further behind
+// than Kubernetes allows.
 func TestAChainedUpgradeWithTheShippedExtension(t *testing.T) {
 	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.RuntimeSDK): true}); err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func TestAChainedUpgradeWithTheShippedExtension(t *testing.T) {
 		"workers v1.36.3",
 	}
 	if !slices.Equal(went, want) {
-		t.Errorf("the upgrade went %q, want %q", went, want)
+		t.Errorf("the upgrade took the steps %q, want %q", went, want)
 	}
 	t.Attr("rule", "UH-06")
 }

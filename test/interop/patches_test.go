@@ -132,8 +132,8 @@ func blueprint(cluster *clusterv1.Cluster) (*scope.ClusterBlueprint, *scope.Clus
 		}
 }
 
-// Cluster API's patch engine calls typed patches and validations through our client, and the objects that it would
-// apply contain their changes.
+// TestThePatchEngineTakesTypedPatches: Cluster API's patch engine calls typed patches and validations through our
+// client, and the objects that it would apply contain their changes.
 func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.RuntimeSDK): true}); err != nil {
 		t.Fatal(err)
@@ -160,10 +160,10 @@ func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	}
 	if got := state.MachineDeployments["md-0"].InfrastructureMachineTemplate.GetAnnotations()[annotation]; got !=
 		"zone-b of sample" {
-		t.Errorf("the workers' template has the zone %q", got)
+		t.Errorf("the workers' template has the annotation %q, want the zone and the Cluster's name", got)
 	}
 	if got := state.ControlPlane.InfrastructureMachineTemplate.GetAnnotations()[annotation]; got != "" {
-		t.Errorf("the control plane's template has the zone %q", got)
+		t.Errorf("the control plane's template has the annotation %q, want none", got)
 	}
 	t.Attr("rule", "UH-01")
 
@@ -171,7 +171,7 @@ func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	plan, state = blueprint(cluster)
 	if err := engine.Apply(t.Context(), plan, state); err == nil ||
 		!strings.Contains(err.Error(), "CapstanMachineTemplate of MachineDeployment sample-md-0: it has no zone") {
-		t.Errorf("error is %v", err)
+		t.Errorf("error is %v, want one that says that the template has no zone", err)
 	}
 	t.Attr("rule", "UH-04")
 }

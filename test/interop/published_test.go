@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// An extension that is built with our server works with the client of Cluster API's own reconcilers. That client is
-// internal to its module: see the command hack/peer (RX-03, RX-07, RX-11).
+// TestOurServerWithThePublishedClient: an extension that is built with our server works with the client of Cluster
+// API's own reconcilers. That client is internal to its module: see the command hack/peer (RX-03, RX-07, RX-11).
 func TestOurServerWithThePublishedClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/contract"
 )
 
-// The rules in runtime/RULES.md match the catalogue.
+// TestRulesOfTheRuntimeSDKAreThoseOfTheCatalogue: the rules in runtime/RULES.md match package contract.
 func TestRulesOfTheRuntimeSDKAreThoseOfTheCatalogue(t *testing.T) {
 	text, err := os.ReadFile("../../runtime/RULES.md")
 	if err != nil {
@@ -35,11 +35,11 @@ func TestRulesOfTheRuntimeSDKAreThoseOfTheCatalogue(t *testing.T) {
 			want = []string{string(rule.Level) + ", " + string(rule.Of), rule.Text, rule.Forms[contract.Published], rule.Source}
 		}
 		if want == nil {
-			t.Errorf("the catalogue has no rule %s", id)
+			t.Errorf("package contract has no rule %s", id)
 		}
 		for _, part := range want {
 			if part = strings.Join(strings.Fields(part), " "); part != "as stated" && !strings.Contains(got, part) {
-				t.Errorf("%s: RULES.md says %q, the catalogue %q", id, got, part)
+				t.Errorf("%s: RULES.md says %q, which lacks the text of package contract: %q", id, got, part)
 			}
 		}
 	}

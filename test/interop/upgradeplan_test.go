@@ -10,7 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/upgradeplan"
 )
 
-// Whatever versions exist, Cluster API accepts the plans that the Runtime SDK computes (UH-06).
+// TestClusterAPITakesComputedUpgradePlans: whatever versions exist, Cluster API accepts the plans that the Runtime SDK
+// computes (UH-06).
 func TestClusterAPITakesComputedUpgradePlans(t *testing.T) {
 	const seed, rounds = 7, 5000
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -37,12 +38,12 @@ func TestClusterAPITakesComputedUpgradePlans(t *testing.T) {
 		computed++
 		if _, err := desiredstate.DefaultAndValidateUpgradePlans(target, controlPlane, workers, plan.ControlPlane,
 			plan.Workers); err != nil {
-			t.Errorf("from %s (workers %q) to %s by %v: Cluster API does not take %+v: %v", controlPlane, workers, target,
-				available, plan, err)
+			t.Errorf("from %s (workers %q) to %s by %v: Cluster API does not accept %+v: %v",
+				controlPlane, workers, target, available, plan, err)
 		}
 	}
 	t.Attr("rule", "UH-06")
 	if computed < rounds/50 {
-		t.Errorf("there were %d plans only", computed)
+		t.Errorf("only %d plans were computed, too few for this test", computed)
 	}
 }

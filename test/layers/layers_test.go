@@ -12,7 +12,8 @@ import (
 
 const module = "github.com/capstan-dev/capstan"
 
-// allowed lists, for each top directory, the other top directories that it may import. An empty list means none.
+// allowed lists, for each top directory, the other top directories that it may import. An empty list forbids all of
+// them.
 var allowed = map[string][]string{
 	"api":        {},
 	"contract":   {},
@@ -74,7 +75,7 @@ func packages(t *testing.T) []pkg {
 	return list
 }
 
-// top returns the first directory of one of our packages, and false for others.
+// top returns the top directory of one of our packages, and false for other packages.
 func top(importPath string) (string, bool) {
 	rest, ok := strings.CutPrefix(importPath, module+"/")
 	first, _, _ := strings.Cut(rest, "/")
@@ -89,7 +90,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 		}
 		may, known := allowed[from]
 		if !known {
-			t.Errorf("%s: directory %q is not in the table: decide who may import whom, in docs/architecture.md and here",
+			t.Errorf("%s: the table lacks directory %q: add its imports and importers here and in docs/architecture.md",
 				p.ImportPath, from)
 			continue
 		}
@@ -106,7 +107,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 }
 
 // TestStartersOfAPlaneCarryNoReconciler: a program that starts a plane imports package local, and package local imports
-// no reconciler.
+// no reconciler, not even indirectly.
 func TestStartersOfAPlaneCarryNoReconciler(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "./local")
 	cmd.Dir = "../.."
@@ -120,7 +121,7 @@ func TestStartersOfAPlaneCarryNoReconciler(t *testing.T) {
 	}
 	for _, reconcilers := range []string{module + "/plane", module + "/plane/controllers", module + "/provider"} {
 		if contains(carried, reconcilers) {
-			t.Errorf("package local carries %s: what the plane's process needs belongs to local/inside", reconcilers)
+			t.Errorf("package local imports %s: move what only the plane's process needs to local/inside", reconcilers)
 		}
 	}
 }
@@ -142,12 +143,12 @@ func TestTheExtensionIsAProcessOfItsOwn(t *testing.T) {
 		}
 		carried := strings.Fields(string(out))
 		if len(carried) < 100 {
-			t.Fatalf("go list lists %d packages of %s only", len(carried), program)
+			t.Fatalf("go list lists only %d packages for %s", len(carried), program)
 		}
 		for _, one := range carried {
 			for _, other := range never {
 				if one == other || strings.HasPrefix(one, other+"/") {
-					t.Errorf("%s carries %s", program, one)
+					t.Errorf("%s contains package %s, which it must not contain", program, one)
 				}
 			}
 		}
@@ -185,7 +186,7 @@ func TestPublishedModulesHaveNoReplace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(mod.Replace) > 0 {
-			t.Errorf("%s/go.mod has replace lines: \"go install\" would refuse it", dir)
+			t.Errorf("%s/go.mod has replace lines: \"go install\" would refuse the module", dir)
 		}
 	}
 }

@@ -73,7 +73,8 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
-// create creates the Cluster. Its finalizer is that of Cluster API's Cluster controller, which does not run.
+// create creates the Cluster, with the finalizer of Cluster API's Cluster controller, which does not run in these
+// tests.
 func (w *world) create(version string) {
 	w.Helper()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
@@ -208,8 +209,8 @@ func (w *world) adopt(kcp *controlplanev1.KubeadmControlPlane) {
 	}
 }
 
-// rollWorker gives the worker a version. The topology's reconciler does not watch Machines, so it learns of this from
-// the MachineDeployment.
+// rollWorker gives the worker a version. The topology's reconciler does not watch Machines, so rollWorker also changes
+// an annotation of the MachineDeployment, to trigger the reconciler.
 func (w *world) rollWorker(md *clusterv1.MachineDeployment, version string) {
 	w.Helper()
 	machine := &clusterv1.Machine{}

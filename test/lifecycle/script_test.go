@@ -25,8 +25,8 @@ const planner = "plan"
 // available are the available Kubernetes releases.
 var available = []string{"v1.32.9", "v1.33.5", "v1.34.4", "v1.35.4", "v1.36.3", "v1.36.4"}
 
-// script is an extension with handlers of all lifecycle hooks, which block when the test says so, and a handler of
-// upgrade plans.
+// script is an extension with a handler for each lifecycle hook except BeforeClusterDelete, which blocks or fails when
+// the test says so, and a handler that makes upgrade plans.
 type script struct {
 	*hooktest.Extension
 	mu     sync.Mutex
@@ -78,7 +78,7 @@ func newScript(t *testing.T) *script {
 	return s
 }
 
-// play returns a handler that blocks while the script says so.
+// play returns a handler that blocks or fails while the script says so.
 func play[Req, Resp any](s *script, of hook.Hook[Req, Resp]) server.Handler {
 	name := of.Descriptor().ID.Name
 	return server.Handle(of, strings.ToLower(name), func(_ context.Context, request *Req, _ *Resp) error {

@@ -41,8 +41,8 @@ var chain = []string{
 	"AfterClusterUpgrade v1.36.3",
 }
 
-// A Cluster is upgraded over four minor releases by the plan of an extension. Each hook blocks once: meanwhile nothing
-// that follows it happens, and each request says how far the upgrade is.
+// TestUpgradeOverSeveralMinors upgrades a Cluster over four minor releases according to the plan of an extension. Each
+// hook blocks at one step: while it blocks, no later step happens, and its request says which steps remain.
 func TestUpgradeOverSeveralMinors(t *testing.T) {
 	w := newWorld(t)
 	w.creation()
@@ -60,7 +60,7 @@ func TestUpgradeOverSeveralMinors(t *testing.T) {
 	t.Attr("rule", "LH-11")
 	w.pass("BeforeControlPlaneUpgrade")
 	w.stopped[controlPlane] = true
-	w.until("the control plane is asked to be of the next version", func() error {
+	w.until("the control plane has the next version in its spec", func() error {
 		if now := w.versions(); now != "v1.33.5 v1.32.9" {
 			return errors.New(now)
 		}
@@ -84,14 +84,14 @@ func TestUpgradeOverSeveralMinors(t *testing.T) {
 	w.pass("AfterClusterUpgrade")
 	w.until("the upgrade is over", func() error {
 		if pending, said := w.pending(), w.says(); pending != "" || !strings.HasPrefix(said, "True ") {
-			return fmt.Errorf("pending are %q; %s", pending, said)
+			return fmt.Errorf("the pending hooks are %q; %s", pending, said)
 		}
 		return nil
 	})
 	w.admits("after the upgrade", "")
 	t.Attr("rule", "LH-22")
 	if got := w.steps(); !slices.Equal(got, chain) {
-		t.Errorf("the Cluster was let through by\n  %s\nwant\n  %s",
+		t.Errorf("the calls that let the Cluster through are\n  %s\nwant\n  %s",
 			strings.Join(got, "\n  "), strings.Join(chain, "\n  "))
 	}
 	t.Attr("rule", "LH-28")
@@ -99,7 +99,8 @@ func TestUpgradeOverSeveralMinors(t *testing.T) {
 	w.waitsForARollout()
 }
 
-// creation creates the Cluster, whose first hook blocks.
+// creation creates the Cluster, and checks that nothing else is created while its first hook blocks. Then it lets the
+// hook pass, and initializes the control plane.
 func (w *world) creation() {
 	w.Helper()
 	w.block("BeforeClusterCreate")
@@ -108,13 +109,14 @@ func (w *world) creation() {
 	kcp, md := w.parts()
 	spec := w.cluster().Spec
 	if kcp != nil || md != nil || spec.InfrastructureRef.IsDefined() || spec.ControlPlaneRef.IsDefined() {
-		w.Errorf("BeforeClusterCreate blocks, and there are %v, %v, and references %+v", kcp, md, spec)
+		w.Errorf("BeforeClusterCreate blocks, but something exists: control plane %v, MachineDeployment %v, spec %+v",
+			kcp, md, spec)
 	}
 	w.Attr("rule", "LH-06")
 	w.exchanges("BeforeClusterCreate", "BeforeClusterCreate waits")
 	w.Attr("rule", "LH-07")
 	w.pass("BeforeClusterCreate")
-	w.until("the topology is made", func() error {
+	w.until("the control plane and the MachineDeployment are created", func() error {
 		if now := w.versions(); now != from+" "+from {
 			return errors.New(now)
 		}
@@ -122,7 +124,7 @@ func (w *world) creation() {
 	})
 	w.Attr("rule", "LH-05")
 	if n := len(w.calls("AfterControlPlaneInitialized")); n > 0 {
-		w.Errorf("the control plane is not initialized, and there were %d calls", n)
+		w.Errorf("there were %d calls of AfterControlPlaneInitialized before the control plane was initialized", n)
 	}
 	w.remembered()
 	w.Attr("rule", "LH-08")
@@ -137,7 +139,7 @@ func (w *world) remembered() {
 	w.initialized()
 	w.until(hook+" fails again and again", w.again(hook))
 	if pending := w.pending(); pending != hook {
-		w.Errorf("%s fails, and pending are %q", hook, pending)
+		w.Errorf("while %s fails, the pending hooks are %q", hook, pending)
 	}
 	w.exchanges(hook, hook+" is broken")
 	w.Attr("rule", "LH-10")
@@ -145,14 +147,14 @@ func (w *world) remembered() {
 	w.start()
 	w.until(hook+" fails again and again after a restart", w.again(hook))
 	w.pass(hook)
-	w.until(hook+" is over", func() error {
+	w.until(hook+" is no longer pending", func() error {
 		if pending := w.pending(); pending != "" {
 			return errors.New(pending)
 		}
 		return nil
 	})
 	if got := w.steps(); !slices.Equal(got, chain[:2]) {
-		w.Errorf("the Cluster was let through by %v", got)
+		w.Errorf("the calls that let the Cluster through are %v, want those of its creation", got)
 	}
 	w.Attr("rule", "LH-27")
 }
@@ -179,28 +181,28 @@ func (w *world) holds(step, controlPlaneLeft, workersLeft, versions string) {
 	all := w.calls(hook)
 	last := all[len(all)-1]
 	if left1, left2 := last.left(); last.String() != step || left1 != controlPlaneLeft || left2 != workersLeft {
-		w.Errorf("the call of %s has %q and %q left; want %s with %q and %q",
+		w.Errorf("the last call is %s, with steps left for the control plane: %q, workers: %q; want %s, %q and %q",
 			last, left1, left2, step, controlPlaneLeft, workersLeft)
 	}
 	if now := w.versions(); now != versions {
-		w.Errorf("%s blocks, and the versions are %s, want %s", step, now, versions)
+		w.Errorf("while %s blocks, the versions are %s, want %s", step, now, versions)
 	}
 	done := slices.Index(chain, step)
 	if got := w.steps(); done < 0 || !slices.Equal(got, chain[:done]) {
-		w.Errorf("%s blocks, and the Cluster was let through by\n  %s", step, strings.Join(got, "\n  "))
+		w.Errorf("%s blocks, but calls are missing before it, or follow it:\n  %s", step, strings.Join(got, "\n  "))
 	}
 	w.exchanges(hook, hook+" waits")
 }
 
-// exchanges checks that the last request of a hook contained the current Cluster, and that the message of the answer
-// has arrived.
+// exchanges checks that the last request of a hook contained the current Cluster, and that the Cluster's condition
+// shows the message of the answer.
 func (w *world) exchanges(hook, message string) {
 	w.Helper()
 	all := w.calls(hook)
 	cluster := w.cluster()
 	got := all[len(all)-1].Cluster
 	if got.UID != cluster.UID || got.Spec.Topology.Version != cluster.Spec.Topology.Version {
-		w.Errorf("the Cluster in the request of %s is %s %+v", hook, got.UID, got.Spec)
+		w.Errorf("the Cluster in the request of %s is not the current one: %s %+v", hook, got.UID, got.Spec)
 	}
 	w.until("the Cluster says "+message, func() error {
 		if said := w.says(); !strings.Contains(said, message) {
@@ -210,7 +212,8 @@ func (w *world) exchanges(hook, message string) {
 	})
 }
 
-// quiet waits until the Cluster says this about its topology, and checks that there were no further calls.
+// quiet waits until the Cluster's condition about its topology contains the text called says. It also checks that the
+// extension received no calls after the first ones, whose number is before.
 func (w *world) quiet(when, says string, before int) {
 	w.Helper()
 	w.until("the topology is reconciled "+when, func() error {
@@ -220,7 +223,7 @@ func (w *world) quiet(when, says string, before int) {
 		return nil
 	})
 	if calls := w.calls()[before:]; len(calls) > 0 {
-		w.Errorf("%s there were calls: %v", when, calls)
+		w.Errorf("%s, there were unexpected calls: %v", when, calls)
 	}
 }
 
@@ -234,12 +237,12 @@ func (w *world) admits(when, why string) {
 	webhook := &admission.Cluster{Client: w.admin, ClusterCacheReader: clustercache.NewFakeEmptyClusterCache()}
 	_, err := webhook.ValidateUpdate(w.Context(), old, later)
 	if said := fmt.Sprint(err); (err == nil) != (why == "") || !strings.Contains(said, why) {
-		w.Errorf("%s the admission of version %s says %v, want %q", when, next, err, why)
+		w.Errorf("%s, the admission of version %s says %v, want %q", when, next, err, why)
 	}
 }
 
 // waitsForARollout checks that an upgrade waits for a rollout of workers that is still in progress, and begins as soon
-// as it is complete.
+// as the rollout is complete.
 func (w *world) waitsForARollout() {
 	w.Helper()
 	w.stopped[workers] = true
@@ -257,7 +260,7 @@ func (w *world) waitsForARollout() {
 	w.upgrade(next)
 	w.quiet("while workers roll", next, calls)
 	if now := w.versions(); now != to+" "+to {
-		w.Errorf("while workers roll, the versions are %s", now)
+		w.Errorf("while workers roll, the versions have changed to %s", now)
 	}
 	w.stopped[workers] = false
 	w.until("the upgrade begins", func() error {
@@ -268,7 +271,7 @@ func (w *world) waitsForARollout() {
 	})
 	w.Attr("rule", "LH-15")
 	w.pass("BeforeClusterUpgrade")
-	w.until("the version goes down", func() error {
+	w.until("the control plane and the workers have the next version in their specs", func() error {
 		if now := w.versions(); now != next+" "+next {
 			return errors.New(now)
 		}

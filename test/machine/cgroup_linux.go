@@ -64,7 +64,7 @@ type cgroup struct {
 	all  []hierarchy
 }
 
-// newCgroup creates a group below those of this process, which are the roots of its namespace.
+// newCgroup creates a group at the root of each hierarchy, as this process sees it.
 func newCgroup(name string) (*cgroup, error) {
 	all, err := hierarchies()
 	if err != nil {
@@ -76,7 +76,7 @@ func newCgroup(name string) (*cgroup, error) {
 	sweep(all)
 	c := &cgroup{name: name, all: all}
 	for _, h := range all {
-		if err := c.in(h); err != nil {
+		if err := c.createIn(h); err != nil {
 			return nil, errors.Join(fmt.Errorf("making a cgroup in %s: %w", h.path, err), c.remove())
 		}
 	}
@@ -93,7 +93,7 @@ func sweep(all []hierarchy) {
 				continue
 			}
 			for _, group := range groups(dir) {
-				_ = os.Remove(group) // One with processes stays.
+				_ = os.Remove(group) // A group that has processes stays.
 			}
 		}
 	}
@@ -110,8 +110,9 @@ func groups(dir string) (list []string) {
 	return list
 }
 
-// in creates the group in one hierarchy. A new cpuset group has no processors, and accepts no process without them.
-func (c *cgroup) in(h hierarchy) error {
+// createIn creates the group in one hierarchy. In version 1, a new cpuset group has neither processors nor memory
+// nodes, and accepts no process until it has both.
+func (c *cgroup) createIn(h hierarchy) error {
 	dir := filepath.Join(h.path, c.name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err

@@ -57,13 +57,13 @@ func (c *container) launch(port string, console *os.File) (cmd *exec.Cmd, err er
 	return cmd, err
 }
 
-// reachable finds the machine's first process.
+// reachable finds the machine's first process, and reports whether it exists.
 func (c *container) reachable(supervisor int) bool {
 	c.pid = firstProcess(supervisor)
 	return c.pid != 0
 }
 
-// firstProcess returns the pid of a process's child that is the first process of a namespace, or 0.
+// firstProcess returns the pid of the child of parent that is the first process of a PID namespace, or 0.
 func firstProcess(parent int) int {
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range files {

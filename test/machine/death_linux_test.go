@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-// childVariable makes a test binary start a machine in this directory, print its first process, and wait for its death.
+// childVariable names the environment variable with a directory. It makes a test binary start a machine in this
+// directory, print the pid of the machine's first process, and wait until the machine dies.
 const childVariable = "CAPSTAN_TEST_MACHINE_CHILD"
 
-// TestAMachineDiesWithItsTest kills a test that runs a machine: the machine is gone.
+// TestAMachineDiesWithItsTest kills a test that runs a machine, and checks that the machine dies with it.
 func TestAMachineDiesWithItsTest(t *testing.T) {
 	if os.Getenv(Wanted) == "" {
 		t.Skip("starts machines: make test-machines")
@@ -55,14 +56,14 @@ func TestAMachineDiesWithItsTest(t *testing.T) {
 	limit := time.After(10 * time.Second)
 	for {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-		sweep(all) // The next test removes what a killed test leaves.
+		sweep(all) // removes the groups of the killed test, as the next test would
 		left, _ := filepath.Glob(filepath.Join(all[0].path, "machine-*"))
 		if errors.Is(err, fs.ErrNotExist) && len(left) == 0 {
 			return
 		}
 		select {
 		case <-limit:
-			t.Fatalf("process %d, the machine's first, outlives its test (%v), or groups do: %v", pid, err, left)
+			t.Fatalf("the machine's first process %d (stat: %v) or its groups %v outlive the test", pid, err, left)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

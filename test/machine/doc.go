@@ -9,5 +9,5 @@
 //	Start      starts a machine
 //
 // A machine is as close to a computer as the kernel allows: what namespaces don't separate (global sysctls, modules,
-// the clock) is read-only, or is the machine's own file, which stores what is written.
+// the clock) is read-only, or is replaced by a file of the machine, which only keeps what the machine writes.
 package machine

@@ -55,7 +55,7 @@ func become(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil { // its cable and its cgroup exist now
+	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil { // it arrives when cable and cgroup exist
 		return err
 	}
 	if err := o.plug(); err != nil {
@@ -187,8 +187,9 @@ func (o *outline) settings() error {
 	return errors.Join(errs...)
 }
 
-// kubeletDefaults returns the file that the kubelet's unit reads. Kubernetes is dropping cgroups of version 1, so a
-// kubelet starts with them only if configured to, and these tests also run on kernels that have nothing else.
+// kubeletDefaults returns the content of /etc/default/kubelet, which the kubelet's unit reads. Kubernetes is dropping
+// cgroups of version 1, so a kubelet starts with them only if it is configured to, and these tests also run on kernels
+// that have only version 1.
 func kubeletDefaults(groups []hierarchy) string {
 	for _, h := range groups {
 		if h.kind == "cgroup" {

@@ -13,7 +13,8 @@ import (
 )
 
 // Listen listens at an address like another computer in the network: in a separate network namespace, which exists as
-// long as the listener and its connections. The plane doesn't connect to addresses of its own computer.
+// long as the listener and its connections. The namespace is necessary because the plane doesn't
+// connect to addresses of its own computer.
 func (l *LAN) Listen(address string, port int) (net.Listener, error) {
 	made, plugged := make(chan int), make(chan error)
 	type result struct {

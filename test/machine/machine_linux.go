@@ -33,10 +33,10 @@ type Machine struct {
 
 // body is the part that differs between kinds of machines.
 type body interface {
-	// launch starts the process with which the machine lives and dies, and connects the machine to the LAN. A command that
-	// it returns together with an error has been started.
+	// launch starts the process with which the machine lives and dies, and connects the machine to the LAN. If it
+	// returns a command together with an error, the command may have been started.
 	launch(port string, console *os.File) (*exec.Cmd, error)
-	// reachable reports whether commands may work.
+	// reachable reports whether the machine may already accept commands.
 	reachable(pid int) bool
 	// command returns a command that runs a line in the machine's shell, as root.
 	command(ctx context.Context, line string) *exec.Cmd

@@ -21,7 +21,7 @@ func TestParseHierarchies(t *testing.T) {
 	}
 	got := parseHierarchies(text)
 	if len(got) != len(want) {
-		t.Fatalf("got %v", got)
+		t.Fatalf("got the hierarchies %v, want three", got)
 	}
 	for n := range want {
 		if got[n] != want[n] {
@@ -29,7 +29,7 @@ func TestParseHierarchies(t *testing.T) {
 		}
 	}
 	if kubeletDefaults(want) == "" || kubeletDefaults(want[2:]) != "" {
-		t.Error("only kubelets with cgroups of version 1 are told to start with them")
+		t.Error("want a setting for kubelets with cgroups of version 1, and none for other kubelets")
 	}
 }
 
@@ -98,7 +98,7 @@ func TestMachine(t *testing.T) {
 	}
 	before, err := os.ReadFile("/proc/sys/vm/overcommit_memory")
 	if err != nil || string(before) == "1\n" {
-		t.Errorf("the machine has changed its computer: overcommit_memory is %s, %v", before, err)
+		t.Errorf("the machine has changed this computer: overcommit_memory is %s, %v", before, err)
 	}
 	if err := m.Kill(); err != nil {
 		t.Fatal(err)
@@ -107,6 +107,6 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept, err := m.Run(ctx, "cat /root/kept"); err != nil || kept != "yes\n" {
-		t.Errorf("what it had kept is %q, %v", kept, err)
+		t.Errorf("after the second boot, the kept file contains %q, error %v", kept, err)
 	}
 }

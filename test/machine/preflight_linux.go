@@ -62,7 +62,7 @@ func namespaces() error {
 	return nil
 }
 
-// overlay mounts a root over another one, in the directory that machines would use.
+// overlay tries to mount an overlay file system in the directory that machines would use.
 func overlay() error {
 	dir, err := os.MkdirTemp("", "machine-preflight-")
 	if err != nil {

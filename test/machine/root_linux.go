@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Environment variables of whoever runs the tests.
+// Environment variables that a person who runs the tests may set.
 const (
 	// CacheVariable names the variable with the directory in which roots are kept.
 	CacheVariable = "CAPSTAN_MACHINES"
@@ -38,7 +38,7 @@ func Suite() string {
 type recipe struct {
 	kind     string   // a part of its directory's name
 	suite    string   // the release of Debian
-	packages []string // besides the essential ones
+	packages []string // in addition to the essential ones
 	masked   []string // units that never start
 	hooks    []string // options of mmdebstrap
 }

@@ -1,8 +1,9 @@
 #!/bin/sh
-# What a machine does first: systemd-nspawn has left these read-only.
+# A machine runs this script first. systemd-nspawn has mounted the cgroup file systems read-only; make them writable.
 set -e
 awk '$3 ~ /^cgroup/ {print $2}' /proc/mounts | while read -r m; do mount -o remount,bind,rw "$m"; done
-# The kernel has one of each of these for all: a file of the machine's own keeps what is written.
+# The kernel shares each of these settings among all machines and the computer. The machine gets a file in place of each
+# setting, so that it can write the file without changing the setting.
 for f in vm/overcommit_memory kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
 	mkdir -p "/run/machine/${f%/*}"
 	cat "/proc/sys/$f" > "/run/machine/$f"

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestVirtualMachine boots a virtual machine twice, and checks that it works as one and that nothing of it is left.
+// TestVirtualMachine boots a virtual machine twice, and checks that it works as a machine and that nothing of it is
+// left.
 func TestVirtualMachine(t *testing.T) {
 	if os.Getenv(WantedVirtual) == "" {
 		t.Skip("starts a virtual machine: make test-vm")
@@ -63,7 +64,7 @@ func TestVirtualMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := m.Run(ctx, "uname -r"); err != nil || got == string(release) || !strings.Contains(got, "cloud") {
-		t.Errorf("its kernel is %q, %v, and this computer's %q", got, err, release)
+		t.Errorf("the machine's kernel is %q, %v, and this computer's is %q", got, err, release)
 	}
 	if err := m.Write(ctx, "/root/kept", strings.NewReader("yes\n")); err != nil {
 		t.Fatal(err)
@@ -78,6 +79,6 @@ func TestVirtualMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept, err := m.Run(ctx, "cat /root/kept"); err != nil || kept != "yes\n" {
-		t.Errorf("what it had kept is %q, %v", kept, err)
+		t.Errorf("after the second boot, the kept file contains %q, error %v", kept, err)
 	}
 }

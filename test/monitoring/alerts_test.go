@@ -121,7 +121,7 @@ func TestAlertsFire(t *testing.T) {
 			"load 1m\n  up 1x2000", 9 * time.Minute, 11 * time.Minute,
 			map[string]string{"CapstanProviderAbsent": "Prometheus gets no metrics from a capstan-manager"},
 		},
-		"an extension is left alone": {
+		"the circuit of an extension is open": {
 			healthy + `  runtime_hook_circuit_state{extension="e",state="Open"} 1x2000
   runtime_hook_circuit_state{extension="f",state="Closed"} 1x2000`,
 			4 * time.Minute, 6 * time.Minute,
@@ -139,7 +139,7 @@ func TestAlertsFire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if early := evaluate(t, c.series, c.quiet); len(early) > 0 {
-				t.Errorf("after %s there is %v already", c.quiet, early)
+				t.Errorf("after %s, alerts fire too early: %v", c.quiet, early)
 			}
 			got := evaluate(t, c.series, c.fires)
 			for alert, summary := range c.want {
@@ -162,7 +162,7 @@ var severities = []string{"critical", "warning", "info"}
 func TestAlertsSayWhatTheyAre(t *testing.T) {
 	for _, rule := range alerts(t) {
 		if !slices.Contains(severities, rule.Labels["severity"]) {
-			t.Errorf("%s has severity %q", rule.Alert, rule.Labels["severity"])
+			t.Errorf("%s has the unknown severity %q", rule.Alert, rule.Labels["severity"])
 		}
 		for _, text := range []string{rule.Annotations["summary"], rule.Annotations["description"]} {
 			if strings.TrimSpace(text) == "" {

@@ -59,12 +59,12 @@ func known(t *testing.T) map[string][]string {
 		series[m[1]+"_bucket"] = append(slices.Clone(names), "le")
 	}
 	if len(series) < 10 {
-		t.Fatalf("the reference has %d series only", len(series))
+		t.Fatalf("the reference has only %d series", len(series))
 	}
 	return series
 }
 
-// check reports metrics and labels that do not exist.
+// check reports which metrics and labels of an expression do not exist.
 func check(t *testing.T, where, expression string, series map[string][]string) {
 	t.Helper()
 	// Values that Grafana fills in.
@@ -138,7 +138,7 @@ func TestTheDashboardUsesMetricsThatExist(t *testing.T) {
 		}
 	}
 	if len(ids) < 10 {
-		t.Errorf("there are %d panels", len(ids))
+		t.Errorf("the dashboard has only %d panels", len(ids))
 	}
 }
 

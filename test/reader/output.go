@@ -33,9 +33,9 @@ func normal(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// compare returns an error if a command's output differs from its page. A line "…" on the page matches any lines. It
-// ignores empty lines, and lines that say what a step is waiting for, which capstan prints only if its output is not a
-// terminal. Pure.
+// compare returns an error if a command's output differs from its page. A line "…" on the page matches any lines.
+// compare ignores empty lines, and lines that say what a step is waiting for, which capstan prints only if its output
+// is not a terminal. Pure.
 func compare(shown, printed []string) error {
 	var rest []string
 	for _, line := range printed {

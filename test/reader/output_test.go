@@ -12,19 +12,19 @@ func TestCompare(t *testing.T) {
 		shown string
 		same  bool
 	}{
-		"the same with another time": {
+		"only the time differs": {
 			"✓ dock started  0s\nThe plane is ready: 16 hosts.\nNext:\n  capstan status", true},
-		"the end is left out":            {"✓ dock started  0s\n…", true},
-		"the beginning is left out":      {"…\nNext:\n  capstan status", true},
-		"the middle is left out":         {"✓ dock started  0s\n…\n  capstan status", true},
-		"nothing where left out":         {"✓ dock started  0s\n…\nThe plane is ready: 16 hosts.\n…", true},
-		"another number":                 {"✓ dock started  0s\nThe plane is ready: 15 hosts.\n…", false},
-		"a step that failed":             {"✗ dock started  0s\n…", false},
-		"a line is missing on the page":  {"✓ dock started  0s\nThe plane is ready: 16 hosts.", false},
-		"a line is missing in the print": {"✓ dock started  0s\n✓ relay  0s\n…", false},
-		"lines in another order":         {"…\nNext:\n…\nThe plane is ready: 16 hosts.\n…", false},
-		"the end is not the end":         {"…\nNext:", false},
-		"more than was printed": {
+		"the end is left out":                    {"✓ dock started  0s\n…", true},
+		"the beginning is left out":              {"…\nNext:\n  capstan status", true},
+		"the middle is left out":                 {"✓ dock started  0s\n…\n  capstan status", true},
+		"an omission of no lines":                {"✓ dock started  0s\n…\nThe plane is ready: 16 hosts.\n…", true},
+		"a number differs":                       {"✓ dock started  0s\nThe plane is ready: 15 hosts.\n…", false},
+		"the page shows a failed step":           {"✗ dock started  0s\n…", false},
+		"the page lacks the last lines":          {"✓ dock started  0s\nThe plane is ready: 16 hosts.", false},
+		"the output lacks a line":                {"✓ dock started  0s\n✓ relay  0s\n…", false},
+		"lines in another order":                 {"…\nNext:\n…\nThe plane is ready: 16 hosts.\n…", false},
+		"the output goes on after the page ends": {"…\nNext:", false},
+		"the page goes on after the output ends": {
 			"…\n✓ dock started 0s\nThe plane is ready: 16 hosts.\nNext:\n  capstan status\nmore", false},
 	} {
 		err := compare(strings.Split(c.shown, "\n"), strings.Split(printed, "\n"))

@@ -15,7 +15,7 @@ const group = "infrastructure.capstan.dev"
 // all lists the verbs that the contract calls full rights.
 var all = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 
-// beyondReading is what the manager may do with Cluster API's objects besides reading them.
+// beyondReading is what the manager may do with Cluster API's objects in addition to reading them.
 var beyondReading = []string{"delete machines", "patch machines"}
 
 // read returns the first role in a file of config/rbac.
@@ -87,7 +87,7 @@ func TestManagerHasWhatTheContractNames(t *testing.T) {
 	// Reading is enough except for Machines. The manager annotates failed Machines, so that core replaces them, and
 	// deletes Machines that core leaves behind when their control plane object is gone.
 	if slices.Sort(writes); !slices.Equal(slices.Compact(writes), beyondReading) {
-		t.Errorf("of Cluster API's objects the manager may %v, want %v and to read", writes, beyondReading)
+		t.Errorf("besides reading Cluster API's objects, the manager may %v, want %v", writes, beyondReading)
 	}
 	for _, resource := range []string{"clusters", "machines"} {
 		if missing := lacks(r, core, resource, "get", "list", "watch"); len(missing) > 0 {
@@ -102,7 +102,7 @@ func TestManagerHasWhatTheContractNames(t *testing.T) {
 func TestCoreHasWhatTheContractNames(t *testing.T) {
 	r := read(t, "aggregated_role.yaml")
 	if got := r.Labels["cluster.x-k8s.io/aggregate-to-manager"]; got != "true" {
-		t.Errorf("the label for aggregation is %q", got)
+		t.Errorf("the label for aggregation is %q, want true", got)
 	}
 	t.Attr("rule", "RB-08")
 	if missing := lacks(r, group, "capstanmachines", all...); len(missing) > 0 {

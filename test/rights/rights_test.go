@@ -31,19 +31,19 @@ var sources = []string{
 // means says, for each role, what a change of that role means.
 var means = map[string]string{
 	"host":                           "whoever is root on one host, or has stolen its token, can do this",
-	"capstan-manager":                "whoever takes over the provider can do this; hosts get no more than it has",
+	"capstan-manager":                "whoever takes over the provider can do this; hosts get only rights that it has",
 	"capstan-manager.capstan-system": "whoever takes over the provider can do this in its own namespace",
 	"capstan-manager-certificates":   "a manager with certificates of its own can do this to the webhooks of the cluster",
 	"capstan-extension":              "whoever takes over the extension can do this",
 	"capstan-extension-certificate.capstan-system": "the extension can do this in its own namespace",
 	"capstan-extension-leases.capstan-system":      "the extension can do this in its own namespace",
 	"capstan-core":                     "Cluster API's core can do this with our objects",
-	"capstan-view":                     "everybody with role view in a namespace sees this: nothing secret may be in it",
-	"capstan-edit":                     "every tenant with role edit in a namespace gets this by an upgrade",
+	"capstan-view":                     "everybody with role view in a namespace sees this: it must contain no secrets",
+	"capstan-edit":                     "every tenant with role edit in a namespace gets this with an upgrade",
 	"capstan-inventory":                "those who run computers can do this in their namespace",
-	"capstan-mover":                    "those who move clusters can do this ; it may take a host from a machine",
+	"capstan-mover":                    "those who move clusters can do this, and so take a host from a machine",
 	"capstan-plane-manager":            "the process of the embedded plane can do this",
-	"capstan-plane-manager-aggregated": "the process of the embedded plane can do what providers of others bring",
+	"capstan-plane-manager-aggregated": "the process of the embedded plane can do what roles of other providers allow",
 }
 
 // role is a role as text.
@@ -66,12 +66,12 @@ func TestRights(t *testing.T) {
 			t.Errorf("role %s is new: %v\n%s", r.name, err, r.text)
 		}
 		if more, less := difference(string(want), r.text), difference(r.text, string(want)); more+less != "" {
-			t.Errorf("the rights of %s are others than before.\nmore:\n%sless:\n%sWhat it means: %s.\n"+
-				"If that is wanted, say why in the commit and run: go test ./test/rights -update",
+			t.Errorf("the rights of %s have changed.\nadded:\n%sremoved:\n%sWhat a change of this role means: %s.\n"+
+				"If the change is wanted, say why in the commit and run: go test ./test/rights -update",
 				r.name, more, less, means[r.name])
 		}
 		if means[r.name] == "" {
-			t.Errorf("role %s has nobody who says what it means: add it to the table", r.name)
+			t.Errorf("nothing says what a change of role %s means: add the role to the variable means", r.name)
 		}
 	}
 	files, err := os.ReadDir("testdata")
@@ -80,7 +80,7 @@ func TestRights(t *testing.T) {
 	}
 	for _, file := range files {
 		if !known[file.Name()] {
-			t.Errorf("%s is about a role that there is not any more: delete it", file.Name())
+			t.Errorf("%s describes a role that no longer exists: delete the file", file.Name())
 		}
 	}
 }
@@ -151,7 +151,7 @@ func hostRole(t *testing.T) role {
 	return role{}
 }
 
-// write writes a role as one line for each resource.
+// write returns a role as text, with one line for each resource.
 func write(r rbacv1.ClusterRole) string {
 	var lines []string
 	for label, value := range r.Labels {

@@ -37,7 +37,7 @@ func gets(want string) func(c *cluster, pod string) {
 		c.Helper()
 		got := c.kubectl("get", "--raw", "/api/v1/namespaces/default/pods/"+pod+":8080/proxy/")
 		if !strings.Contains(got, want) {
-			c.Errorf("it answers %q, want %q", got, want)
+			c.Errorf("the server answers %q, want %q", got, want)
 		}
 	}
 }
@@ -48,11 +48,11 @@ func queries(c *cluster, pod string) {
 	got := c.kubectl("exec", pod, "--", "psql", "-h", "127.0.0.1", "-U", "postgres", "-At", "-q",
 		"-c", "CREATE TABLE t AS SELECT generate_series(1, 1000) AS n", "-c", "SELECT sum(n) FROM t")
 	if got != "500500" {
-		c.Errorf("the sum is %q", got)
+		c.Errorf("the sum of the numbers is %q, want 500500", got)
 	}
 	owner := c.kubectl("exec", pod, "--", "stat", "-c", "%u", "/var/lib/postgresql/data/PG_VERSION")
 	if owner != "999" {
-		c.Errorf("its files belong to %q", owner)
+		c.Errorf("the database's files belong to user %q, want 999", owner)
 	}
 }
 
@@ -62,7 +62,7 @@ func remembers(c *cluster, pod string) {
 	for _, s := range []struct{ ask, want string }{{"SET k v", "OK"}, {"SAVE", "OK"}, {"GET k", "v"}} {
 		args := append([]string{"exec", pod, "--", "redis-cli"}, strings.Fields(s.ask)...)
 		if got := c.kubectl(args...); got != s.want {
-			c.Errorf("%s: it answers %q, want %q", s.ask, got, s.want)
+			c.Errorf("%s: the server answers %q, want %q", s.ask, got, s.want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ const (
 	selected = "CAPSTAN_TEST_SOFTWARE"
 	// user is the ordinary user, nobody.
 	user = 65534
-	// limit is the time limit for everything at one level, wait the time limit for the start of one pod.
+	// limit is the time limit for everything at one level; wait is the time limit for the start of one pod.
 	limit = 20 * time.Minute
 	wait  = 3 * time.Minute
 )
@@ -195,7 +195,8 @@ func (c *cluster) ready(pod string) {
 	}
 }
 
-// refused waits until a pod that changes its user has failed for lack of ids, and checks that it says so.
+// refused waits until a pod that changes its user has failed for lack of ids, and checks that the pod's message says
+// so.
 func (c *cluster) refused(pod string) {
 	c.Helper()
 	var said string

@@ -103,7 +103,8 @@ func newWorld(t *testing.T, name string) *world {
 	return w
 }
 
-// startPlane plays a new process of the plane, which starts with the journal of the previous one.
+// startPlane plays a new process of the plane. It starts with the journal (the record of calls) of the previous
+// process.
 func (w *world) startPlane() {
 	w.t.Helper()
 	known, err := record.Read(w.journal)
@@ -158,7 +159,8 @@ func (w *world) startPlane() {
 	}
 }
 
-// asks calls the hook before an upgrade of the Cluster, as reconcilers do.
+// asks calls the hook before an upgrade of the Cluster, as reconcilers do, and reports whether the Cluster may
+// continue.
 func (w *world) asks(cluster *clusterv1.Cluster) (through bool) {
 	w.t.Helper()
 	response := &runtimehooksv1.BeforeClusterUpgradeResponse{}
@@ -221,11 +223,11 @@ func (w *world) until(what string, is func() bool) {
 
 func (w *world) hasPermission() bool { return w.read().Annotations[unblock.Annotation] != "" }
 
-// An administrator lets a Cluster through once; an Event and the journal say who did so and why. A block begins only
-// once, even for a restarted process.
+// An administrator lets a Cluster through once; an Event and the journal say who did so and why. A restarted process
+// does not report the beginning of the same block again.
 func TestUnblock(t *testing.T) {
 	w := newWorld(t, "blue")
-	w.until("the block's Event is there", func() bool {
+	w.until("there is an Event about the block", func() bool {
 		n, message := w.events(blockevent.ReasonBlocked)
 		return !w.asks(w.read()) && n == 1 && strings.Contains(message,
 			"Normal Hook BeforeClusterUpgrade has been blocked since ") &&
@@ -237,16 +239,16 @@ func TestUnblock(t *testing.T) {
 	w.grant()
 	seen := w.read() // what a cache may still show for a while
 	if !w.asks(seen) {
-		t.Error("an administrator has let it through, and it waits")
+		t.Error("the Cluster waits although an administrator has let it through")
 	}
 	if w.hasPermission() {
-		t.Error("the permission is still there")
+		t.Error("the permission is still there after its use")
 	}
 	seen.Labels = map[string]string{"changed": "so that nobody answers from memory"}
 	if w.asks(seen) {
 		t.Error("a permission was used twice")
 	}
-	w.until("the Event of the administrator is there", func() bool {
+	w.until("there is an Event about what the administrator did", func() bool {
 		n, message := w.events(blockevent.ReasonUnblocked)
 		return n == 1 && strings.HasPrefix(message, "Warning Hook BeforeClusterUpgrade was passed after ") &&
 			strings.HasSuffix(message, "by alice: security fix")
@@ -264,20 +266,20 @@ func TestUnblock(t *testing.T) {
 		if call.Answer == record.Passed {
 			passed++
 			if call.PassedBy != "alice: security fix" || call.Message != "closed until Saturday" {
-				t.Errorf("the journal says %+v", call)
+				t.Errorf("the journal does not say who let the call pass, or why it was blocked: %+v", call)
 			}
 		}
 	}
 	if passed != 1 {
-		t.Errorf("the journal has %d calls that were passed", passed)
+		t.Errorf("the journal has %d calls that an administrator let pass, want 1", passed)
 	}
 }
 
-// A permission that was not needed, or is for something else, does not apply later.
+// A permission that was not needed, or was for an earlier spec of the Cluster, does not apply later.
 func TestOldPermissions(t *testing.T) {
 	w := newWorld(t, "green")
 	if w.asks(w.read()) {
-		t.Fatal("it goes through")
+		t.Fatal("the Cluster goes through although the extension blocks")
 	}
 	w.grant()
 	w.read()
@@ -286,15 +288,15 @@ func TestOldPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.asks(w.read()) {
-		t.Error("a permission for the spec as it was let another one through")
+		t.Error("a permission for an earlier spec let the changed Cluster through")
 	}
 	w.grant()
 	w.blocks.Store(false)
 	if !w.asks(w.read()) {
-		t.Error("it waits although nobody blocks")
+		t.Error("the Cluster waits although the extension does not block")
 	}
 	w.until("the permission that was not needed is gone", func() bool { return !w.hasPermission() })
-	w.until("the end of the block is told", func() bool {
+	w.until("there is an Event about the end of the block", func() bool {
 		n, message := w.events(blockevent.ReasonReleased)
 		return n == 1 && strings.HasPrefix(message, "Normal Hook BeforeClusterUpgrade continues after ")
 	})
@@ -302,14 +304,14 @@ func TestOldPermissions(t *testing.T) {
 	cluster := w.read()
 	cluster.Labels = map[string]string{"changed": "again"}
 	if w.asks(cluster) {
-		t.Error("an old permission let it through")
+		t.Error("an old permission let the Cluster through")
 	}
 }
 
 // A permission that was not needed is removed even if others write to the Cluster at that moment; another permission
 // stays.
 func TestClearBesideOthers(t *testing.T) {
-	for name, replaced := range map[string]bool{"the same one": false, "another one": true} {
+	for name, replaced := range map[string]bool{"the same permission": false, "another permission": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "clear")
 			order := unblock.Order{
@@ -340,7 +342,7 @@ func TestClearBesideOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, there := fresh.Annotations[unblock.Annotation]; there != replaced {
-				t.Errorf("there is a permission: %t", there)
+				t.Errorf("after Clear, the Cluster has a permission: %t, want the opposite", there)
 			}
 		})
 	}
@@ -364,7 +366,7 @@ func TestAPermissionIsUsedOnce(t *testing.T) {
 		}
 		pass, err := desk.Pass(t.Context(), seen, "BeforeClusterUpgrade")
 		if err != nil || pass == nil {
-			t.Fatalf("got %v, %v", pass, err)
+			t.Fatalf("want the permission, got %v, %v", pass, err)
 		}
 		passes = append(passes, pass)
 	}
@@ -372,6 +374,6 @@ func TestAPermissionIsUsedOnce(t *testing.T) {
 		t.Error(err)
 	}
 	if err := passes[1].Use(t.Context()); err == nil || !strings.Contains(err.Error(), "already used") {
-		t.Errorf("the second time: %v", err)
+		t.Errorf("using the permission a second time: %v", err)
 	}
 }

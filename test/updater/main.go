@@ -1,7 +1,7 @@
-// Updater is a runtime extension that updates files of Machines in place, for Cluster API's spec of in-place updates.
-// It replaces upstream's own extension, which decodes only machines of upstream's development provider. Like that
-// extension, it changes nothing on machines and takes some seconds for each. It has the flags of Cluster API's
-// providers.
+// Updater is a runtime extension that pretends to update files of Machines in place, for Cluster API's spec of in-place
+// updates. It replaces upstream's own extension, which decodes only machines of upstream's development provider. Like
+// that extension, it takes some seconds for each machine, but changes nothing on the machine. It has the flags of
+// Cluster API's providers.
 package main
 
 import (
@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, errs io.Writer) int {
 	certificates := flags.String("webhook-cert-dir", "", "directory with tls.crt and tls.key")
 	health := flags.String("health-addr", "127.0.0.1:9440", "address of /healthz and /readyz")
 	for _, unused := range []string{"leader-elect", "diagnostics-address", "insecure-diagnostics", "feature-gates"} {
-		flags.String(unused, "", "is read and not used: other providers have it")
+		flags.String(unused, "", "has no effect; exists because other providers have this flag")
 	}
 	if err := flags.Parse(args); err != nil {
 		return 2

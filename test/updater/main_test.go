@@ -20,6 +20,6 @@ func TestUpdateTakesItsTime(t *testing.T) {
 		}
 	}
 	if err := u.update("default/b"); err == nil || len(u.begun) != 1 {
-		t.Errorf("another machine: %v, and %d updates have begun", err, len(u.begun))
+		t.Errorf("an update of another machine: %v, with %d updates in progress", err, len(u.begun))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/cluster-api/test/framework"
 )
 
-// checkAll makes the checks of upstream's quick starts, once the machines exist: owners and finalizers come back after
-// they were removed, and nothing is written in a cluster at rest.
+// checkAll returns a function that makes the checks of upstream's quick starts, once the machines exist: owners and
+// finalizers come back after they were removed, and nothing is written while a cluster stays unchanged.
 func checkAll(topology bool) func(proxy framework.ClusterProxy, namespace, name string) {
 	return func(proxy framework.ClusterProxy, namespace, name string) {
 		filter := withoutHosts(clusterctlcluster.FilterClusterObjectsWithNameFilter(name))
@@ -48,7 +48,7 @@ func withoutHosts(filter clusterctlcluster.GetOwnerGraphFilterFunction) clusterc
 	}
 }
 
-// checkStable checks that nothing is written in a cluster at rest, including its hosts.
+// checkStable checks that nothing is written while a cluster and its hosts stay unchanged.
 func checkStable(proxy framework.ClusterProxy, namespace, name string) {
 	By("Checking that resourceVersions are stable")
 	framework.ValidateResourceVersionStable(ctx, framework.ValidateResourceVersionStableInput{

@@ -62,8 +62,8 @@ var _ = Describe("ClusterDeletion", Label("ClusterDeletion"), func() {
 	})
 })
 
-// phase returns a phase of a deletion in which objects of these kinds are removed, and the Machines of these owners.
-// Objects of the blocking kind delay it.
+// phase returns a phase of a deletion, which removes the objects of these kinds, and the Machines that objects of the
+// kinds in owners own. Objects of the blocking kind delay the phase.
 func phase(kinds []string, blocking string, owners ...string) e2e.ClusterDeletionPhase {
 	return e2e.ClusterDeletionPhase{
 		ObjectFilter: func(object corev1.ObjectReference, refs []metav1.OwnerReference) bool {
@@ -88,8 +88,8 @@ var _ = Describe("NodeDrain", Label("NodeDrain"), func() {
 	})
 })
 
-// attachVolumes creates a VolumeAttachment for each Node, which delays the deletion of its Machine, as upstream's suite
-// does.
+// attachVolumes creates a VolumeAttachment for each Node, as upstream's suite does. It delays the deletion of the
+// Node's Machine.
 func attachVolumes(ctx context.Context, proxy framework.ClusterProxy, cluster *clusterv1.Cluster) {
 	c := proxy.GetWorkloadCluster(ctx, cluster.Namespace, cluster.Name).GetClient()
 	nodes := &corev1.NodeList{}

@@ -11,8 +11,8 @@ import (
 // ownerAssertions are checks of owners by kind.
 type ownerAssertions = map[string]func(types.NamespacedName, []metav1.OwnerReference) error
 
-// capstanOwners says who must own objects of our kinds: the same owners as upstream requires for its own provider's
-// kinds.
+// capstanOwners returns the checks of who owns objects of our kinds. They require the same owners as upstream requires
+// for the kinds of its own provider.
 func capstanOwners(topology bool) ownerAssertions {
 	ref := func(kind string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: kind}

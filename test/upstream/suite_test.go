@@ -30,7 +30,7 @@ var (
 
 // Variables that all specs share; BeforeSuite sets them.
 var (
-	// ctx is cancelled at the first interrupt.
+	// ctx is canceled at the first interrupt.
 	ctx = interruptible()
 	// config is upstream's configuration, with our providers and templates.
 	config *clusterctl.E2EConfig

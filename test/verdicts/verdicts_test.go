@@ -36,7 +36,7 @@ func TestReadJUnit(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := ReadJUnit(strings.NewReader("<testsuites>")); err == nil {
-		t.Error("a report that was cut is read")
+		t.Error("ReadJUnit accepts a report that was cut off")
 	}
 }
 
@@ -53,6 +53,7 @@ func TestCompare(t *testing.T) {
 	pinned := []Expected{
 		{Test: "a *", Outcome: Failed, Lack: Kernel, Reason: "there is none"},
 		{Test: "one", Levels: []Level{OneID}, Outcome: Skipped, Lack: ID, Reason: "there is one"},
+		{Test: "race", Levels: []Level{SubordinateIDs}, Outcome: Failed, Unsteady: true, Lack: ID, Reason: "load decides"},
 	}
 	cases := map[string]struct {
 		all   []Verdict
@@ -60,41 +61,49 @@ func TestCompare(t *testing.T) {
 		whole bool
 		want  []string // how the differences begin
 	}{
-		"as expected": {[]Verdict{{"a 1", Failed, 1, ""}, {"a 2", Failed, 1, ""}, {"b", Passed, 1, ""},
+		"all as expected": {[]Verdict{{"a 1", Failed, 1, ""}, {"a 2", Failed, 1, ""}, {"b", Passed, 1, ""},
 			{"one", Skipped, 0, ""}}, OneID, true, nil},
-		"a new failure": {
+		"an unexpected failure": {
 			[]Verdict{{"b", Failed, 1, "why"}},
 			AllIDs,
 			false,
 			[]string{"failed: b, which was not expected: why"},
 		},
-		"a new skip": {
+		"an unexpected skip": {
 			[]Verdict{{"b", Skipped, 0, "why"}},
 			AllIDs,
 			false,
 			[]string{"skipped: b, which was not expected"},
 		},
-		"one of the list works": {
+		"a test of the list passes": {
 			[]Verdict{{"a 1", Passed, 1, ""}},
 			AllIDs,
 			false,
 			[]string{"passed: a 1, expected was failed"},
 		},
-		"a failure is a skip": {
+		"an unsteady test passes": {[]Verdict{{"race", Passed, 1, ""}}, SubordinateIDs, false, nil},
+		"an unsteady test fails":  {[]Verdict{{"race", Failed, 1, ""}}, SubordinateIDs, false, nil},
+		"an unsteady test is skipped": {
+			[]Verdict{{"race", Skipped, 1, ""}},
+			SubordinateIDs,
+			false,
+			[]string{"skipped: race, expected was failed"},
+		},
+		"a test that should fail is skipped": {
 			[]Verdict{{"a 1", Skipped, 1, ""}},
 			AllIDs,
 			false,
 			[]string{"skipped: a 1, expected was failed"},
 		},
-		"of another level": {
+		"an entry for another level": {
 			[]Verdict{{"one", Skipped, 0, ""}},
 			AllIDs,
 			false,
 			[]string{"skipped: one, which was not"},
 		},
-		"an entry about nothing": {[]Verdict{{"a 1", Failed, 1, ""}}, OneID, true,
+		"an entry that matches no test": {[]Verdict{{"a 1", Failed, 1, ""}}, OneID, true,
 			[]string{"no test is named one"}},
-		"a part says nothing about the rest": {nil, OneID, false, nil},
+		"a part of the suite has no test for an entry": {nil, OneID, false, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -135,16 +144,16 @@ func TestReadExpected(t *testing.T) {
 		text string
 		ok   bool
 	}{
-		"whole":          {"[{test: a, outcome: failed, lack: kernel, reason: there is none of it}]", true},
-		"without reason": {"[{test: a, outcome: failed, lack: kernel}]", false},
-		"without lack":   {"[{test: a, outcome: failed, reason: there is none of it}]", false},
-		"to pass":        {"[{test: a, outcome: passed, lack: kernel, reason: there is none of it}]", false},
-		"unknown level": {
+		"complete":               {"[{test: a, outcome: failed, lack: kernel, reason: there is none of it}]", true},
+		"without a reason":       {"[{test: a, outcome: failed, lack: kernel}]", false},
+		"without a lack":         {"[{test: a, outcome: failed, reason: there is none of it}]", false},
+		"an expectation to pass": {"[{test: a, outcome: passed, lack: kernel, reason: there is none of it}]", false},
+		"an unknown level": {
 			"[{test: a, levels: [two], outcome: failed, lack: id, reason: there is none of it}]",
 			false,
 		},
-		"everything":      {"[{test: '*', outcome: failed, lack: kernel, reason: there is none of it}]", false},
-		"an unknown word": {"[{tests: a, outcome: failed, lack: kernel, reason: there is none of it}]", false},
+		"the name *":       {"[{test: '*', outcome: failed, lack: kernel, reason: there is none of it}]", false},
+		"an unknown field": {"[{tests: a, outcome: failed, lack: kernel, reason: there is none of it}]", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +168,7 @@ func TestReadExpected(t *testing.T) {
 	}
 }
 
-// TestTheListsOfTheSources reads the lists with which suites are compared.
+// TestTheListsOfTheSources reads the lists with which the results of suites are compared.
 func TestTheListsOfTheSources(t *testing.T) {
 	for _, suite := range []string{"critest", "conformance"} {
 		if _, err := ReadExpected(filepath.Join("..", suite, "expected.yaml")); err != nil {

@@ -189,11 +189,12 @@ func register(t *testing.T, api *apiserver.Server, c client.Client) {
 	if err := c.Create(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	// The API server learns of the webhooks a moment later; from then on it refuses what it must refuse.
+	// The API server learns of the webhooks a moment later. From then on it refuses this template, because its selector
+	// is invalid.
 	bad := templateWith(map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"not a key": "x"}}})
 	await(t, func() error {
 		if err := c.Create(t.Context(), bad.DeepCopy(), client.DryRunAll); err == nil {
-			return errors.New("the API server does not ask the webhooks")
+			return errors.New("the API server does not call the webhooks")
 		}
 		return nil
 	})
@@ -226,8 +227,8 @@ func await(t *testing.T, done func() error) {
 }
 
 // The live checks run over our own release with a real API server and our real webhooks, and find nothing. They do find
-// two templates that break the rule. The schema of the first makes it immutable even for dry runs. The policy for the
-// second accepts real changes that carry the annotation of a dry run.
+// two variants of CapstanMachineTemplate that break rule IMT-12. The schema of the first makes templates immutable even
+// for dry runs. The policy for the second accepts real changes that carry the annotation of a dry run.
 func TestLiveChecks(t *testing.T) {
 	driver := start(t)
 	dir := write(t, directory, ours(t))
@@ -241,17 +242,17 @@ func TestLiveChecks(t *testing.T) {
 		defer cancel()
 		report := check.RunLive(ctx, driver, checks.Live(), releases[0])
 		for _, f := range report.Failures {
-			t.Errorf("a check failed itself: %s", f)
+			t.Errorf("a live check itself failed: %s", f)
 		}
 		return report
 	}
 	report := run()
 	if report.Checks != len(checks.Live()) || len(report.Skipped) > 0 || len(report.Findings) > 0 {
-		t.Fatalf("our release, driven, has %+v", report)
+		t.Fatalf("live checks were skipped, or have findings about our release: %+v", report)
 	}
 	asked := &counting{cluster: driver}
 	if contract.Verify(t, dir, contract.Driven(t.Context(), asked)); asked.applied == 0 {
-		t.Error("Verify does not drive the provider")
+		t.Error("Verify got a driver, but applied no objects")
 	}
 	gone, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -276,7 +277,7 @@ func TestLiveChecks(t *testing.T) {
 	}
 	find(t, run, "refuses the topology controller's dry run")
 
-	// Without schema rule and webhook, but with a policy that checks only the annotation.
+	// Restore the schema, and replace the webhooks by a policy that checks only the annotation.
 	if err := driver.Get(t.Context(), name, definition); err != nil {
 		t.Fatal(err)
 	}
@@ -302,14 +303,14 @@ func (c *counting) Apply(ctx context.Context, o *unstructured.Unstructured, how 
 	return c.cluster.Apply(ctx, o, how)
 }
 
-// leftOver identifies the objects that the live checks create.
+// leftOver returns an object with the kind and the name of the template that a live check creates.
 func leftOver() *unstructured.Unstructured {
 	o := templateWith(nil)
 	o.SetName("capstan-verify-capstanmachinetemplate")
 	return o
 }
 
-// find waits until the live checks find something: the API server learns of changes a moment later.
+// find waits until a live check has a finding with this message. The API server learns of changes a moment later.
 func find(t *testing.T, run func() *check.Report, message string) {
 	t.Helper()
 	await(t, func() error {
@@ -319,7 +320,7 @@ func find(t *testing.T, run func() *check.Report, message string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the live checks do not find that it %s: %+v", message, report.Findings)
+		return fmt.Errorf("no live check has the finding %q; the findings are %+v", message, report.Findings)
 	})
 }
 
@@ -331,7 +332,7 @@ func immutable(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 	template.Properties["spec"] = spec
 }
 
-// careless replaces our webhooks by a policy that forgets to ask whether a request is a dry run.
+// careless replaces our webhooks by a policy that does not check whether a request is a dry run.
 func careless(t *testing.T, c cluster) {
 	t.Helper()
 	if err := c.DeleteAllOf(t.Context(), &admissionv1.ValidatingWebhookConfiguration{}); err != nil {

@@ -63,7 +63,8 @@ func readMutants(t *testing.T) []mutant {
 	return all
 }
 
-// small returns a small provider from testdata, written for these tests: files by name.
+// small returns a small provider from testdata that was written for these tests. The result maps file names to
+// contents.
 func small(t *testing.T, label string) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join("testdata", label, "*.yaml"))
@@ -91,7 +92,8 @@ func providerType(label string) string {
 	return ""
 }
 
-// ours returns the release of our infrastructure provider with one of its two variants of components: files by name.
+// ours returns the release of our infrastructure provider with one of its two variants of components. The result maps
+// file names to contents.
 func ours(t *testing.T) map[string]string {
 	t.Helper()
 	made, err := release.Repository(release.Options{
@@ -156,12 +158,12 @@ func (m mutant) apply(files map[string]string) (map[string]string, error) {
 		files[name] = strings.Replace(before, m.Text, m.With, 1)
 	}
 	if files[name] == before {
-		return nil, fmt.Errorf("%s is not changed", name)
+		return nil, fmt.Errorf("the mutant does not change %s", name)
 	}
 	return files, nil
 }
 
-// change changes one object in a text.
+// change returns a text with one of its objects changed or removed.
 func (m mutant) change(text string) (string, error) {
 	documents := strings.Split(text, "\n---\n")
 	for i, document := range documents {

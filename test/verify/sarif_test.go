@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// A SARIF report matches the schema of SARIF 2.1.0, which comes from the imported module, even with a fix, a finding
-// about a whole file, a failure and a name with a blank.
+// A SARIF report matches the schema of SARIF 2.1.0, even if the report contains a fix, a finding about a whole file, a
+// failure and a file name with a space. The schema comes from the Go module that makes the report.
 func TestSARIFKeepsItsSchema(t *testing.T) {
 	files := ours(t)
 	files["metadata.yaml"] = strings.Replace(files["metadata.yaml"], "minor: 1", "minor: 7", 1)
@@ -50,16 +50,16 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 		}
 	}
 	if len(results) < 3 || fixes == 0 || whole == 0 {
-		t.Errorf("the report has %d results, %d fixes and %d without a line: too few to see", len(results), fixes, whole)
+		t.Errorf("the report has %d results, %d fixes and %d without a line: too few", len(results), fixes, whole)
 	}
 	// The schema is effective: it rejects a broken report.
 	broken := strings.Replace(out.String(), `"level": "error"`, `"level": "fatal"`, 1)
 	if _, err := readSARIF(t, broken); err == nil {
-		t.Error("a level that SARIF does not have passes")
+		t.Error("the schema accepts a level that SARIF does not have")
 	}
 	unknown := strings.Replace(out.String(), `"ruleId"`, `"rule"`, 1)
 	if _, err := readSARIF(t, unknown); err == nil {
-		t.Error("a field that SARIF does not have passes")
+		t.Error("the schema accepts a field that SARIF does not have")
 	}
 }
 
@@ -79,8 +79,8 @@ func readSARIF(t *testing.T, text string) (*sarif.Report, error) {
 	return &known, errors.Join(append(wrong, json.Unmarshal([]byte(text), &known))...)
 }
 
-// schemaOfSARIF returns the schema of SARIF 2.1.0. It reads it from the source of a module, where it is the only
-// constant.
+// schemaOfSARIF returns the schema of SARIF 2.1.0. It reads the schema from a source file of a module, where the schema
+// is the only constant.
 func schemaOfSARIF(t *testing.T) string {
 	t.Helper()
 	dir, err := apiserver.Module("github.com/owenrumney/go-sarif/v3")

@@ -29,10 +29,10 @@ func TestOurRelease(t *testing.T) {
 	dir = write(t, directory, ours(t))
 	report := judge(t, dir, dir)
 	for _, f := range report.Findings {
-		t.Errorf("our release against itself has a finding: %s: %s", f.Position, f.Message)
+		t.Errorf("compared with itself, our release has a finding: %s: %s", f.Position, f.Message)
 	}
 	for _, s := range report.Skipped {
-		t.Errorf("%s is not run: our release has no %s", s.Check, s.Missing)
+		t.Errorf("check %s was skipped, because our release has no %s", s.Check, s.Missing)
 	}
 }
 
@@ -51,14 +51,14 @@ func TestOurBase(t *testing.T) {
 	contract.Verify(t, "../../config/crd")
 }
 
-// Each rule of a check has a mutant that breaks it. The check must find the mutant, and report that rule with line and
-// fix. No other check finds anything, unless the table names it.
+// Each rule of a check has a mutant that breaks it. The check must find the mutant, and report that rule with a line
+// and a fix. No other check finds anything, unless the table names it.
 func TestMutants(t *testing.T) {
 	bases := map[string]map[string]string{"": ours(t)}
 	mutated, fixed := map[string]bool{}, map[string]bool{}
 	for i, m := range readMutants(t) {
 		mutated[m.Check+" "+m.Rule] = true
-		t.Run(fmt.Sprintf("%s breaks %s (%d)", m.Check, m.Rule, i+1), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s finds a mutant that breaks %s (%d)", m.Check, m.Rule, i+1), func(t *testing.T) {
 			if bases[m.Release] == nil {
 				bases[m.Release] = small(t, m.Release)
 			}
@@ -85,24 +85,24 @@ func TestMutants(t *testing.T) {
 	}
 	for _, c := range checks.All() {
 		if c.Fixes != fixed[c.ID] {
-			t.Errorf("%s says of itself that it has fixes: %v, and has: %v", c.ID, c.Fixes, fixed[c.ID])
+			t.Errorf("check %s declares fixes: %v; it had fixes for mutants: %v", c.ID, c.Fixes, fixed[c.ID])
 		}
 		for _, rule := range c.Rules {
 			if !mutated[c.ID+" "+rule] && withoutMutant[c.ID+" "+rule] == "" {
-				t.Errorf("no mutant breaks %s for %s", rule, c.ID)
+				t.Errorf("no mutant breaks rule %s for check %s", rule, c.ID)
 			}
 		}
 	}
 }
 
-// withoutMutant are rules of checks that no mutant breaks, with the reason.
+// withoutMutant lists rules of checks that no mutant breaks, with the reason.
 var withoutMutant = map[string]string{
-	"definition-metadata IMT-05": "the same code as IM-06, with another rule by role",
-	"definition-metadata ICT-03": "the same code as IM-06, with another rule by role",
-	"release-names CT-37":        "the same code as CT-38, with another rule by type",
-	"release-names CT-41":        "the same code as CT-38, with another rule by type",
-	"release-names CT-42":        "the same code as CT-38, with another rule by type",
-	"release-names CT-43":        "the same code as CT-38, with another rule by type",
+	"definition-metadata IMT-05": "the code for IM-06 checks it for templates of InfraMachines",
+	"definition-metadata ICT-03": "the code for IM-06 checks it for templates of InfraClusters",
+	"release-names CT-37":        "the code for CT-38 checks it for another type of provider",
+	"release-names CT-41":        "the code for CT-38 checks it for another type of provider",
+	"release-names CT-42":        "the code for CT-38 checks it for another type of provider",
+	"release-names CT-43":        "the code for CT-38 checks it for another type of provider",
 }
 
 // judge fails the test unless the right check found the mutant.
@@ -114,18 +114,18 @@ func (m mutant) judge(t *testing.T, report *check.Report) {
 		case f.Check == m.Check && f.Rule == m.Rule:
 			found = true
 			if f.File == "" || f.Message == "" || f.Fix == "" || f.Link == "" || f.Object != "" && f.Line == 0 {
-				t.Errorf("the finding lacks a place, a message or what to do: %+v", f)
+				t.Errorf("the finding lacks a file, a line, a message, a fix or a link: %+v", f)
 			}
 		case f.Check != m.Check && !slices.Contains(m.Also, f.Check):
-			t.Errorf("%s finds it, too: %s: %s", f.Check, f.Position, f.Message)
+			t.Errorf("check %s has a finding, too: %s: %s", f.Check, f.Position, f.Message)
 		}
 	}
 	if !found {
-		t.Errorf("%s does not find it, the findings are %+v", m.Check, report.Findings)
+		t.Errorf("check %s does not find the mutant; the findings are %+v", m.Check, report.Findings)
 	}
 	for _, id := range m.Also {
 		if !slices.ContainsFunc(report.Findings, func(f check.Finding) bool { return f.Check == id }) {
-			t.Errorf("%s does not find it, and the table says it does", id)
+			t.Errorf("check %s does not find the mutant, but the table says that it does", id)
 		}
 	}
 }
@@ -143,11 +143,11 @@ func (m mutant) fix(t *testing.T, dir string, report *check.Report, fixed map[st
 		return
 	}
 	if made, err := report.Fix(); err != nil || made < 1 {
-		t.Errorf("%d of %d fixes are made: %v", made, len(mended), err)
+		t.Errorf("%d of %d fixes were made: %v", made, len(mended), err)
 	}
 	for _, f := range judge(t, dir).Findings {
 		if mended[f.Key()] {
-			t.Errorf("%s finds it still, after its fix: %s", f.Check, f.Message)
+			t.Errorf("after its fix, check %s still has the finding: %s", f.Check, f.Message)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func judge(t *testing.T, dir string, before ...string) *check.Report {
 	}
 	report := check.Run(checks.All(), releases, older...)
 	for _, f := range report.Failures {
-		t.Errorf("%s failed itself: %s", f.Check, f.Message)
+		t.Errorf("check %s itself failed: %s", f.Check, f.Message)
 	}
 	return report
 }

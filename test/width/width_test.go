@@ -16,13 +16,13 @@ import (
 
 const (
 	root = "../.."
-	// maxColumns is the length of a line; a tab counts as one column, as in the usual linters.
+	// maxColumns is the maximum length of a line; a tab counts as one column, as in the usual linters.
 	maxColumns = 120
 	maxLines   = 450
 )
 
-// skipped reports whether a directory has no sources that people write: build output, copies from modules, or input of
-// tests.
+// skipped reports whether the files in a directory are not sources that people write, but build output, copies from
+// modules, or input of tests.
 func skipped(path, name string) bool {
 	switch name {
 	case "bin", "dist", ".cache", ".git", "testdata", "node_modules":
@@ -47,7 +47,7 @@ func files(t *testing.T, suffix string) []string {
 		return nil
 	})
 	if err != nil || len(found) < 20 {
-		t.Fatalf("found %d files %s: %v", len(found), suffix, err)
+		t.Fatalf("found %d files with suffix %s: %v", len(found), suffix, err)
 	}
 	return found
 }
@@ -63,7 +63,7 @@ func read(t *testing.T, path string) []byte {
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// directive matches comments that a tool reads by the line.
+// directive matches comments that tools read line by line.
 var directive = regexp.MustCompile(`^//(go:|line |export | ?\+|nolint)`)
 
 // free returns the lines of Go source that may be wider: raw strings (their line breaks are content), directives, code
@@ -74,7 +74,7 @@ func free(src []byte) map[int]bool {
 	file := set.AddFile("", -1, len(src))
 	var s scanner.Scanner
 	s.Init(file, src, func(token.Position, string) {}, scanner.ScanComments)
-	output := 0 // The last comment line, while it is part of an example's output.
+	output := 0 // the last line, so far, of the output of an example
 	for {
 		pos, tok, text := s.Scan()
 		if tok == token.EOF {
@@ -111,10 +111,10 @@ func TestGo(t *testing.T) {
 			continue
 		}
 		for _, n := range wide(src, free(src)) {
-			t.Errorf("%s:%d: wrap it at %d columns", path, n, maxColumns)
+			t.Errorf("%s:%d: wrap the line at %d columns", path, n, maxColumns)
 		}
 		if n := bytes.Count(src, []byte("\n")); n > maxLines {
-			t.Errorf("%s has %d lines: make it two files of at most %d, a concern each", path, n, maxLines)
+			t.Errorf("%s has %d lines: split it into files of at most %d lines, one per concern", path, n, maxLines)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestMarkdown(t *testing.T) {
 		}
 		src := read(t, path)
 		for _, n := range wide(src, freeMarkdown(src)) {
-			t.Errorf("%s:%d: wrap it at %d columns", path, n, maxColumns)
+			t.Errorf("%s:%d: wrap the line at %d columns", path, n, maxColumns)
 		}
 	}
 }
@@ -171,24 +171,24 @@ func TestRules(t *testing.T) {
 		src, want string
 		free      func([]byte) map[int]bool
 	}{
-		"a comment":              {"package p\n\n// " + long, "[3]", free},
-		"code":                   {"package p\n\nvar x = \"" + long + "\"", "[3]", free},
-		"behind a raw string":    {"package p\n\nvar x = `a\n`\n// " + long, "[5]", free},
-		"a raw string":           {"package p\n\nvar x = `a\n" + long + "`", "[]", free},
-		"a directive":            {"package p\n\n//go:generate " + long, "[]", free},
-		"a marker":               {"package p\n\n// +kubebuilder:" + long, "[]", free},
-		"code in a comment":      {"package p\n\n//\t" + long, "[]", free},
-		"what an example prints": {"package p\n\nfunc f() {\n\t// Output:\n\t// " + long + "\n}", "[]", free},
-		"after such an example":  {"package p\n\nfunc f() {\n\t// Output:\n\t// x\n}\n\n// " + long, "[8]", free},
-		"prose":                  {"# p\n\n" + long, "[3]", freeMarkdown},
-		"an item":                {"- " + long, "[1]", freeMarkdown},
-		"a table":                {"| " + long, "[]", freeMarkdown},
-		"a code block":           {"```\n" + long + "\n```\n" + long, "[4]", freeMarkdown},
-		"an indented code block": {"    " + long, "[]", freeMarkdown},
-		"a link":                 {"- https://example.org/" + strings.ReplaceAll(long, " ", ""), "[]", freeMarkdown},
+		"a comment":                {"package p\n\n// " + long, "[3]", free},
+		"code":                     {"package p\n\nvar x = \"" + long + "\"", "[3]", free},
+		"comment after raw string": {"package p\n\nvar x = `a\n`\n// " + long, "[5]", free},
+		"a raw string":             {"package p\n\nvar x = `a\n" + long + "`", "[]", free},
+		"a directive":              {"package p\n\n//go:generate " + long, "[]", free},
+		"a kubebuilder marker":     {"package p\n\n// +kubebuilder:" + long, "[]", free},
+		"code in a comment":        {"package p\n\n//\t" + long, "[]", free},
+		"the output of an example": {"package p\n\nfunc f() {\n\t// Output:\n\t// " + long + "\n}", "[]", free},
+		"comment after example":    {"package p\n\nfunc f() {\n\t// Output:\n\t// x\n}\n\n// " + long, "[8]", free},
+		"prose":                    {"# p\n\n" + long, "[3]", freeMarkdown},
+		"a list item":              {"- " + long, "[1]", freeMarkdown},
+		"a table":                  {"| " + long, "[]", freeMarkdown},
+		"a code block":             {"```\n" + long + "\n```\n" + long, "[4]", freeMarkdown},
+		"an indented code block":   {"    " + long, "[]", freeMarkdown},
+		"a link":                   {"- https://example.org/" + strings.ReplaceAll(long, " ", ""), "[]", freeMarkdown},
 	} {
 		if got := fmt.Sprint(wide([]byte(c.src), c.free([]byte(c.src)))); got != c.want {
-			t.Errorf("%s: lines %s, want %s", name, got, c.want)
+			t.Errorf("%s: lines %s are too wide, want %s", name, got, c.want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func bound(secret string) string {
 	return fmt.Sprintf(`,"kubernetes.io":{"secret":{"name":%q}}`, secret)
 }
 
-// grant answers a token request like an API server with Capstan's policy. The caller holds the lock.
+// grant answers a token request as an API server with Capstan's policy does. The caller holds the lock.
 func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Spec struct {

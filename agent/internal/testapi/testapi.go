@@ -35,7 +35,7 @@ type Server struct {
 	changed  chan struct{} // closed and replaced at each change
 	Host     v1beta2.CapstanHost
 	Deleted  bool              // there is no Host
-	Secret   map[string][]byte // with bootstrap data
+	Secret   map[string][]byte // the Secret with bootstrap data
 	Tokens   map[string]bool   // the tokens that it accepts
 	Lease    map[string]any
 	Beats    int

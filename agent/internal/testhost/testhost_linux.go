@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// variable holds, in the process inside the host, the directory that becomes the root directory.
+	// variable is an environment variable of the process inside the host: it contains the directory that becomes the
+	// root directory.
 	variable = "CAPSTAN_TEST_HOST"
-	// sharedVariable holds what RunWith shares, as FROM=TO, separated by colons.
+	// sharedVariable is an environment variable with what RunWith shares, as FROM=TO, separated by colons.
 	sharedVariable = "CAPSTAN_TEST_HOST_SHARED"
 )
 

@@ -18,7 +18,7 @@ func FuzzParse(f *testing.F) {
 		m, err := parse(data)
 		again, errAgain := parse(data)
 		if (err == nil) != (errAgain == nil) || !reflect.DeepEqual(m, again) {
-			t.Fatalf("a second time it is different: %+v, %+v", m, again)
+			t.Fatalf("parsing twice gives %+v, then %+v", m, again)
 		}
 		if err != nil {
 			return

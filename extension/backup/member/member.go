@@ -1,7 +1,7 @@
 // Package member replaces the data of the etcd member on a control plane host that kubeadm has set up.
 //
 // The host's kubelet runs etcd and the API server as static pods. [Member.Stop] moves their manifests aside and waits
-// until no process has the data open. [Member.Replace] replaces the data and keeps the old data beside it.
+// until no process has the data open. [Member.Replace] replaces the data and keeps the old data next to it.
 // [Member.Start] moves the manifests back. Each step can be repeated, also by another process after the first was
 // killed.
 package member
@@ -181,7 +181,7 @@ func (m *Member) Replace(make func(directory string) error, now time.Time) (kept
 		return "", fmt.Errorf("replacing the data: %w", err)
 	}
 	defer host.Close()
-	// Put it beside the host's files, not among them, because programs that follow links work there.
+	// Put the new data next to the host's files, not among them, because programs that work there follow links.
 	fresh := filepath.Join(filepath.Dir(filepath.Clean(m.root)), "restoring")
 	if err := os.RemoveAll(fresh); err != nil {
 		return "", fmt.Errorf("removing what an earlier attempt left behind: %w", err)

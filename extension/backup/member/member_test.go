@@ -17,10 +17,10 @@ const pod = `{"spec":{"containers":[{"name":"etcd","command":["etcd","--name=n1"
 
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ data, want string }{
-		"as kubeadm writes it":      {pod, ""},
-		"not YAML":                  {"{", "did not find"},
-		"another program":           {`{"spec":{"containers":[{"command":["sleep"]}]}}`, "--data-dir"},
-		"a relative data directory": {strings.Replace(pod, "/var/lib/etcd", "etcd", 1), "--data-dir"},
+		"a manifest as kubeadm writes it": {pod, ""},
+		"not YAML":                        {"{", "did not find"},
+		"another program":                 {`{"spec":{"containers":[{"command":["sleep"]}]}}`, "--data-dir"},
+		"a relative data directory":       {strings.Replace(pod, "/var/lib/etcd", "etcd", 1), "--data-dir"},
 		"a way out of the root": {strings.Replace(pod, "/var/lib/etcd", "/var/lib/../../../../etc", 1), "not a clean " +
 			"path"},
 		"the root itself": {strings.Replace(pod, "/var/lib/etcd", "/", 1), "not a clean path"},
@@ -89,7 +89,7 @@ func TestReplace(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 2*pollPause)
 	defer cancel()
 	if err := m.Stop(short); err == nil || !strings.Contains(err.Error(), "still open") {
-		t.Fatalf("an etcd that runs on: error %v", err)
+		t.Fatalf("stopping an etcd that keeps running: error %v", err)
 	}
 	running.Close()
 	if m, err = Read(root); err != nil { // like a new process after the first was killed
@@ -104,14 +104,14 @@ func TestReplace(t *testing.T) {
 	broken := errors.New("no space")
 	if _, err := m.Replace(func(string) error { return broken }, time.Now()); !errors.Is(err, broken) ||
 		database(t, root, "var/lib/etcd") != "old" {
-		t.Errorf("after data that can't be made, error %v", err)
+		t.Errorf("the failure to make the data was not returned, or the old data is gone: error %v", err)
 	}
 	kept, err := m.Replace(write("new"), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if err != nil || kept != "/var/lib/etcd.before-20260102T030405Z" {
 		t.Fatalf("kept in %s, %v", kept, err)
 	}
 	if now, old := database(t, root, "var/lib/etcd"), database(t, root, kept); now != "new" || old != "old" {
-		t.Errorf("the data is %q, the data kept %q", now, old)
+		t.Errorf("the data is %q, and the old data that was kept is %q", now, old)
 	}
 	for range 2 {
 		if err := m.Start(); err != nil {
@@ -122,7 +122,7 @@ func TestReplace(t *testing.T) {
 		t.Errorf("the kubelet sees %v", back)
 	}
 	if _, err := os.Stat(filepath.Join(root, aside)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a directory is left: %v", err)
+		t.Errorf("the directory for manifests is left: %v", err)
 	}
 }
 
@@ -135,8 +135,8 @@ func TestReadAHostWithoutEtcd(t *testing.T) {
 // TestReplaceFails: whatever goes wrong, the member has its old data again.
 func TestReplaceFails(t *testing.T) {
 	for name, make := range map[string]func(string) error{
-		"the data can't be made":         func(string) error { return errors.New("no") },
-		"what is made is no etcd's data": func(directory string) error { return os.MkdirAll(directory, 0o700) },
+		"the data can't be made":     func(string) error { return errors.New("no") },
+		"the new data is not etcd's": func(directory string) error { return os.MkdirAll(directory, 0o700) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := host(t, "old")
@@ -148,7 +148,7 @@ func TestReplaceFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := m.Replace(make, time.Now()); err == nil {
-				t.Error("there is no error")
+				t.Error("Replace returned no error")
 			}
 			if got := database(t, root, "var/lib/etcd"); got != "old" {
 				t.Errorf("the data is %q", got)
@@ -170,10 +170,10 @@ func TestAHostCannotLeadOutOfItsRoot(t *testing.T) {
 			relative, err := filepath.Rel(filepath.Join(root, "var/lib"), outside)
 			return errors.Join(err, replaceByLink(filepath.Join(root, "var/lib/etcd"), relative))
 		},
-		"the manifests are elsewhere": func(root, outside string) error {
+		"the directory of manifests is a link": func(root, outside string) error {
 			return replaceByLink(filepath.Join(root, "etc/kubernetes/manifests"), outside)
 		},
-		"manifests wait elsewhere": func(root, outside string) error {
+		"the directory where manifests wait is a link": func(root, outside string) error {
 			return os.Symlink(outside, filepath.Join(root, aside))
 		},
 		"the manifest is a pipe": func(root, _ string) error {
@@ -214,7 +214,7 @@ func TestAHostCannotLeadOutOfItsRoot(t *testing.T) {
 				_, err = m.Replace(write("new"), time.Now())
 			}
 			if err == nil || ctx.Err() != nil {
-				t.Errorf("error %v, context %v: it was not refused", err, ctx.Err())
+				t.Errorf("error %v, context %v: the attack was not refused", err, ctx.Err())
 			}
 			var left []string
 			err = filepath.WalkDir(outside, func(path string, d fs.DirEntry, err error) error {
@@ -224,13 +224,13 @@ func TestAHostCannotLeadOutOfItsRoot(t *testing.T) {
 				return err
 			})
 			if want := []string{"etcd.yaml", "kube-apiserver.yaml", "member/snap/db"}; err != nil || !slices.Equal(left, want) {
-				t.Errorf("outside there is %v now, %v", left, err)
+				t.Errorf("the files outside are %v now, %v", left, err)
 			}
 			if got, _ := os.ReadFile(filepath.Join(outside, "member/snap/db")); string(got) != "machine" {
 				t.Errorf("data outside is %q", got)
 			}
 			if entries, _ := os.ReadDir(filepath.Dir(root)); len(entries) != 2 {
-				t.Errorf("beside the root there is %v", entries)
+				t.Errorf("the host's directory has %v", entries)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func TestDataConverges(t *testing.T) {
 		}
 	})
 	if got, want := strings.Join(calm.log, ", "), "stop b, stop a, stop d, replace b, start b"; got != want {
-		t.Fatalf("it does %s, want %s", got, want)
+		t.Fatalf("the operations are %s, want %s", got, want)
 	}
 	for fail := range calm.log {
 		for _, half := range []bool{false, true} {
@@ -120,7 +120,7 @@ func TestDataGivesUp(t *testing.T) {
 	}{
 		"a backup that can't be fetched": {
 			func(r *Restore) { r.options.Store = fakeStore{fetch: errors.New("no such bucket")} }, "no such bucket", 3, 0},
-		"an API server that answers on": {
+		"an API server that does not stop": {
 			func(r *Restore) { r.ready = func(context.Context) error { return nil } }, "waiting for the API server to stop", 3,
 			stopTimeout},
 		"an API server that never comes back": {

@@ -35,8 +35,8 @@ func controlPlaneFiles(t *testing.T, root string, joined bool) {
 	}
 }
 
-// TestRestoreBeginsAgain: the chosen host has etcd and a machine that stays, even if it is not the first by name. If
-// its data can't be replaced, etcd runs on all hosts as before.
+// TestRestoreBeginsAgain: the restore chooses a host that has etcd and whose machine is not being deleted, even if the
+// host is not the first by name. If the host's data can't be replaced, etcd runs on all hosts as before.
 func TestRestoreBeginsAgain(t *testing.T) {
 	home := t.TempDir()
 	d := Directories{

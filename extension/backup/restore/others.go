@@ -61,7 +61,7 @@ func (r *Restore) replaceOthers(ctx context.Context, detail func(string)) error 
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		see := "capstan cluster describe " + r.options.Cluster.Name + " --watch"
-		return hint.Errorf("it continues in the background; see: "+see,
+		return hint.Errorf("the machines are still being replaced in the background; see: "+see,
 			"stopped waiting for the other control plane machines: %s", last)
 	}
 	return err

@@ -29,11 +29,13 @@ func TestAControlPlaneIsWholeAgain(t *testing.T) {
 		machines []clusterv1.Machine
 		want     string
 	}{
-		"a machine that is left is still there, though enough are ready": {
+		"a deleted machine is still there, although enough are ready": {
 			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, true),
 				machine("old-2", true, true)}, "old-2 is being deleted"},
-		"all are gone, none is new yet": {[]clusterv1.Machine{machine("a", true, true)}, "1 of 3; waiting for machines"},
-		"one is not ready": {
+		"the deleted machines are gone, and none is new yet": {
+			[]clusterv1.Machine{machine("a", true, true)}, "1 of 3; waiting for machines",
+		},
+		"a machine is not ready": {
 			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, false)},
 			"2 of 3; c: Node is not there",
 		},
@@ -41,7 +43,7 @@ func TestAControlPlaneIsWholeAgain(t *testing.T) {
 			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("w", false, true)},
 			"2 of 3; waiting for machines",
 		},
-		"whole, whatever workers do": {
+		"a whole control plane, and a worker that is not ready": {
 			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, true),
 				machine("w", false, false)}, "",
 		},
@@ -73,9 +75,9 @@ func TestIncomplete(t *testing.T) {
 		machines []clusterv1.Machine
 		want     bool
 	}{
-		"all are there": {[]clusterv1.Machine{machine(true, true, false), machine(false, false, true)}, false},
-		"one comes":     {[]clusterv1.Machine{machine(true, true, false), machine(true, false, false)}, true},
-		"one goes":      {[]clusterv1.Machine{machine(true, true, true)}, true},
+		"all machines are there": {[]clusterv1.Machine{machine(true, true, false), machine(false, false, true)}, false},
+		"a machine is created":   {[]clusterv1.Machine{machine(true, true, false), machine(true, false, false)}, true},
+		"a machine is deleted":   {[]clusterv1.Machine{machine(true, true, true)}, true},
 	} {
 		if got := incomplete(c.machines); got != c.want {
 			t.Errorf("%s: %t", name, got)

@@ -83,24 +83,24 @@ func (p Plan) possible(cluster *clusterv1.Cluster) error {
 		return hint.Errorf(describe, "cluster %s has no control plane host", cluster.Name)
 	case p.First().rank() > 0:
 		return hint.Errorf(describe+"; wait until a control plane machine has joined",
-			"cluster %s has no host with etcd whose machine stays: the data has no place to go", cluster.Name)
+			"cluster %s has no host with etcd whose machine is not being deleted: the data has no place to go", cluster.Name)
 	}
 	return nil
 }
 
-// choose finds a backup by name, or the newest if name is empty. The list all is sorted by time.
-func choose(all []backup.Manifest, name string) (backup.Manifest, error) {
-	if len(all) == 0 {
+// choose finds a backup by name, or the newest if name is empty. The backups are sorted by time.
+func choose(backups []backup.Manifest, name string) (backup.Manifest, error) {
+	if len(backups) == 0 {
 		return backup.Manifest{}, errors.New("it has no backup")
 	}
 	if name == "" {
-		return all[len(all)-1], nil
+		return backups[len(backups)-1], nil
 	}
-	i := slices.IndexFunc(all, func(m backup.Manifest) bool { return m.Name == name })
+	i := slices.IndexFunc(backups, func(m backup.Manifest) bool { return m.Name == name })
 	if i < 0 {
 		return backup.Manifest{}, fmt.Errorf("it has no backup %q", name)
 	}
-	return all[i], nil
+	return backups[i], nil
 }
 
 // controlPlaneHosts returns the hosts with control plane machines of a cluster, sorted by name.

@@ -19,9 +19,9 @@ func TestChooseBackup(t *testing.T) {
 		ask, want string
 	}{
 		"the newest, if none is named": {two, "", "new"},
-		"the one that is named":        {two, "old", "old"},
-		"one that there is not":        {two, "other", ""},
-		"none at all":                  {nil, "", ""},
+		"the backup that is named":     {two, "old", "old"},
+		"a backup that does not exist": {two, "other", ""},
+		"no backups":                   {nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := choose(c.all, c.ask)
@@ -65,13 +65,13 @@ func TestDecide(t *testing.T) {
 		world  World
 		want   string
 	}{
-		"as it should be": {nil, good, ""},
+		"a host with etcd": {nil, good, ""},
 		"a cluster that is being deleted": {func(c *clusterv1.Cluster) { c.DeletionTimestamp = &deleted }, good,
 			"being deleted"},
 		"a cluster that is paused": {func(c *clusterv1.Cluster) { c.Spec.Paused = &paused }, good, "is paused"},
 		"no host":                  {nil, World{}, "no control plane host"},
-		"none with etcd":           {nil, World{Hosts: all}, "no place to go"},
-		"the only one with etcd is on its way": {nil,
+		"no host with etcd":        {nil, World{Hosts: all}, "no place to go"},
+		"the machine of the only host with etcd is being deleted": {nil,
 			World{Hosts: all, Members: member, Machines: []clusterv1.Machine{leaving}}, "no place to go"},
 	} {
 		t.Run(name, func(t *testing.T) {

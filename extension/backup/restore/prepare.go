@@ -32,8 +32,8 @@ type Options struct {
 	Access func(context.Context) (*backup.Access, error)
 	// Hosts performs the operations on hosts.
 	Hosts Hosts
-	// Step runs a step and shows its progress. The step itself is do, which calls detail to say what it waits for. If
-	// Step is nil, steps run without output.
+	// Step runs a step and shows its progress. Step calls the function do, which performs the step. The
+	// function do calls detail to report what it is waiting for. If Step is nil, steps run without output.
 	Step func(name string, do func(detail func(string)) error) error
 	// Note receives sentences for the user that belong to no step. It may be nil.
 	Note func(string)

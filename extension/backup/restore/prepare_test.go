@@ -81,9 +81,9 @@ func TestPrepare(t *testing.T) {
 		change     func(*Options)
 		want, note string
 	}{
-		"all is there":               {func(*Options) {}, "", ""},
-		"a backup by name":           {func(o *Options) { o.Backup = "monday" }, "", ""},
-		"a backup that there is not": {func(o *Options) { o.Backup = "sunday" }, `it has no backup "sunday"`, ""},
+		"everything is there":          {func(*Options) {}, "", ""},
+		"a backup by name":             {func(o *Options) { o.Backup = "monday" }, "", ""},
+		"a backup that does not exist": {func(o *Options) { o.Backup = "sunday" }, `it has no backup "sunday"`, ""},
 		"another backup is damaged": {func(o *Options) { o.Store = fakeStore{damaged: backup.ErrDamaged} }, "",
 			"Left out: backups are damaged"},
 		"a store that can't be read": {func(o *Options) { o.Store = fakeStore{damaged: errFake} },
@@ -97,7 +97,7 @@ func TestPrepare(t *testing.T) {
 		"a cluster that is paused": {func(o *Options) { o.Cluster.Spec.Paused = ptr.To(true) }, "is paused", ""},
 		"a control plane that is not kubeadm's": {func(o *Options) { o.Cluster.Spec.ControlPlaneRef.Name = "other" },
 			"reading the control plane", ""},
-		"other authorities than at that time": {func(o *Options) {
+		"other authorities than the backup's": {func(o *Options) {
 			o.Access = func(context.Context) (*backup.Access, error) { return &backup.Access{Config: &rest.Config{}}, nil }
 		}, `another certificate authority or key "etcd"`, ""},
 	} {
@@ -115,7 +115,7 @@ func TestPrepare(t *testing.T) {
 			}
 			for _, entry := range o.Hosts.(*fakeHosts).log {
 				if !strings.HasPrefix(entry, "member ") {
-					t.Errorf("it does %q on a host", entry)
+					t.Errorf("Prepare performs %q on a host", entry)
 				}
 			}
 		})

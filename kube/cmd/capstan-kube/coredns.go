@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/coredns"
 )
 
-func init() { applets["coredns"] = runCoreDNS } // runs after applets.go's
+func init() { applets["coredns"] = runCoreDNS } // runs after the init function in applets.go
 
 func runCoreDNS([]string, io.Writer, io.Writer) int {
 	coredns.Main()

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/metricsapi"
 )
 
-// TestWithMetricsAPI runs commands of the same names as kubeadm's.
+// TestWithMetricsAPI runs stand-ins for kubeadm's commands, under the same names.
 func TestWithMetricsAPI(t *testing.T) {
 	broken := errors.New("broken")
 	for line, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestWithMetricsAPI(t *testing.T) {
 				t.Errorf("the command ended with %v, want %v", err, c.run)
 			}
 			if took != c.step {
-				t.Errorf("took the step %q, want %q", took, c.step)
+				t.Errorf("executed the step %q, want %q", took, c.step)
 			}
 			if warned := strings.Contains(warned.String(), "broken"); warned != (c.install != nil) {
 				t.Errorf("warned: %v", warned)
@@ -87,12 +87,13 @@ func TestKubeadmHasTheCommands(t *testing.T) {
 	}
 }
 
-// TestAWorkerInstallsNothing: only control plane machines have the administrator's configuration.
+// TestAWorkerInstallsNothing checks that no step is executed on a worker. Only control plane machines have the
+// administrator's configuration.
 func TestAWorkerInstallsNothing(t *testing.T) {
 	err := installMetricsAPI(t.Context(), filepath.Join(t.TempDir(), "admin.conf"), func(*metricsapi.Installer,
 		context.Context,
 	) (bool, error) {
-		t.Error("a step was taken")
+		t.Error("a step was executed")
 		return false, nil
 	})
 	if err != nil {

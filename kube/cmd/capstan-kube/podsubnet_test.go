@@ -17,9 +17,9 @@ func TestPodSubnet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ networking, want string }{
-		"none":                 {"{}", "10.244.0.0/16"},
-		"one":                  {"{podSubnet: 10.9.0.0/16}", "10.9.0.0/16"},
-		"Services of families": {`{serviceSubnet: "fd00:96::/112,10.96.0.0/16"}`, "fd00:10:244::/56,10.244.0.0/16"},
+		"no pod range":             {"{}", "10.244.0.0/16"},
+		"one pod range":            {"{podSubnet: 10.9.0.0/16}", "10.9.0.0/16"},
+		"Services of two families": {`{serviceSubnet: "fd00:96::/112,10.96.0.0/16"}`, "fd00:10:244::/56,10.244.0.0/16"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "kubeadm.yaml")

@@ -1,4 +1,4 @@
-// Command capstan-nft is the nft command for kube-proxy only. See package nft.
+// Command capstan-nft replaces the nft command for kube-proxy. It has only what kube-proxy uses. See package nft.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command capstan-run runs one container; the CRI server of a local host starts one for each. See package run.
+// Command capstan-run runs one container. The CRI server of a local host starts one capstan-run for each container. See
+// package run.
 package main
 
 import (
@@ -8,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// The main thread becomes the program.
+// The main thread later executes the container's program.
 func init() { runtime.LockOSThread() }
 
 func main() { os.Exit(run.Main(os.Args)) }

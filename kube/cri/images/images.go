@@ -1,8 +1,8 @@
 // Package images requests images at the socket of the dock's image store, or of anything else with the same protocol:
 // HTTP with JSON. POST /v1/status and /v1/pull with {"image": ..., "auth": {...}} return an image. POST /v1/remove
-// removes one, GET /v1/images lists them, and GET /v1/fs returns the store's disk usage. An answer other than 200 is
-// {"code", "message", "advice"}. In answers, the layers of an image are the names of directories, lowest first. These
-// directories are below the directory of layers that [New] gets, and clients can't write to them.
+// removes an image, GET /v1/images lists all images, and GET /v1/fs returns the store's disk usage. An answer other
+// than 200 is {"code", "message", "advice"}. In answers, the layers of an image are the names of directories, lowest
+// first. These directories are below the directory of layers that [New] gets, and clients can't write to them.
 package images
 
 import (
@@ -43,7 +43,7 @@ type Image struct {
 	Names   []string `json:"names"`
 	Digests []string `json:"digests"`
 	Size    int64    `json:"size"`
-	// Pinned reports that the image stays even if no container uses it and the disk is full.
+	// Pinned says that the image stays even if no container uses it and the disk is full.
 	Pinned bool `json:"pinned"`
 	// Layers are the paths of the layers' directories, lowest first. The store's answers contain only the directories'
 	// names, from which Store makes the paths.

@@ -68,17 +68,17 @@ func TestRefusals(t *testing.T) {
 		want   string
 		none   bool
 	}{
-		"no image": {
+		"a missing image": {
 			404,
 			`{"code":"NotFound","message":"there is no a:1","advice":"load it"}`,
 			"there is no a:1: load it",
 			true,
 		},
-		"a wrong secret":    {403, `{"code":"Denied","message":"denied"}`, "denied", false},
-		"no words":          {500, `oops`, "500 Internal Server Error", false},
-		"nonsense":          {200, `[`, "reading the image store's answer", false},
-		"layers outside":    {200, `{"layers": ["../../etc"]}`, `names a layer "../../etc"`, false},
-		"a layer from root": {200, `{"layers": ["/etc"]}`, `names a layer "/etc"`, false},
+		"a wrong secret":                {403, `{"code":"Denied","message":"denied"}`, "denied", false},
+		"a refusal that is not JSON":    {500, `oops`, "500 Internal Server Error", false},
+		"an answer that is not JSON":    {200, `[`, "reading the image store's answer", false},
+		"a layer outside the directory": {200, `{"layers": ["../../etc"]}`, `names a layer "../../etc"`, false},
+		"a layer with an absolute path": {200, `{"layers": ["/etc"]}`, `names a layer "/etc"`, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -33,11 +33,11 @@ func TestCopyWritesTheFormatTheKubeletReads(t *testing.T) {
 	const at = "2026-05-04T03:02:01.123456789Z"
 	long := strings.Repeat("x", MaxLine)
 	cases := map[string]struct{ in, want string }{
-		"a line":                         {"hello\n", at + " stdout F hello\n"},
-		"two lines and an empty one":     {"a\n\nb\n", at + " stdout F a\n" + at + " stdout F \n" + at + " stdout F b\n"},
-		"a last line without an end":     {"a\nb", at + " stdout F a\n" + at + " stdout P b\n"},
-		"a line too long comes in parts": {long + "yz\n", at + " stdout P " + long + "\n" + at + " stdout F yz\n"},
-		"nothing":                        {"", ""},
+		"a line":                     {"hello\n", at + " stdout F hello\n"},
+		"two lines and an empty one": {"a\n\nb\n", at + " stdout F a\n" + at + " stdout F \n" + at + " stdout F b\n"},
+		"a last line without an end": {"a\nb", at + " stdout F a\n" + at + " stdout P b\n"},
+		"a long line is split":       {long + "yz\n", at + " stdout P " + long + "\n" + at + " stdout F yz\n"},
+		"no output":                  {"", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestFollowersNeverHoldTheContainerUp(t *testing.T) {
 	if n != followBuffer {
 		t.Errorf("a follower that did not read got %d chunks, want the first %d", n, followBuffer)
 	}
-	stop() // twice is fine
+	stop() // a second call has no effect
 }
 
 func TestFollowersSeeALineBeforeItsEnd(t *testing.T) {

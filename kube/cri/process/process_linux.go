@@ -91,7 +91,7 @@ func Start(spec Spec) (*Process, error) {
 	}
 	p.pidfd = fd
 	go func() {
-		cmd.Wait() // its error adds nothing to the state
+		cmd.Wait() // the error of Wait adds nothing to the process state
 		p.exit = Exit{Code: code(cmd.ProcessState.Sys().(syscall.WaitStatus)), At: time.Now()}
 		close(p.done)
 	}()

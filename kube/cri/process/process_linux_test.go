@@ -68,9 +68,9 @@ func TestExitCodes(t *testing.T) {
 		script string
 		want   int32
 	}{
-		"success":        {"exit 0", 0},
-		"failure":        {"exit 3", 3},
-		"ended by a one": {"kill -9 $$", 137},
+		"success":          {"exit 0", 0},
+		"failure":          {"exit 3", 3},
+		"ended by SIGKILL": {"kill -9 $$", 137},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -91,12 +91,15 @@ func TestStop(t *testing.T) {
 		grace  time.Duration
 		want   int32
 	}{
-		"a process that listens ends in its own way": {
+		"a process that handles the signal ends in its own way": {
 			"trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", limit, 7,
 		},
-		"one that does not is killed after the grace": {"trap '' TERM; echo ready; while :; do sleep 0.05; done",
-			100 * time.Millisecond, 137},
-		"without grace it is killed at once": {"trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", 0, 137},
+		"a process that ignores the signal is killed after the grace period": {
+			"trap '' TERM; echo ready; while :; do sleep 0.05; done", 100 * time.Millisecond, 137,
+		},
+		"without a grace period, a process is killed at once": {
+			"trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", 0, 137,
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +163,7 @@ func TestCloseLeavesAnAdoptedProcessAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	adopted.Close()
-	adopted.Close() // twice is fine
+	adopted.Close() // a second call has no effect
 	if err := p.Signal(unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +193,7 @@ func TestOutputSurvivesItsReader(t *testing.T) {
 	if got := line(t, bufio.NewReader(r)); got != "one" {
 		t.Fatalf("output %q, want one", got)
 	}
-	r.Close() // the server is gone
+	r.Close() // as if the server had died
 
 	again, err := Reader(path)
 	if err != nil {

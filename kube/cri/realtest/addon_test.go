@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/run"
 )
 
-// addBundle adds a bundle beside the server's own.
+// addBundle adds a bundle next to the server's own bundle.
 func (h *host) addBundle() {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, "bundles", "v1.35.4")
@@ -40,13 +40,13 @@ func TestAddOnsComeFromTheBundle(t *testing.T) {
 	h.addBundle()
 	for _, ref := range []string{"r.example/coredns/coredns:v0.0.1", "r.example/pause:1", "r.example/other:v1.14.2"} {
 		if img := h.image(ref); img != nil {
-			t.Errorf("there is an image %s: %v", ref, img)
+			t.Errorf("the image %s, which is not in the bundle, exists: %v", ref, img)
 		}
 	}
 	const dns = "r.example/coredns/coredns:v1.14.2"
 	img := h.image(dns)
 	if img == nil || img.Uid.GetValue() != 65532 {
-		t.Fatalf("the image of CoreDNS is %v", img)
+		t.Fatalf("the image of CoreDNS is %v, want one with the user 65532", img)
 	}
 	container, _ := h.run(func(c *runtimeapi.ContainerConfig) {
 		c.Image = &runtimeapi.ImageSpec{Image: img.Id, UserSpecifiedImage: dns}
@@ -59,10 +59,10 @@ func TestAddOnsComeFromTheBundle(t *testing.T) {
 	h.logged(container, "stdout F pid 1 user 65532 65532 in / called /coredns -conf /etc/coredns/Corefile")
 	h.logged(container, "stdout F the host's root is not here: true")
 	if log := h.log(container); strings.Contains(log, "listen") {
-		t.Errorf("it can't listen: %s", log)
+		t.Errorf("CoreDNS can't listen: %s", log)
 	}
 	if st := h.status(container); st.Image.Image != dns || st.ImageId != img.Id {
-		t.Errorf("it is %v", st)
+		t.Errorf("the status of CoreDNS's container is wrong: %v", st)
 	}
 }
 
@@ -75,15 +75,15 @@ func TestPauseEndsByItsSignal(t *testing.T) {
 	})
 	if st := h.status(container); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING ||
 		st.User.GetLinux().GetUid() != 65535 {
-		t.Errorf("it is %v", st)
+		t.Errorf("the pause container is %v", st)
 	}
 	report, _, err := run.ReadRunning(filepath.Join(h.dir, "state", "containers", container))
 	h.must(err)
-	h.waitFor("it to wait for the signal", func() bool { return ignores(report.PID, unix.SIGHUP) })
+	h.waitFor("pause to wait for the signal", func() bool { return ignores(report.PID, unix.SIGHUP) })
 	_, err = h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container, Timeout: 20})
 	h.must(err)
 	if st := h.exited(container); st.ExitCode != 0 {
-		t.Errorf("it ended with %d", st.ExitCode)
+		t.Errorf("pause ended with exit code %d", st.ExitCode)
 	}
 }
 

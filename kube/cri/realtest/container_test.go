@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/internal/hosttest"
 )
 
-// facts are some of the properties that the program prints of itself.
+// facts are some of the properties that the test program prints about its own process.
 type facts struct {
 	PID, UID, GID int
 	Dir, Host     string
@@ -32,7 +32,7 @@ type facts struct {
 	Processes     int
 }
 
-// sees executes the program in a container, and returns what it sees.
+// sees executes the test program in a container, and returns the facts that this process prints.
 func (h *host) sees(container string) (f facts) {
 	h.t.Helper()
 	resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: []string{"/bin/program",
@@ -59,7 +59,7 @@ func TestAContainerRunsFromItsImage(t *testing.T) {
 	}
 	if f.PID != 1 || f.UID != 101 || f.GID != 102 || f.Host != "pod" || f.Dir != "/srv" || f.OOMScoreAdj != "500" ||
 		f.Status["Seccomp"] != "2" || f.Status["NoNewPrivs"] != "1" {
-		t.Errorf("facts: %+v", f)
+		t.Errorf("the program prints wrong facts: %+v", f)
 	}
 	for _, want := range []string{"FROM=image", "BOTH=pod", "HOSTNAME=pod", "HOME=/srv"} {
 		if !slices.Contains(f.Env, want) {
@@ -75,18 +75,18 @@ func TestAContainerRunsFromItsImage(t *testing.T) {
 		st.Image.Image != imageName ||
 		st.User.GetLinux().GetUid() != 101 || st.User.GetLinux().GetGid() != 102 ||
 		!slices.Contains(st.User.GetLinux().GetSupplementalGroups(), 102) {
-		t.Errorf("it is %v", st)
+		t.Errorf("the status of the running container is wrong: %v", st)
 	}
 	stats, err := h.ContainerStats(h.ctx, &runtimeapi.ContainerStatsRequest{ContainerId: container})
 	if set := stats.GetStats().GetMemory().GetWorkingSetBytes().GetValue(); err != nil || set < 8<<20 || set > 32<<20 {
-		t.Errorf("it uses %v, %v", stats, err)
+		t.Errorf("the container uses %v, %v; want between 8 and 32 MiB of memory", stats, err)
 	}
 	if _, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container,
 		Timeout: 20}); err != nil {
 		t.Fatal(err)
 	}
 	if st := h.status(container); st.ExitCode != 7 || st.Reason != "Error" || st.FinishedAt < st.StartedAt {
-		t.Errorf("stopped it is %v", st)
+		t.Errorf("the stopped container is %v", st)
 	}
 	h.logged(container, "stdout F ending")
 	_, err = h.RemovePodSandbox(h.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
@@ -102,11 +102,11 @@ func TestHowRealContainersEnd(t *testing.T) {
 		reason string
 		text   string
 	}{
-		"the image's own arguments":            {nil, false, 0, "Completed", "stdout F default"},
-		"one that fails":                       {[]string{"exit=42"}, false, 42, "Error", ""},
-		"one that is killed by a signal":       {[]string{"orphan", "kill=6"}, false, 2, "Error", ""},
-		"one that ignores the signal to stop":  {[]string{"ignore", "wait"}, true, 137, "Error", ""},
-		"one that ends but for what it starts": {[]string{"orphan", "say=x"}, false, 0, "Completed", "stdout F x"},
+		"a program with the image's arguments":   {nil, false, 0, "Completed", "stdout F default"},
+		"a program that fails":                   {[]string{"exit=42"}, false, 42, "Error", ""},
+		"a program that a signal kills":          {[]string{"orphan", "kill=6"}, false, 2, "Error", ""},
+		"a program that ignores the stop signal": {[]string{"ignore", "wait"}, true, 137, "Error", ""},
+		"a program that leaves a process behind": {[]string{"orphan", "say=x"}, false, 0, "Completed", "stdout F x"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -118,16 +118,17 @@ func TestHowRealContainersEnd(t *testing.T) {
 			}
 			st := h.exited(container)
 			if st.ExitCode != c.code || st.Reason != c.reason {
-				t.Errorf("it ended with %d, %s; want %d, %s", st.ExitCode, st.Reason, c.code, c.reason)
+				t.Errorf("the container ended with %d, %s; want %d, %s", st.ExitCode, st.Reason, c.code, c.reason)
 			}
 			if !strings.Contains(h.log(container), c.text) {
-				t.Errorf("its log is %q", h.log(container))
+				t.Errorf("the container's log is %q", h.log(container))
 			}
 		})
 	}
 }
 
-// A program that fails as root on a host with one id may have tried to become a user of its image.
+// TestAFailureForWantOfIDs checks the message about a container that ran as root and failed: on a host with one id, the
+// message says that the image has a user. The program may have failed because it could not become this user.
 func TestAFailureForWantOfIDs(t *testing.T) {
 	h := newHost(t)
 	container, _ := h.run(func(c *runtimeapi.ContainerConfig) {
@@ -139,7 +140,7 @@ func TestAFailureForWantOfIDs(t *testing.T) {
 	}
 	container, _ = h.run(nil, "exit=1")
 	if st := h.exited(container); st.Message != "" {
-		t.Errorf("the message of one that is that user already is %q", st.Message)
+		t.Errorf("the message of a container that runs as the image's user is %q", st.Message)
 	}
 }
 
@@ -153,10 +154,10 @@ func TestWhatCannotStart(t *testing.T) {
 	}{
 		"no such program": {func(c *runtimeapi.ContainerConfig) { c.Command = []string{"nothing"} },
 			"not found in $PATH"},
-		"a mount below a link to nothing": {func(c *runtimeapi.ContainerConfig) {
+		"a mount below a broken link": {func(c *runtimeapi.ContainerConfig) {
 			c.Mounts = []*runtimeapi.Mount{{HostPath: filepath.Join(link, "x"), ContainerPath: "/x"}}
 		}, "is a link to something that does not exist"},
-		"nothing at the path in an image": {func(c *runtimeapi.ContainerConfig) {
+		"a path that the mounted image lacks": {func(c *runtimeapi.ContainerConfig) {
 			c.Mounts = []*runtimeapi.Mount{{
 				ContainerPath: "/x", Image: &runtimeapi.ImageSpec{Image: imageID}, ImageSubPath: "no/such",
 			}}
@@ -171,13 +172,13 @@ func TestWhatCannotStart(t *testing.T) {
 			container := h.create(pod, config, c.change)
 			_, err := h.StartContainer(h.ctx, &runtimeapi.StartContainerRequest{ContainerId: container})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("it started with %v, want %q", err, c.want)
+				t.Errorf("starting the container: %v, want an error with %q", err, c.want)
 			}
 			st := h.status(container)
 			if st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 128 ||
 				st.Reason != "StartError" ||
 				!strings.Contains(st.Message, c.want) {
-				t.Errorf("it is %v", st)
+				t.Errorf("the container is %v", st)
 			}
 		})
 	}
@@ -211,7 +212,7 @@ func TestVolumesAndRights(t *testing.T) {
 	}
 	f := h.sees(container)
 	if f.UID != 1234 || f.GID != 4321 || f.Dir != "/data" || f.Status["CapBnd"] != "0000000000002000" {
-		t.Errorf("facts: %+v", f)
+		t.Errorf("the program prints wrong facts: %+v", f)
 	}
 	var st unix.Stat_t
 	h.must(unix.Stat(filepath.Join(volume, "file"), &st))
@@ -242,8 +243,8 @@ func TestAMissingHostPath(t *testing.T) {
 func TestContainersOfAPod(t *testing.T) {
 	h := newHost(t)
 	for name, mode := range map[string]runtimeapi.NamespaceMode{
-		"each with its own processes": runtimeapi.NamespaceMode_CONTAINER,
-		"with processes together":     runtimeapi.NamespaceMode_POD,
+		"a PID namespace for each container": runtimeapi.NamespaceMode_CONTAINER,
+		"one PID namespace for the pod":      runtimeapi.NamespaceMode_POD,
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod,
@@ -256,16 +257,17 @@ func TestContainersOfAPod(t *testing.T) {
 			for _, ns := range []string{"net", "ipc", "uts"} {
 				if own, _ := os.Readlink("/proc/self/ns/" + ns); a.Namespaces[ns] != b.Namespaces[ns] ||
 					a.Namespaces[ns] == own {
-					t.Errorf("%s namespaces %s and %s, the host's is %s", ns, a.Namespaces[ns], b.Namespaces[ns], own)
+					t.Errorf("the containers have the %s namespaces %s and %s, want them to share one that is not the "+
+						"host's, %s", ns, a.Namespaces[ns], b.Namespaces[ns], own)
 				}
 			}
 			if together := a.Namespaces["pid"] == b.Namespaces["pid"]; together != (mode == runtimeapi.NamespaceMode_POD) {
-				t.Errorf("processes are together: %v", together)
+				t.Errorf("whether the containers share a PID namespace: %v, want the opposite", together)
 			}
 			resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{ContainerId: two, Cmd: []string{"/bin/program",
 				"cat=/dev/shm/shared"}})
 			if err != nil || string(resp.Stdout) != "written" {
-				t.Errorf("/dev/shm: %v, %v", resp, err)
+				t.Errorf("reading the other container's file in /dev/shm: %v, %v", resp, err)
 			}
 			// A debugger sees the processes of its target.
 			debugger := h.create(pod, config, func(c *runtimeapi.ContainerConfig) {
@@ -296,10 +298,10 @@ func TestAPodOfTheHost(t *testing.T) {
 	f := h.sees(container)
 	for _, ns := range []string{"pid", "net", "ipc", "uts"} {
 		if own, _ := os.Readlink("/proc/self/ns/" + ns); f.Namespaces[ns] != own {
-			t.Errorf("%s namespace %s, want the host's, %s", ns, f.Namespaces[ns], own)
+			t.Errorf("the container has the %s namespace %s, want that of the host, %s", ns, f.Namespaces[ns], own)
 		}
 	}
-	// Processes that the container's program started end with it, even though the PID namespace is the host's.
+	// Stopping the container also ends the processes that its program started, even in the PID namespace of the host.
 	_, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container})
 	h.must(err)
 }
@@ -319,24 +321,24 @@ func TestImagesOfTheStore(t *testing.T) {
 		return resp.Image
 	}
 	if img := look(imageName); img != nil {
-		t.Errorf("before the pull there is %v", img)
+		t.Errorf("before the pull the image is %v, want none", img)
 	}
 	if err := pull("registry.example/other:1", "secret"); status.Code(err) != codes.NotFound ||
 		!strings.Contains(err.Error(), "load it") {
-		t.Errorf("an image that is not there: %v", err)
+		t.Errorf("pulling an image that does not exist: %v", err)
 	}
 	if err := pull(imageName, "wrong"); err == nil || !strings.Contains(err.Error(), "another credential") {
-		t.Errorf("a wrong password: %v", err)
+		t.Errorf("pulling with a wrong password: %v", err)
 	}
 	h.must(pull(imageName, "secret"))
 	if img := look(strings.TrimPrefix(imageID, "sha256:")); img.GetId() != imageID {
-		t.Errorf("by its id without the hash there is %v", img)
+		t.Errorf("the image's id without the prefix sha256: refers to the image %v", img)
 	}
 	if err := removeImage(h, strings.Repeat("0", 64)); err != nil {
-		t.Errorf("removing an image that is not there: %v", err)
+		t.Errorf("removing an image that does not exist: %v", err)
 	}
 	if img := look(imageName); img.GetId() != imageID || img.Username != "web" || img.Uid != nil || img.Size != 1000 {
-		t.Errorf("after the pull there is %v", img)
+		t.Errorf("after the pull the image is %v", img)
 	}
 	if err := pull("registry.example/kube-apiserver:v1.36.3", ""); err != nil {
 		t.Errorf("kubeadm's pull of a component: %v", err)
@@ -346,18 +348,18 @@ func TestImagesOfTheStore(t *testing.T) {
 		Image: &runtimeapi.ImageSpec{Image: proxy}, SandboxConfig: &runtimeapi.PodSandboxConfig{},
 	})
 	if status.Code(err) != codes.NotFound || look(proxy) != nil {
-		t.Errorf("a pod's pull of an image that kubeadm pulls, too: %v, and there is %v", err, look(proxy))
+		t.Errorf("a pod's pull of an image that kubeadm also pulls: %v; the image is %v", err, look(proxy))
 	}
 	if err := pull(proxy, ""); err != nil || look(proxy) == nil {
-		t.Errorf("kubeadm's pull of what it needs beside components: %v, and there is %v", err, look(proxy))
+		t.Errorf("kubeadm's pull of an image that is not a component: %v; the image is %v", err, look(proxy))
 	}
 	list, err := h.images.ListImages(h.ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil || len(list.Images) != 3 {
-		t.Errorf("list: %v, %v; want the image and two of kubeadm's", list, err)
+		t.Errorf("list: %v, %v; want the image and two that kubeadm pulled", list, err)
 	}
 	for _, img := range list.GetImages() {
 		if !img.Pinned {
-			t.Errorf("the kubelet would remove %v when the disk is full", img)
+			t.Errorf("%v is not pinned, so the kubelet would remove it when the disk is full", img)
 		}
 	}
 	fs, err := h.images.ImageFsInfo(h.ctx, &runtimeapi.ImageFsInfoRequest{})
@@ -368,13 +370,13 @@ func TestImagesOfTheStore(t *testing.T) {
 	container, pod := h.run(nil, "wait")
 	remove := func() error { return removeImage(h, imageID) }
 	if err := remove(); err == nil {
-		t.Errorf("the image of container %s was removed", container)
+		t.Errorf("the image was removed although container %s uses it", container)
 	}
 	_, err = h.RemovePodSandbox(h.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
 	h.must(err)
 	h.must(remove())
 	if img := look(imageName); img != nil {
-		t.Errorf("after its removal there is %v", img)
+		t.Errorf("after the removal the image is %v, want none", img)
 	}
 }
 
@@ -394,10 +396,10 @@ func TestAnImageVolume(t *testing.T) {
 	h.startContainer(container)
 	h.logged(container, "stdout F waiting")
 	if got := h.log(container); !strings.Contains(got, "F web:x:101") || !strings.Contains(got, "/volume/new EROFS") {
-		t.Errorf("it sees %s", got)
+		t.Errorf("the container sees %s", got)
 	}
 	if mounts := h.status(container).Mounts; len(mounts) != 1 || mounts[0].GetImage().GetImage() != imageID {
-		t.Errorf("its status has the mounts %v", mounts)
+		t.Errorf("the container's status has the mounts %v", mounts)
 	}
 	other := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "other"}, Image: &runtimeapi.ImageSpec{Image: imageID},
@@ -407,7 +409,7 @@ func TestAnImageVolume(t *testing.T) {
 		PodSandboxId: pod, SandboxConfig: config, Config: other,
 	})
 	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "ImageVolumeMountFailed") {
-		t.Errorf("a mount of an image that was not pulled: %v", err)
+		t.Errorf("mounting an image that was not pulled: %v", err)
 	}
 }
 

@@ -24,7 +24,7 @@ func newLimited(t *testing.T) *host {
 	return newHost(t)
 }
 
-// limits returns a function that sets a container's limits, with this memory limit in MiB.
+// limits returns a function that sets a container's limits. memory is the memory limit in MiB.
 func limits(memory int64) func(*runtimeapi.ContainerConfig) {
 	return func(c *runtimeapi.ContainerConfig) {
 		c.Linux.Resources = &runtimeapi.LinuxContainerResources{
@@ -42,7 +42,8 @@ func (h *host) unified() bool {
 	return err == nil
 }
 
-// either returns first if the host has control groups of version 1, and second if it has version 2.
+// either returns the setting first if the host has control groups of version 1, and the setting second if it has
+// version 2.
 func (h *host) either(first, second setting) setting {
 	if h.unified() {
 		return second
@@ -96,7 +97,7 @@ func TestLimitsHold(t *testing.T) {
 	}
 	if in, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", report.PID)); err != nil ||
 		strings.Count(string(in), "/pods/"+pod+"/"+container) != controllers {
-		t.Errorf("the program is not in the groups of its container: %s, %v", in, err)
+		t.Errorf("the program is not in the control groups of its container: %s, %v", in, err)
 	}
 	for _, want := range []setting{h.weight("512", "20"), h.quota(), h.memory("67108864")} {
 		if got := h.group(want.file, pod, container); got != want.value {
@@ -104,14 +105,14 @@ func TestLimitsHold(t *testing.T) {
 		}
 	}
 	if got := h.group("pids.max", pod, ""); got != "4096" {
-		t.Errorf("the pod may have %s processes", got)
+		t.Errorf("the pod may have %s processes, want 4096", got)
 	}
 	resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{
 		ContainerId: container, Cmd: []string{"/bin/program", "cat=/proc/self/cgroup", "write=" + other},
 	})
 	h.must(err)
 	if got := string(resp.Stdout); !strings.Contains(got, mine) || !strings.HasSuffix(got, "EROFS\n") {
-		t.Errorf("a command is not in the groups of its container: %s", got)
+		t.Errorf("a command is not in the control groups of its container: %s", got)
 	}
 	_, err = h.UpdateContainerResources(h.ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: container, Linux: &runtimeapi.LinuxContainerResources{CpuQuota: -1, MemoryLimitInBytes: 128 << 20},
@@ -139,7 +140,7 @@ func TestLimitsHold(t *testing.T) {
 	status, err := h.Status(h.ctx, &runtimeapi.StatusRequest{Verbose: true})
 	h.must(err)
 	if got := status.Info["capstan.limits"]; got != `"cpu.memory.pids"` {
-		t.Errorf("the status says that limits are %s", got)
+		t.Errorf("the status reports the limits %s", got)
 	}
 }
 
@@ -150,8 +151,8 @@ func TestLimitsSeenFromInside(t *testing.T) {
 		privileged   bool
 		group, write string
 	}{
-		"usual":      {false, "/", "EROFS"},
-		"privileged": {true, "", "EINVAL"}, // the kernel refuses this text
+		"unprivileged": {false, "/", "EROFS"},
+		"privileged":   {true, "", "EINVAL"}, // the kernel refuses what the program writes
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newLimited(t)
@@ -176,7 +177,7 @@ func TestLimitsSeenFromInside(t *testing.T) {
 			got := h.log(container)
 			for _, s := range want {
 				if !strings.Contains(got, "F "+s.value+"\n") {
-					t.Errorf("it does not see %s of %s", s.value, s.file)
+					t.Errorf("the program does not see %s in %s", s.value, s.file)
 				}
 			}
 			controllers := []string{":cpu:", ":memory:", ":pids:"}
@@ -187,12 +188,12 @@ func TestLimitsSeenFromInside(t *testing.T) {
 				_, group, _ := strings.Cut(got, controller)
 				if group, _, _ = strings.Cut(group, "\n"); !strings.HasSuffix(group, c.group) ||
 					!c.privileged && group != "/" {
-					t.Errorf("its group of %s is %q, want %s", controller, group, c.group)
+					t.Errorf("the program's group of %s is %q, want %s", controller, group, c.group)
 				}
 			}
 			for _, path := range written {
 				if want := "write " + path + " " + c.write + "\n"; !strings.Contains(got, want) {
-					t.Errorf("there is no line %q", want)
+					t.Errorf("the log has no line %q", want)
 				}
 			}
 			if t.Failed() {
@@ -207,33 +208,34 @@ func TestAContainerThatTakesTooMuchMemory(t *testing.T) {
 	container, _ := h.run(limits(32), "eat=256")
 	st := h.exited(container)
 	if st.ExitCode != 137 || st.Reason != "OOMKilled" {
-		t.Errorf("it ended with %d, %s", st.ExitCode, st.Reason)
+		t.Errorf("the container ended with %d, %s; want 137, OOMKilled", st.ExitCode, st.Reason)
 	}
 	container, _ = h.run(limits(32), "eat=8", "exit=3")
 	if st = h.exited(container); st.ExitCode != 3 || st.Reason != "Error" {
-		t.Errorf("one within its limit ended with %d, %s", st.ExitCode, st.Reason)
+		t.Errorf("a container within its limit ended with %d, %s; want 3, Error", st.ExitCode, st.Reason)
 	}
 	container, _ = h.run(limits(32), "wait")
 	_, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container})
 	h.must(err)
 	if st = h.exited(container); st.ExitCode != 137 || st.Reason != "Error" {
-		t.Errorf("one that was killed otherwise ended with %d, %s", st.ExitCode, st.Reason)
+		t.Errorf("a stopped container ended with %d, %s; want 137, Error", st.ExitCode, st.Reason)
 	}
 }
 
-// TestTooMuchMemoryWhileNoServerRuns checks that the next server reports why the container ended.
+// TestTooMuchMemoryWhileNoServerRuns lets a container exceed its memory limit while no server runs, and checks that the
+// next server reports this reason.
 func TestTooMuchMemoryWhileNoServerRuns(t *testing.T) {
 	h := newLimited(t)
 	container, pod := h.run(limits(32), "term", "exit=1")
 	h.logged(container, "stdout F waiting")
 	exitCode := h.starve(pod, container)
-	h.waitFor("its end", func() bool {
+	h.waitFor("the container to end", func() bool {
 		_, ended, _ := run.ReadExit(filepath.Join(h.dir, "state", "containers", container))
 		return ended
 	})
 	h.start()
 	if st := h.exited(container); st.ExitCode != exitCode || st.Reason != "OOMKilled" {
-		t.Errorf("it ended with %d, %s, want %d", st.ExitCode, st.Reason, exitCode)
+		t.Errorf("the container ended with %d, %s; want %d, OOMKilled", st.ExitCode, st.Reason, exitCode)
 	}
 }
 
@@ -241,7 +243,7 @@ func TestTooMuchMemoryWhileNoServerRuns(t *testing.T) {
 // exit code that the container must have.
 func (h *host) starve(pod, container string) int32 {
 	h.t.Helper()
-	if h.unified() { // The kernel kills all of its processes at once.
+	if h.unified() { // In version 2, the kernel kills all processes of the container at once.
 		h.kill()
 		h.must(os.WriteFile(filepath.Join(h.groups, hosttest.Unified, "pods", pod, container, "memory.max"), []byte("4096"),
 			0o644))
@@ -256,7 +258,7 @@ func (h *host) starve(pod, container string) int32 {
 	}()
 	<-exec // the kernel kills the process with the most memory
 	if !strings.Contains(h.group("memory.oom_control", pod, container), "oom_kill 1") {
-		h.t.Errorf("the kernel killed nothing: %s", h.group("memory.oom_control", pod, container))
+		h.t.Errorf("the kernel did not kill exactly one process: %s", h.group("memory.oom_control", pod, container))
 	}
 	report, _, err := run.ReadRunning(filepath.Join(h.dir, "state", "containers", container))
 	h.must(err)

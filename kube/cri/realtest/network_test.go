@@ -130,7 +130,7 @@ func (h *host) networkReady() *runtimeapi.RuntimeCondition {
 			return c
 		}
 	}
-	h.t.Fatal("there is no condition of the network")
+	h.t.Fatal("the runtime reports no condition NetworkReady")
 	return nil
 }
 
@@ -157,7 +157,7 @@ func TestPodsWaitForTheNodesRange(t *testing.T) {
 	id, err := h.tryPod(nil)
 	h.must(err)
 	if got := h.ips(id); !slices.Equal(got, []string{"10.244.9.2"}) {
-		t.Errorf("the pod has %v", got)
+		t.Errorf("the pod has the addresses %v", got)
 	}
 	h.kill()
 	h.start()
@@ -174,25 +174,25 @@ func TestPodsKeepAndFreeAddresses(t *testing.T) {
 	h.must(err)
 	ips := h.ips(first)
 	if !strings.HasPrefix(ips[0], "10.244.1.") || len(ips) != 2 || !strings.HasPrefix(ips[1], "fd00:1::") {
-		t.Errorf("the pod has %v", ips)
+		t.Errorf("the pod has the addresses %v", ips)
 	}
 	if _, err := h.tryPod(withPort(5353)); err == nil ||
 		!strings.Contains(err.Error(), "port 5353/udp of all addresses already leads to") {
-		t.Errorf("the port was given twice: %v", err)
+		t.Errorf("two pods got the same port: %v", err)
 	}
 	h.kill()
 	h.start()
 	if now := h.ips(first); !slices.Equal(now, ips) ||
 		h.podStatus(first).State != runtimeapi.PodSandboxState_SANDBOX_READY {
-		t.Errorf("after a restart the pod is %v, had %v", h.podStatus(first), ips)
+		t.Errorf("after a restart the pod is %v, its addresses were %v", h.podStatus(first), ips)
 	}
 	if _, err := h.tryPod(withPort(5353)); err == nil {
-		t.Error("after a restart the port was given twice")
+		t.Error("after a restart two pods got the same port")
 	}
 	second, err := h.tryPod(nil)
 	h.must(err)
 	if slices.ContainsFunc(h.ips(second), func(ip string) bool { return slices.Contains(ips, ip) }) {
-		t.Errorf("an address was given twice: %v, %v", ips, h.ips(second))
+		t.Errorf("two pods got the same address: %v, %v", ips, h.ips(second))
 	}
 	for range 2 {
 		h.must(h.removePod(first))
@@ -202,11 +202,12 @@ func TestPodsKeepAndFreeAddresses(t *testing.T) {
 	h.must(h.removePod(second))
 	h.must(h.removePod(third))
 	if after := nettest.Here(t).Dump(); after != before {
-		t.Errorf("there is\n%s\nwas\n%s", after, before)
+		t.Errorf("the network is now\n%s\nbut before it was\n%s", after, before)
 	}
 }
 
-// A pod whose cable somebody removed is not Ready after a restart, and keeps its addresses until it is removed.
+// TestAPodThatHasLostItsCable checks that a pod is not Ready after a restart of the server if the pod's cable (its veth
+// pair) is gone, and that the pod keeps its addresses until it is removed.
 func TestAPodThatHasLostItsCable(t *testing.T) {
 	h := newHost(t)
 	id, err := h.tryPod(nil)
@@ -216,12 +217,12 @@ func TestAPodThatHasLostItsCable(t *testing.T) {
 	nettest.Here(t).RemoveLinks("pod-")
 	h.start()
 	if st := h.podStatus(id); st.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
-		t.Errorf("the pod is %v", st)
+		t.Errorf("the pod without a cable is %v, want it not ready", st)
 	}
 	other, err := h.tryPod(nil)
 	h.must(err)
 	if h.ips(other)[0] == ips[0] {
-		t.Error("its address was given to another pod")
+		t.Error("another pod got the address of a pod that still exists")
 	}
 }
 
@@ -251,7 +252,7 @@ func TestAHundredPodsAtOnce(t *testing.T) {
 	for _, id := range ids {
 		for _, ip := range h.ips(id) {
 			if seen[ip] {
-				t.Errorf("%s was given twice", ip)
+				t.Errorf("two pods got the address %s", ip)
 			}
 			seen[ip] = true
 		}
@@ -262,12 +263,12 @@ func TestAHundredPodsAtOnce(t *testing.T) {
 	removed := all(func(i int) error { return h.removePod(ids[i]) })
 	t.Logf("%d pods: made in %s, removed in %s", pods, made, removed)
 	if after := nettest.Here(t).Dump(); after != before {
-		t.Errorf("left is\n%s\nwas\n%s", after, before)
+		t.Errorf("the network is now\n%s\nbut before it was\n%s", after, before)
 	}
 }
 
-// A server may be killed at any step of creating or removing a pod. Its successor cleans up what it left, and no
-// address is assigned twice.
+// TestKilledAt kills a server at each step of creating and removing a pod. The next server must clean up what is left,
+// and no two pods may get the same address.
 func TestKilledAt(t *testing.T) {
 	for _, step := range []string{"groups", "namespaces", "cable", "pod", "ports", "pause", "record"} {
 		t.Run("made "+step, func(t *testing.T) {
@@ -284,7 +285,7 @@ func TestKilledAt(t *testing.T) {
 			h.start()
 			list, err := h.ListPodSandbox(h.ctx, &runtimeapi.ListPodSandboxRequest{})
 			if err != nil || len(list.Items) != 1 {
-				t.Errorf("there are %v, %v", list, err)
+				t.Errorf("the pods are %v, %v; want one", list, err)
 			}
 			h.settled(stays, before)
 		})
@@ -305,13 +306,13 @@ func TestKilledAt(t *testing.T) {
 			h.kill()
 			h.start()
 			if st := h.podStatus(goes); st.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
-				t.Errorf("the pod that was unmade is %v", st)
+				t.Errorf("the pod that was being removed is %v, want it not ready", st)
 			}
 			other, err := h.tryPod(nil)
 			h.must(err)
 			for _, ip := range h.ips(other) {
 				if step != "no namespaces" && step != "no groups" && slices.Contains(h.ips(goes), ip) {
-					t.Errorf("%s was given while another pod held it", ip)
+					t.Errorf("a pod got the address %s while another pod held it", ip)
 				}
 			}
 			h.must(h.removePod(other))
@@ -325,10 +326,10 @@ func TestKilledAt(t *testing.T) {
 func (h *host) settled(stays, before string) {
 	h.t.Helper()
 	if after := nettest.Here(h.t).Dump(); after != before {
-		h.t.Errorf("there is\n%s\nwas\n%s", after, before)
+		h.t.Errorf("the network is now\n%s\nbut before it was\n%s", after, before)
 	}
 	if dirs, _ := filepath.Glob(filepath.Join(h.dir, "state", "pods", "*")); len(dirs) != 1 {
-		h.t.Errorf("directories of pods are %v", dirs)
+		h.t.Errorf("there are the pod directories %v, want one", dirs)
 	}
 	if st := h.podStatus(stays); st.State != runtimeapi.PodSandboxState_SANDBOX_READY {
 		h.t.Errorf("the pod that stays is %v", st)
@@ -336,7 +337,7 @@ func (h *host) settled(stays, before string) {
 	again, err := h.tryPod(withPort(5353))
 	h.must(err)
 	if h.ips(again)[0] == h.ips(stays)[0] {
-		h.t.Error("an address was given twice")
+		h.t.Error("two pods got the same address")
 	}
 	h.must(h.removePod(again))
 }

@@ -20,7 +20,7 @@ func (h *host) running(container string) run.Report {
 	h.t.Helper()
 	report, ok, err := run.ReadRunning(filepath.Join(h.dir, "state", "containers", container))
 	if err != nil || !ok {
-		h.t.Fatalf("container %s is not recorded to run: %v", container, err)
+		h.t.Fatalf("there is no report that container %s runs: %v", container, err)
 	}
 	return report
 }
@@ -41,7 +41,7 @@ func (h *host) supervisor(container string) int {
 func (h *host) gone(pid int) {
 	h.t.Helper()
 	h.waitFor("process "+strconv.Itoa(pid)+" to end", func() bool {
-		unix.Wait4(pid, nil, unix.WNOHANG, nil) // it may be this process's child by now
+		unix.Wait4(pid, nil, unix.WNOHANG, nil) // reap the process: it may have become a child of this one
 		_, err := os.Stat("/proc/" + strconv.Itoa(pid))
 		return err != nil
 	})
@@ -67,7 +67,7 @@ func TestContainersOutliveAKilledServer(t *testing.T) {
 	h.kill()
 
 	// Without a server, one container ends by itself, and another loses its supervisor.
-	h.must(unix.Kill(endsRunner, unix.SIGUSR1)) // closes its standard input
+	h.must(unix.Kill(endsRunner, unix.SIGUSR1)) // closes the standard input of the container
 	h.gone(endsRunner)
 	h.must(unix.Kill(lostRunner, unix.SIGKILL))
 	h.gone(lostRunner)
@@ -75,10 +75,10 @@ func TestContainersOutliveAKilledServer(t *testing.T) {
 
 	if st := h.status(stays); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING ||
 		st.User.GetLinux().GetUid() != 101 {
-		t.Errorf("the container that stays is %v", st)
+		t.Errorf("the status of the container that must keep running is %v", st)
 	}
 	if now := h.running(stays); now.PID != before.PID || now.Started != before.Started {
-		t.Errorf("its process is %+v, was %+v", now, before)
+		t.Errorf("the process of the container that must keep running is %+v, was %+v", now, before)
 	}
 	if st := h.exited(ends); st.ExitCode != 42 || st.Reason != "Error" {
 		t.Errorf("the container that ended is %v", st)
@@ -91,7 +91,7 @@ func TestContainersOutliveAKilledServer(t *testing.T) {
 		t.Errorf("exec after the restart: %+v", f)
 	}
 	if _, err := h.StartContainer(h.ctx, &runtimeapi.StartContainerRequest{ContainerId: stays}); err == nil {
-		t.Error("a container that runs was started once more")
+		t.Error("a running container was started again")
 	}
 	again := h.create(pod, config, nil, "say=again")
 	h.startContainer(again)
@@ -100,7 +100,7 @@ func TestContainersOutliveAKilledServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st := h.status(stays); st.ExitCode != 7 {
-		t.Errorf("stopped it is %v", st)
+		t.Errorf("the stopped container is %v", st)
 	}
 	h.logged(stays, "stdout F ending")
 	if st := h.status(typed); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
@@ -115,7 +115,7 @@ func TestAKilledSupervisor(t *testing.T) {
 	pid := h.running(container).PID
 	h.must(unix.Kill(h.supervisor(container), unix.SIGKILL))
 	if st := h.exited(container); st.ExitCode != 137 {
-		t.Errorf("it is %v", st)
+		t.Errorf("the container is %v, want exit code 137", st)
 	}
 	h.gone(pid)
 }
@@ -134,7 +134,7 @@ func TestAPodWhosePIDNamespaceIsKilled(t *testing.T) {
 	}
 	h.must(unix.Kill(first.PID, unix.SIGKILL))
 	if st := h.exited(container); st.ExitCode != 137 {
-		t.Errorf("its container is %v", st)
+		t.Errorf("the pod's container is %v", st)
 	}
 	h.waitFor("the pod to be stopped", func() bool {
 		resp, err := h.PodSandboxStatus(h.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod})
@@ -142,7 +142,8 @@ func TestAPodWhosePIDNamespaceIsKilled(t *testing.T) {
 	})
 }
 
-// A server killed between the start of a container and its record still finds the container.
+// TestAStartThatWasNotRecordedIsFound checks that the next server finds a container if a server was killed between
+// starting the container and recording the start.
 func TestAStartThatWasNotRecordedIsFound(t *testing.T) {
 	h := newHost(t)
 	pod, config := h.pod(nil)
@@ -156,11 +157,12 @@ func TestAStartThatWasNotRecordedIsFound(t *testing.T) {
 	h.must(os.WriteFile(record, created, 0o600))
 	h.start()
 	if st := h.status(container); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING || st.StartedAt == 0 {
-		t.Errorf("it is %v, want it to run", st)
+		t.Errorf("the container is %v, want it running", st)
 	}
 }
 
-// After a reboot nothing old runs, and everything can be removed.
+// TestAfterAReboot checks that no earlier container runs after a reboot of the host, and that everything can be
+// removed.
 func TestAfterAReboot(t *testing.T) {
 	h := newHost(t)
 	container, pod := h.run(nil, "wait")

@@ -3,7 +3,6 @@
 package realtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,25 +21,9 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/internal/hosttest"
 )
-
-// screen holds what has been written so far.
-type screen struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
-}
 
 // sizes are successive sizes of a terminal.
 type sizes chan remotecommand.TerminalSize
@@ -74,7 +56,7 @@ func TestExecStreams(t *testing.T) {
 		Stdin: true, Stdout: true, Stderr: true,
 	})
 	h.must(err)
-	var out, errOut screen
+	var out, errOut hosttest.Screen
 	err = h.stream(
 		h.ctx,
 		resp.Url,
@@ -82,7 +64,7 @@ func TestExecStreams(t *testing.T) {
 	)
 	var exit utilexec.ExitError
 	if !errors.As(err, &exit) || exit.ExitStatus() != 3 {
-		t.Errorf("it ended with %v, want exit code 3", err)
+		t.Errorf("the command ended with %v, want exit code 3", err)
 	}
 	if out.String() != "got one\ngot two\ninput ended\n" || errOut.String() != "oops\n" {
 		t.Errorf("got %q and %q", out.String(), errOut.String())
@@ -91,7 +73,7 @@ func TestExecStreams(t *testing.T) {
 	h.must(err)
 	if err := h.stream(h.ctx, resp.Url, remotecommand.StreamOptions{Stdout: &out}); err == nil ||
 		!strings.Contains(err.Error(), "not found in $PATH") {
-		t.Errorf("a program that is not there: %v", err)
+		t.Errorf("executing a program that the image lacks: %v", err)
 	}
 }
 
@@ -105,7 +87,7 @@ func TestExecOnATerminal(t *testing.T) {
 	in, typed := io.Pipe()
 	resize := make(sizes, 1)
 	resize <- remotecommand.TerminalSize{Width: 91, Height: 17}
-	var out screen
+	var out hosttest.Screen
 	done := make(chan error, 1)
 	go func() {
 		done <- h.stream(h.ctx, resp.Url, remotecommand.StreamOptions{
@@ -121,7 +103,7 @@ func TestExecOnATerminal(t *testing.T) {
 	typed.Close()
 	close(resize)
 	if !strings.Contains(out.String(), `"Terminal":true,"Rows":17,"Cols":91`) {
-		t.Errorf("the terminal: %s", out.String())
+		t.Errorf("the terminal has the wrong size: %s", out.String())
 	}
 }
 
@@ -129,7 +111,7 @@ func TestAQuickCommandOnATerminal(t *testing.T) {
 	h := newHost(t)
 	quick, _ := h.run(func(c *runtimeapi.ContainerConfig) { c.Tty = true }, "say=quick", "exit=4")
 	if st := h.exited(quick); st.ExitCode != 4 || !strings.Contains(h.log(quick), " stdout F quick\r\n") {
-		t.Errorf("it is %v, its log %q", st, h.log(quick))
+		t.Errorf("the container is %v, its log %q", st, h.log(quick))
 	}
 	container, _ := h.run(nil, "wait")
 	for range 20 {
@@ -137,7 +119,7 @@ func TestAQuickCommandOnATerminal(t *testing.T) {
 			ContainerId: container, Cmd: []string{"/bin/program", "say=quick"}, Stdout: true, Tty: true,
 		})
 		h.must(err)
-		var out screen
+		var out hosttest.Screen
 		h.must(h.stream(h.ctx, resp.Url, remotecommand.StreamOptions{Stdout: &out, Tty: true}))
 		if out.String() != "quick\r\n" {
 			t.Fatalf("got %q", out.String())
@@ -156,7 +138,7 @@ func TestAClientOfATerminalThatVanishes(t *testing.T) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	in, typed := io.Pipe()
 	defer typed.Close()
-	var out screen
+	var out hosttest.Screen
 	done := make(chan error, 1)
 	go func() {
 		done <- h.stream(ctx, resp.Url, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true})
@@ -183,7 +165,7 @@ func TestAttach(t *testing.T) {
 			})
 			h.must(err)
 			in, typed := io.Pipe()
-			var out screen
+			var out hosttest.Screen
 			done := make(chan error, 1)
 			options := remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: tty}
 			if !tty {
@@ -197,9 +179,9 @@ func TestAttach(t *testing.T) {
 				_, err = io.WriteString(typed, "\x04")
 				h.must(err)
 			}
-			typed.Close() // ends the input of a container whose input is for one client
+			typed.Close() // ends the input of a container that takes input from one client only
 			if st := h.exited(container); st.ExitCode != 0 {
-				t.Errorf("it is %v", st)
+				t.Errorf("the container is %v", st)
 			}
 			h.must(<-done)
 			h.waitFor("the log", func() bool { return strings.Contains(h.log(container), "input ended") })

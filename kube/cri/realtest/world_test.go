@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package realtest tests real containers of the CRI server over its socket, as the kubelet uses it, at each level of
-// ids.
+// Package realtest tests real containers of the CRI server over its socket, which the tests use as the kubelet does.
+// The tests run at each level of package hosttest: once with 65,536 ids, and once with one.
 package realtest
 
 import (
@@ -48,14 +48,14 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// host is a host with an image store and a CRI server in its own process.
+// host is a host with an image store and with a CRI server, which runs in its own process.
 type host struct {
 	runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
 	t      testing.TB
 	ctx    context.Context
 	dir    string
-	groups string // its control groups, if any
+	groups string // the directory of the host's control groups, if it has any
 	server *exec.Cmd
 	conn   *grpc.ClientConn
 }
@@ -95,7 +95,7 @@ func newNode(t testing.TB) *host {
 	return h
 }
 
-// learn acts as a kubelet that has learnt the Node's pod range.
+// learn tells the server the Node's pod range, as the kubelet does.
 func (h *host) learn(cidrs string) {
 	h.t.Helper()
 	_, err := h.UpdateRuntimeConfig(h.ctx, &runtimeapi.UpdateRuntimeConfigRequest{
@@ -104,7 +104,7 @@ func (h *host) learn(cidrs string) {
 	h.must(err)
 }
 
-// loopback brings up the host's loopback interface, for streams.
+// loopback brings up the host's loopback interface, which streams need.
 func loopback(t testing.TB) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
@@ -249,7 +249,7 @@ func (h *host) removeAll() {
 	}
 }
 
-// pull pulls the image.
+// pull pulls the test image.
 func (h *host) pull() {
 	h.t.Helper()
 	_, err := h.images.PullImage(h.ctx, &runtimeapi.PullImageRequest{

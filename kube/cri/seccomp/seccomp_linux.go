@@ -85,13 +85,14 @@ func assemble(profile *specs.LinuxSeccomp) ([]byte, error) {
 		return nil, fmt.Errorf("assembling the seccomp filter: %w", err)
 	}
 	if len(raw) > unix.BPF_MAXINSNS {
-		return nil, fmt.Errorf("the seccomp filter has %d instructions, the kernel takes %d", len(raw),
+		return nil, fmt.Errorf("the seccomp filter has %d instructions, but the kernel allows only %d", len(raw),
 			unix.BPF_MAXINSNS)
 	}
 	return encode(raw), nil
 }
 
-// goOn is the result of a group's program for calls that it does not cover. No profile may use it as an action.
+// goOn marks, in a group's program, the result for system calls that the group does not cover. A profile can't use
+// ActionTrace, because the function action rejects it.
 const goOn = bpf.ActionTrace
 
 // assembleGroup assembles the program of one group of rules. For calls that the group does not cover, execution
@@ -114,8 +115,9 @@ func assembleGroup(group bpf.SyscallGroup) ([]rawbpf.Instruction, error) {
 	return part, nil
 }
 
-// rules translates one rule into groups: without conditions, one group for all its system calls; with conditions, one
-// group for each of them. Like other runtimes, it skips system calls that this architecture lacks.
+// rules translates one rule of a profile into groups. A rule without conditions becomes one group for all its system
+// calls; a rule with conditions becomes one group for each system call. System calls that this architecture lacks are
+// skipped, as in other runtimes.
 func rules(info *arch.Info, call specs.LinuxSyscall) (groups []bpf.SyscallGroup, err error) {
 	answer, err := action(call.Action, call.ErrnoRet)
 	if err != nil {
@@ -143,7 +145,7 @@ func rules(info *arch.Info, call specs.LinuxSyscall) (groups []bpf.SyscallGroup,
 	return groups, nil
 }
 
-// action translates an action. errno belongs to ActErrno; nil means EPERM.
+// action translates an action of a profile. errno is the error for ActErrno; nil means EPERM.
 func action(name specs.LinuxSeccompAction, errno *uint) (bpf.Action, error) {
 	switch name {
 	case specs.ActAllow:
@@ -166,7 +168,8 @@ func action(name specs.LinuxSeccompAction, errno *uint) (bpf.Action, error) {
 	return 0, fmt.Errorf("the seccomp action %s is not supported", name)
 }
 
-// operations maps the operators that both sides know. Masked comparisons are handled separately.
+// operations maps the operators of profiles to those of the library, except masked comparisons, which the
+// function conditions translates.
 var operations = map[specs.LinuxSeccompOperator]bpf.Operation{
 	specs.OpEqualTo: bpf.Equal, specs.OpNotEqual: bpf.NotEqual,
 	specs.OpGreaterThan: bpf.GreaterThan, specs.OpGreaterEqual: bpf.GreaterOrEqual,
@@ -178,7 +181,7 @@ func conditions(args []specs.LinuxSeccompArg) (bpf.ArgumentConditions, error) {
 	for _, arg := range args {
 		condition := bpf.Condition{Argument: uint32(arg.Index), Operation: operations[arg.Op], Value: arg.Value}
 		if arg.Op == specs.OpMaskedEqual && arg.ValueTwo == 0 {
-			condition.Operation = bpf.BitsNotSet // no bit of the mask
+			condition.Operation = bpf.BitsNotSet // holds if no bit of the mask is set
 		}
 		if condition.Operation == "" {
 			return nil, fmt.Errorf("the seccomp condition %s is not supported", arg.Op)

@@ -22,8 +22,8 @@ const (
 // machines maps architectures to the kernel's numbers.
 var machines = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// ask runs a filter for a system call. Package bpf's virtual machine reads big-endian packets; struct seccomp_data is
-// not big-endian.
+// ask runs a filter for a system call. The virtual machine of package bpf reads its input as big-endian, so ask encodes
+// struct seccomp_data in this way, although the kernel uses the machine's own byte order.
 func ask(t *testing.T, filter []byte, call uint32, args ...uint64) uint32 {
 	t.Helper()
 	var program []bpf.Instruction
@@ -67,20 +67,20 @@ func TestRuntimeDefault(t *testing.T) {
 		args        []uint64
 		plain, root uint32
 	}{
-		"reading":                    {unix.SYS_READ, nil, allowed, allowed},
-		"executing":                  {unix.SYS_EXECVE, nil, allowed, allowed},
-		"keys":                       {unix.SYS_KEYCTL, nil, refused, refused},
-		"mounting":                   {unix.SYS_MOUNT, nil, refused, allowed},
-		"new namespaces":             {unix.SYS_UNSHARE, []uint64{unix.CLONE_NEWUSER}, refused, allowed},
-		"a thread":                   {unix.SYS_CLONE, []uint64{unix.CLONE_THREAD | unix.CLONE_VM}, allowed, allowed},
-		"a process in new ones":      {unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER}, refused, allowed},
-		"clone3, so that clone goes": {unix.SYS_CLONE3, nil, unknown, allowed},
-		"an address family":          {unix.SYS_SOCKET, []uint64{unix.AF_INET}, allowed, allowed},
-		"that of virtual machines":   {unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, refused, refused},
-		"a personality":              {unix.SYS_PERSONALITY, []uint64{0xffffffff}, allowed, allowed},
-		"an argument like a number":  {unix.SYS_PERSONALITY, []uint64{unix.SYS_SOCKET}, refused, refused},
-		"another personality":        {unix.SYS_PERSONALITY, []uint64{0x0400000}, refused, refused},
-		"a call of the future":       {4000, nil, refused, refused},
+		"reading":                     {unix.SYS_READ, nil, allowed, allowed},
+		"executing":                   {unix.SYS_EXECVE, nil, allowed, allowed},
+		"reading kernel keys":         {unix.SYS_KEYCTL, nil, refused, refused},
+		"mounting":                    {unix.SYS_MOUNT, nil, refused, allowed},
+		"new namespaces":              {unix.SYS_UNSHARE, []uint64{unix.CLONE_NEWUSER}, refused, allowed},
+		"a new thread":                {unix.SYS_CLONE, []uint64{unix.CLONE_THREAD | unix.CLONE_VM}, allowed, allowed},
+		"a process in new namespaces": {unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER}, refused, allowed},
+		"clone3, which libraries then replace with clone": {unix.SYS_CLONE3, nil, unknown, allowed},
+		"a socket for IPv4":                              {unix.SYS_SOCKET, []uint64{unix.AF_INET}, allowed, allowed},
+		"a socket to virtual machines":                   {unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, refused, refused},
+		"an allowed personality":                         {unix.SYS_PERSONALITY, []uint64{0xffffffff}, allowed, allowed},
+		"a personality that equals a system call number": {unix.SYS_PERSONALITY, []uint64{unix.SYS_SOCKET}, refused, refused},
+		"a forbidden personality":                        {unix.SYS_PERSONALITY, []uint64{0x0400000}, refused, refused},
+		"a system call that does not exist yet":          {4000, nil, refused, refused},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

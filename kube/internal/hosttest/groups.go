@@ -17,8 +17,12 @@ import (
 
 const groupsVariable = "CAPSTAN_HOST_GROUPS" // the directory with the control groups, or why there are none
 
-// Unified names the one control group of version 2, where version 1 has one for each controller.
+// Unified is the name of the only control group of a host with cgroup version 2. With version 1, a host has one control
+// group for each controller.
 const Unified = "unified"
+
+// unifiedTree is where the control groups of version 2 are mounted.
+const unifiedTree = "/sys/fs/cgroup"
 
 // GroupsIfAny returns the directory with the host's part of the control groups, as a dock provides it to its hosts, or
 // a path that does not exist.
@@ -40,17 +44,18 @@ func NeedGroups(t testing.TB) {
 // groups are the control groups of a host.
 type groups struct {
 	dir    string // directory with links to the groups, or the reason why there are none
-	inside string // where the host's processes must start, if that matters
+	inside string // the group in which the host's processes must start; empty in version 1
 	made   []string
 }
 
-// makeGroups creates control groups below those of this process, or at the top of the version 2 tree, and gives them to
-// a host whose root has the id owner.
+// makeGroups creates control groups for a host. In version 1, they are below those of this process. In version 2, they
+// are at the top of the tree, or below the group that systemd delegated to this ordinary user. They belong to the
+// machine's user that is mapped to root on the host: owner is its user id and group id.
 func makeGroups(temp string, owner int) *groups {
 	g := &groups{dir: filepath.Join(temp, "cgroup")}
 	err := os.Mkdir(g.dir, 0o755)
 	if err == nil {
-		if _, missing := os.Stat("/sys/fs/cgroup/cgroup.controllers"); missing == nil {
+		if _, missing := os.Stat(unifiedTree + "/cgroup.controllers"); missing == nil {
 			err = g.makeUnified(owner)
 		} else {
 			err = g.makeSeparate(owner)
@@ -62,7 +67,7 @@ func makeGroups(temp string, owner int) *groups {
 	return g
 }
 
-// makeSeparate creates the groups of version 1.
+// makeSeparate creates the groups of cgroup version 1: one for each controller.
 func (g *groups) makeSeparate(owner int) error {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -71,7 +76,7 @@ func (g *groups) makeSeparate(owner int) error {
 	for _, controller := range []string{"cpu", "memory", "pids"} {
 		_, path, is := strings.Cut(string(own), ":"+controller+":")
 		if !is {
-			return errors.New("version 1 has no controller " + controller + " here")
+			return errors.New("cgroup version 1 has no controller " + controller + " on this machine")
 		}
 		path, _, _ = strings.Cut(path, "\n")
 		if err := g.make(filepath.Join("/sys/fs/cgroup", controller, path), controller, owner, "."); err != nil {
@@ -81,10 +86,17 @@ func (g *groups) makeSeparate(owner int) error {
 	return nil
 }
 
-// makeUnified creates the group of version 2. The host's processes start in a group below it, because the host can move
-// processes only between groups below its own.
+// makeUnified creates the group of cgroup version 2. The host's processes start in a group below it, because the host
+// can move processes only between groups below its own.
 func (g *groups) makeUnified(owner int) error {
-	if err := g.make("/sys/fs/cgroup", Unified, owner, ".", "cgroup.procs", "cgroup.threads",
+	top := unifiedTree
+	if os.Getuid() != 0 {
+		var err error
+		if top, err = enterDelegated(); err != nil {
+			return err
+		}
+	}
+	if err := g.make(top, Unified, owner, ".", "cgroup.procs", "cgroup.threads",
 		"cgroup.subtree_control"); err != nil {
 		return err
 	}
@@ -92,10 +104,46 @@ func (g *groups) makeUnified(owner int) error {
 	if err := os.Mkdir(g.inside, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(g.made[0], "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0o644)
+	return enableControllers(g.made[0])
 }
 
-// make creates a group, makes the host the owner of these files in it, and creates a link to the group.
+// enterDelegated returns the group of this process, which systemd has delegated to its user. The process moves to a
+// group below it, because a group with processes can't pass controllers on. systemd removes that group in the end. If
+// other processes are in the delegated group, this process returns there.
+func enterDelegated() (string, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	_, path, _ := strings.Cut(string(own), "0::")
+	path, _, _ = strings.Cut(path, "\n")
+	delegated := filepath.Join(unifiedTree, path)
+	tests := filepath.Join(delegated, "tests")
+	if err := os.Mkdir(tests, 0o755); err != nil {
+		return "", err
+	}
+	err = moveTo(tests)
+	if err == nil {
+		err = enableControllers(delegated)
+	}
+	if err != nil {
+		return "", errors.Join(err, moveTo(delegated), unix.Rmdir(tests))
+	}
+	return delegated, nil
+}
+
+// moveTo moves this process to a control group.
+func moveTo(group string) error {
+	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0o644)
+}
+
+// enableControllers makes groups below a group have limits.
+func enableControllers(group string) error {
+	return os.WriteFile(filepath.Join(group, "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0o644)
+}
+
+// make creates a control group below parent, and a link to it called name. It gives the listed files of the control
+// group to the user id and group id owner.
 func (g *groups) make(parent, name string, owner int, files ...string) error {
 	group := filepath.Join(parent, "capstan-test-"+strconv.Itoa(os.Getpid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
@@ -110,8 +158,8 @@ func (g *groups) make(parent, name string, owner int, files ...string) error {
 	return os.Symlink(group, filepath.Join(g.dir, name))
 }
 
-// start makes a process start in the group in which the host's processes must start. It returns a function that closes
-// the file needed for that.
+// start makes a process start in the group g.inside, if there is one. The caller must call the returned function after
+// the start: it closes the file that refers to the group.
 func (g *groups) start(attr *syscall.SysProcAttr) (closed func(), err error) {
 	if g.inside == "" {
 		return func() {}, nil

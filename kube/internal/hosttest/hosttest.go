@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package hosttest runs a package's tests once for each number of ids that a local host may have, in isolated
-// namespaces: as root of 65,536 ids, and as root of one. Only tests import it.
+// Package hosttest runs a package's tests twice, as root in isolated namespaces: once in a user namespace with 65,536
+// user and group ids, and once in one with a single id. Local hosts have one of these two numbers of ids. This package
+// calls each of the two a level. Only tests import the package.
 package hosttest
 
 import (
@@ -21,9 +22,9 @@ import (
 )
 
 const (
-	levelVariable  = "CAPSTAN_HOST_IDS"    // the number of ids; unset outside
+	levelVariable  = "CAPSTAN_HOST_IDS"    // the number of ids; not set in the process that starts the levels
 	reasonVariable = "CAPSTAN_HOST_REASON" // why this level is impossible here
-	toolsVariable  = "CAPSTAN_HOST_TOOLS"  // the directory with the programs; built when unset
+	toolsVariable  = "CAPSTAN_HOST_TOOLS"  // the directory with the programs; if it is not set, Main builds them
 	firstID        = 1 << 24               // first id on the machine, if the test runs as root
 	limit          = 20 * time.Second
 )
@@ -102,8 +103,8 @@ func runLevel(tools string, size int) int {
 	if os.Getuid() != 0 {
 		first = os.Getuid()
 	}
-	own := &groups{dir: "a host with one id has none"}
-	if size > 1 {
+	own := &groups{dir: "root's hosts have groups with all ids, those of ordinary users with one id"}
+	if (size > 1) == (os.Getuid() == 0) {
 		own = makeGroups(temp, first)
 	}
 	defer own.remove()
@@ -114,7 +115,7 @@ func runLevel(tools string, size int) int {
 		c.SysProcAttr = attributes(first, size)
 		return c
 	}
-	// Find out by trying: start a process that does nothing in such namespaces.
+	// To find out whether the kernel allows such namespaces, start a process in them that does nothing.
 	reason := ""
 	try := self("-test.run=^$")
 	try.Env = append(try.Env, reasonVariable+"=trying")
@@ -161,7 +162,8 @@ func attributes(first, size int) *syscall.SysProcAttr {
 	}
 }
 
-// prepare turns this process, the first of its PID namespace, into PID 1 of a host.
+// prepare isolates the mounts of the host from the machine, and mounts the host's /proc. This process is the first of
+// its PID namespace, so it is the host's PID 1.
 func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -175,7 +177,7 @@ func CheckClean(t testing.TB) {
 	before := mounts(t)
 	t.Cleanup(func() {
 		if after := mounts(t); after != before {
-			t.Errorf("mounts are left:\n%s\nthere were\n%s", after, before)
+			t.Errorf("the mounts after the test differ:\n%s\nthe mounts before it:\n%s", after, before)
 		}
 		WaitFor(t, "processes to end", func() bool { return processes() == "" }, processes)
 	})
@@ -190,7 +192,8 @@ func mounts(t testing.TB) string {
 	return string(data)
 }
 
-// processes lists all other processes. This is PID 1 of the host, so every leftover process is its child.
+// processes lists all other processes on the host. The test binary is the host's PID 1, so it must first reap the
+// processes that have ended.
 func processes() string {
 	for {
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
@@ -210,7 +213,8 @@ func processes() string {
 	return left
 }
 
-// WaitFor waits for a condition, with a limit; state describes the actual state for the failure message.
+// WaitFor waits until done returns true, and fails the test after a time limit. The failure message includes
+// the result of the function state.
 func WaitFor(t testing.TB, what string, done func() bool, state func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); !done(); time.Sleep(2 * time.Millisecond) {

@@ -131,7 +131,7 @@ func (d *Dock) Host(a netip.Addr) *Space {
 			LinkIndex: l.Attrs().Index, Dst: address(a).IPNet, Scope: netlink.SCOPE_LINK, Src: Gateway.AsSlice(),
 		})
 	})
-	defer func() { // wait until both ends carry packets
+	defer func() { // wait until both ends of the cable carry packets
 		for _, end := range []struct {
 			space *Space
 			link  string
@@ -187,7 +187,7 @@ func (s *Space) MTU(link string) (mtu int) {
 	return mtu
 }
 
-// Take adds an address to a link, even if somebody else has the address.
+// Take adds an address to a link, even if another namespace has the address.
 func (s *Space) Take(link string, a netip.Addr) {
 	s.t.Helper()
 	s.change(link, a, netlink.AddrReplace)

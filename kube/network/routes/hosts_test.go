@@ -221,7 +221,7 @@ func TestPodsHearTheirClusterOnly(t *testing.T) {
 		say("attack: " + name)
 		control(name)
 		if ear.Heard("attack: " + name) {
-			t.Errorf("%s: it was heard", name)
+			t.Errorf("%s: the packet arrived", name)
 		}
 	}
 }
@@ -235,14 +235,14 @@ func TestRoutesAreRepairedAndRemoved(t *testing.T) {
 	know(one, two)
 	whole := one.Dump()
 	for name, damage := range map[string]func() error{
-		"the link": func() error {
+		"a deleted link": func() error {
 			l, err := netlink.LinkByName(network.Tunnel)
 			if err != nil {
 				return err
 			}
 			return netlink.LinkDel(l)
 		},
-		"the routes": func() error {
+		"deleted routes": func() error {
 			all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: routes.Protocol},
 				netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
 			for _, r := range all {
@@ -252,7 +252,7 @@ func TestRoutesAreRepairedAndRemoved(t *testing.T) {
 			}
 			return err
 		},
-		"the rule": func() error {
+		"a deleted rule": func() error {
 			all, err := netlink.RuleList(netlink.FAMILY_V4)
 			for _, r := range all {
 				if r.Protocol == routes.Protocol {
@@ -261,7 +261,7 @@ func TestRoutesAreRepairedAndRemoved(t *testing.T) {
 			}
 			return err
 		},
-		"the link is down": func() error {
+		"a link that is down": func() error {
 			l, err := netlink.LinkByName(network.Tunnel)
 			if err != nil {
 				return err
@@ -272,7 +272,7 @@ func TestRoutesAreRepairedAndRemoved(t *testing.T) {
 		one.Do(damage)
 		know(one, two)
 		if now := one.Dump(); now != whole {
-			t.Errorf("%s: there is\n%s\nwant\n%s", name, now, whole)
+			t.Errorf("%s: the network is\n%s\nwant\n%s", name, now, whole)
 		}
 	}
 	know(one)
@@ -280,10 +280,10 @@ func TestRoutesAreRepairedAndRemoved(t *testing.T) {
 	one.Do(func() error {
 		changes, err := routes.Apply(want)
 		if len(changes) == 0 {
-			t.Error("a Node that came back changed nothing")
+			t.Error("Apply changed nothing after a Node came back")
 		}
 		if again, err := routes.Apply(want); len(again) > 0 || err != nil {
-			t.Errorf("again it changes %v, %v", again, err)
+			t.Errorf("a second Apply changes %v, %v", again, err)
 		}
 		return err
 	})
@@ -291,6 +291,6 @@ func TestRoutesAreRepairedAndRemoved(t *testing.T) {
 		one.Do(routes.Remove)
 	}
 	if now := one.Dump(); now != nothing {
-		t.Errorf("left is\n%s\nwant\n%s", now, nothing)
+		t.Errorf("the network is\n%s\nwant\n%s", now, nothing)
 	}
 }

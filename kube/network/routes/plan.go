@@ -1,4 +1,5 @@
-// Package routes maintains the routes from one Node to the pods of the others, in the network namespace of each host.
+// Package routes maintains the routes from one Node to the pods of the other Nodes, in the network namespace of each
+// host.
 //
 // The dock routes only hosts' addresses, not pods', because the pod ranges of different clusters may overlap. So
 // packets between pods of two hosts travel inside UDP (VXLAN) from Node address to Node address. The cluster's own API
@@ -54,10 +55,10 @@ func (p Peer) hop(v6 bool) netip.Addr {
 type Wanted struct {
 	Own    netip.Addr     // this Node's address
 	Ranges []netip.Prefix // of this Node's pods
-	Peers  []Peer         // by name
+	Peers  []Peer         // sorted by name
 }
 
-// Refusal is the reason why there are no routes, or not all, to a Node.
+// Refusal is the reason why some or all routes to a Node are missing.
 type Refusal struct{ Node, Reason string }
 
 func (r Refusal) String() string { return "Node " + r.Node + ": " + r.Reason }

@@ -75,27 +75,27 @@ func TestPlan(t *testing.T) {
 			peers:   "a 10.231.1.2 [], old 10.231.1.3 [10.244.2.0/24]",
 			refused: "Node a: its range 10.244.2.128/25 has addresses of 10.244.2.0/24, the range of Node old",
 		},
-		"this Node's own range is refused to all, also to older ones": {
+		"this Node's own range is refused even to older Nodes": {
 			nodes:   nodes("old 10.231.1.3 10.244.0.0/16", self),
 			peers:   "old 10.231.1.3 []",
 			refused: "Node old: its range 10.244.0.0/16 has addresses of 10.244.1.0/24, the range of Node self",
 		},
-		"everything is not a range of pods": {
+		"a range of all addresses is refused": {
 			nodes:   nodes(self, "b 10.231.1.2 0.0.0.0/0 ::/0"),
 			peers:   "b 10.231.1.2 []",
 			refused: "Node b: 0.0.0.0/0 can't be a range of pods; Node b: ::/0 can't be a range of pods",
 		},
-		"loopback and link-local addresses are not of pods": {
+		"loopback and link-local ranges are refused": {
 			nodes:   nodes(self, "b 10.231.1.2 127.0.0.0/24 169.254.0.0/24"),
 			peers:   "b 10.231.1.2 []",
 			refused: "Node b: 127.0.0.0/24 can't be a range of pods; Node b: 169.254.0.0/24 can't be a range of pods",
 		},
-		"the addresses of Nodes are not of pods": {
+		"a range with a Node's address is refused": {
 			nodes:   nodes(self, "b 10.231.1.2 10.231.1.0/24", "c 10.231.1.3"),
 			peers:   "b 10.231.1.2 [], c 10.231.1.3 []",
 			refused: "Node b: its range 10.231.1.0/24 has the address of Node self",
 		},
-		"what is not of the cluster's pods is refused": {
+		"a range outside the cluster's pod ranges is refused": {
 			nodes: nodes(self, "b 10.231.1.2 10.245.2.0/24 10.244.2.0/24 10.0.0.0/8"), pods: cluster,
 			peers: "b 10.231.1.2 [10.244.2.0/24]",
 			refused: "Node b: its range 10.0.0.0/8 is outside the cluster's pod ranges; " +
@@ -106,11 +106,11 @@ func TestPlan(t *testing.T) {
 			peers:   "old 10.231.1.2 [10.244.2.0/24]",
 			refused: "Node a: its address 10.231.1.2 is that of Node old; Node b: its address 10.231.1.1 is that of Node self",
 		},
-		"an address of pods is not one of a Node": {
+		"a Node's address in a pod range is refused": {
 			nodes:   nodes(self, "b 10.244.1.7"),
 			refused: "Node b: its address 10.244.1.7 belongs to the pods of Node self",
 		},
-		"loopback is not the address of a Node": {
+		"a Node's loopback address is refused": {
 			nodes: nodes(self, "b 127.0.0.1"), refused: "Node b: 127.0.0.1 can't be the address of a Node",
 		},
 	} {
@@ -129,7 +129,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: peers are %q, want %q", name, got, c.peers)
 		}
 		if got := strings.Join(reasons, "; "); got != c.refused {
-			t.Errorf("%s: refused is %q, want %q", name, got, c.refused)
+			t.Errorf("%s: the refusals are %q, want %q", name, got, c.refused)
 		}
 	}
 	for name, all := range map[string][]Node{

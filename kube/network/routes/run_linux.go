@@ -20,8 +20,8 @@ import (
 
 // Options configures Run. The zero value works.
 type Options struct {
-	// Pods are the ranges from which the cluster's Nodes get theirs. Run adds no routes to a range outside them. If Pods
-	// is empty, any range is allowed.
+	// Pods are the ranges from which the cluster's Nodes get theirs. Run adds no routes to a range outside them. If
+	// Pods is empty, any range is allowed.
 	Pods []netip.Prefix
 	// Repair is the interval at which Run checks the kernel without a change of the Nodes; 0 means 30 seconds.
 	Repair time.Duration
@@ -37,7 +37,7 @@ const (
 	retryLast     = 30 * time.Second
 )
 
-// Run maintains the routes of the Node nodeName to the pods of the others, in this process's network namespace, until
+// Run maintains the routes of the Node nodeName to the pods of other Nodes, in this process's network namespace, until
 // ctx ends. The routes stay afterwards. Run needs permission only to list and watch Nodes. It logs and retries errors
 // of the kernel, and returns an error only if it can't begin.
 func Run(ctx context.Context, client kubernetes.Interface, nodeName string, opts Options) error {
@@ -95,7 +95,7 @@ type controller struct {
 	kernel  *kernel
 	self    string
 	opts    Options
-	refused []Refusal // as logged last
+	refused []Refusal // the refusals that were logged last
 }
 
 func (c *controller) loop(ctx context.Context, changed <-chan struct{}, nodes func() []Node) {

@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/kube/network/routes"
 )
 
-// lines is a log.
+// lines collects a log.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -53,7 +53,8 @@ func nodeOf(h *host) *corev1.Node {
 	return n
 }
 
-// Run follows the Nodes of the cluster, repairs what others damage, and keeps the routes when it returns.
+// TestRun checks that Run follows the Nodes of the cluster, repairs routes that others damage, and keeps the routes
+// when it returns.
 func TestRun(t *testing.T) {
 	hosttest.Need(t)
 	dock := nettest.NewDock(t)
@@ -93,13 +94,13 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	route := fmt.Sprintf("route %s table 254 on %s", two.node.Ranges[0], network.Tunnel)
-	wait("the route", has(route))
+	wait("the route to exist", has(route))
 	one.RemoveLinks(network.Tunnel)
-	wait("the repair", has(route))
+	wait("the route to be repaired", has(route))
 	bad := nodeOf(two)
 	bad.Name = "bad"
 	create(bad)
-	wait("the refusal", func() bool {
+	wait("the refusal to be logged", func() bool {
 		return strings.Contains(log.String(), "its address 10.231.1.2 is that of Node")
 	})
 	if err := nodes.Delete(ctx, "bad", metav1.DeleteOptions{}); err != nil {
@@ -108,9 +109,9 @@ func TestRun(t *testing.T) {
 	if err := nodes.Delete(ctx, "n2", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait("the route to go", hasNot(route))
+	wait("the route to disappear", hasNot(route))
 	create(nodeOf(two))
-	wait("the route again", has(route))
+	wait("the route to exist again", has(route))
 	cancel()
 	select {
 	case err := <-ended:
@@ -118,12 +119,12 @@ func TestRun(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("it has not ended")
+		t.Fatal("Run has not ended")
 	}
 	if !has(route)() {
-		t.Error("the route went with Run")
+		t.Error("the end of Run removed the route")
 	}
 	if err := routes.Run(ctx, client, "", routes.Options{}); err == nil {
-		t.Error("it runs without a Node's name")
+		t.Error("Run accepts an empty Node name")
 	}
 }

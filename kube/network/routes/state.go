@@ -13,7 +13,7 @@ import (
 type Link struct {
 	Own netip.Addr // the Node's address
 	MTU int
-	V6  bool // whether it also carries IPv6
+	V6  bool // whether the tunnel also carries IPv6
 }
 
 // Entry is one object in the kernel that this package owns, other than the link.
@@ -38,7 +38,7 @@ type Forward struct {
 type Route struct {
 	To       netip.Prefix
 	Via, Src netip.Addr // Src may be invalid
-	Table    int        // 0 is the main one
+	Table    int        // 0 means the main routing table
 }
 
 // Rule sends packets from a range of this host's pods to the routing table of Nodes.
@@ -104,7 +104,7 @@ func (w Wanted) State(mtu int) State {
 // Change is one step from one state to another.
 type Change struct {
 	Remove bool
-	Link   *Link // set if the step is about the link; nil if about an entry
+	Link   *Link // set if the step is about the link; nil if it is about an entry
 	Entry  Entry
 }
 
@@ -124,7 +124,7 @@ func (c Change) String() string {
 	return word + " " + what
 }
 
-// Diff returns the steps from have to want. It leaves alone what is in both.
+// Diff returns the steps from the state have to the state want. It leaves alone what is in both.
 func Diff(have, want State) []Change {
 	var changes []Change
 	kept := have.Entries

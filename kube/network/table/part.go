@@ -33,16 +33,16 @@ const (
 	portDest    = 2
 )
 
-// In matches packets that came in through a link. A name that ends in * matches all names with that prefix.
+// In matches packets that came in through this link. A name that ends in * matches all names with that prefix.
 func In(link string) Part { return named("iifname", expr.MetaKeyIIFNAME, expr.CmpOpEq, link) }
 
-// NotIn matches packets that came in through another link.
+// NotIn matches packets that came in through any other link.
 func NotIn(link string) Part { return named("iifname !=", expr.MetaKeyIIFNAME, expr.CmpOpNeq, link) }
 
 // Out matches packets that leave through a link.
 func Out(link string) Part { return named("oifname", expr.MetaKeyOIFNAME, expr.CmpOpEq, link) }
 
-// NotOut matches packets that leave through another link.
+// NotOut matches packets that leave through any other link.
 func NotOut(link string) Part { return named("oifname !=", expr.MetaKeyOIFNAME, expr.CmpOpNeq, link) }
 
 func named(text string, key expr.MetaKey, op expr.CmpOp, link string) Part {

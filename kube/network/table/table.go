@@ -1,5 +1,5 @@
 // Package table describes a table of packet rules as data and replaces it in the kernel in one transaction, so that no
-// packet ever meets a partial table. It needs no program of the machine.
+// packet ever meets a partial table. The package runs no program of the machine, such as nft.
 package table
 
 import (
@@ -42,7 +42,7 @@ const (
 // Chain is a list of rules that the kernel evaluates at a hook. It accepts packets that no rule decides.
 type Chain struct {
 	Name     string
-	NAT      bool // it translates addresses; otherwise it filters
+	NAT      bool // whether the chain translates addresses; otherwise it filters packets
 	Hook     Hook
 	Priority Priority
 	Rules    []Rule
@@ -55,7 +55,7 @@ type Rule []Part
 type Set struct {
 	Name      string
 	Addresses []netip.Addr // IPv4 only
-	V6        bool         // of the senders
+	V6        bool         // whether Senders have IPv6 addresses
 	Senders   []Sender     // used if Addresses is nil
 }
 

@@ -118,7 +118,7 @@ func files(name, value string) (known bool, err error) {
 		defer f.Close()
 		_, err = f.WriteString(text + "\n")
 		return true, err
-	case "refused": // it is right that the file can't be written
+	case "refused": // prints why the file can't be written
 		err := os.WriteFile(value, nil, 0o644)
 		fmt.Println("refused", value, unix.ErrnoName(errno(err)))
 		return true, nil
@@ -243,7 +243,7 @@ func flood(file string) error {
 	}
 }
 
-// processes prints the command lines of what /proc shows.
+// processes prints the command lines of the processes that /proc shows.
 func processes() error {
 	entries, err := os.ReadDir("/proc")
 	for _, e := range entries {

@@ -19,7 +19,7 @@ type Call struct {
 // past is a deadline that interrupts everything on a connection.
 var past = time.Unix(1, 0)
 
-// End ends the exchange, which then soon fails with an unspecific error. It may be called at any time, also before and
+// End ends the exchange, which then soon fails with an unspecific error. It may be called at any time, even before and
 // after the exchange.
 func (c *Call) End() {
 	c.mu.Lock()

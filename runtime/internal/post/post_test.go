@@ -136,28 +136,30 @@ func TestAnswers(t *testing.T) {
 		want   string // status and body, or the error after "error: "
 	}{
 		"plain": {ok, "200 ok"},
-		"in chunks": {
+		"a body in chunks": {
 			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", "200 ok",
 		},
-		"until the end":        {"HTTP/1.1 200 OK\r\n\r\nok", "200 ok"},
-		"of HTTP/1.0":          {"HTTP/1.0 200 OK\r\n\r\nok", "200 ok"},
-		"after an interim one": {"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok, "200 ok"},
-		"interim ones without end": {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10),
+		"a body that ends with the connection": {"HTTP/1.1 200 OK\r\n\r\nok", "200 ok"},
+		"an answer of HTTP/1.0":                {"HTTP/1.0 200 OK\r\n\r\nok", "200 ok"},
+		"an answer after an interim one":       {"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok, "200 ok"},
+		"interim answers without end": {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10),
 			"error: endless interim answers"},
 		"a failure":                     {"HTTP/1.1 500 No\r\nContent-Length: 4\r\n\r\ndisk", "500 disk"},
 		"a failure with half of a body": {"HTTP/1.1 500 No\r\nContent-Length: 400\r\n\r\ndisk", "500 disk"},
 		"half of a body":                {"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\nok", "error: unexpected EOF"},
 		"half of a chunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok",
 			"error: unexpected EOF"},
-		"no HTTP":               {"hello\r\n\r\n", "error: malformed HTTP"},
-		"nothing":               {"", "error: EOF"},
-		"a length that is none": {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "error: bad Content-Length"},
+		"an answer that is not HTTP": {"hello\r\n\r\n", "error: malformed HTTP"},
+		"no answer":                  {"", "error: EOF"},
+		"an invalid length":          {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "error: bad Content-Length"},
 		"two lengths": {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
 			"error: Content-Length"},
 		"headers without end": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHead) + "\r\n\r\n",
 			"error: the headers of the answer have more than"},
-		"too much":            {"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n", "error: body too large"},
-		"switching protocols": {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "101 "},
+		"a body that is too large": {"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n", "error: body too large"},
+		"switching protocols": {
+			"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "101 ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer, err := do(t, script(t, c.answer), "body")
@@ -235,7 +237,7 @@ func TestEnd(t *testing.T) {
 	before := &Call{}
 	before.End()
 	if err := exchange(before); !errors.Is(err, ErrEnded) {
-		t.Errorf("ended before: %v", err)
+		t.Errorf("ended before the exchange: %v", err)
 	}
 	for range 3 {
 		during := &Call{}
@@ -245,7 +247,7 @@ func TestEnd(t *testing.T) {
 			during.End() // calling it twice does no harm
 		}()
 		if err := exchange(during); !errors.Is(err, ErrEnded) {
-			t.Errorf("ended in the middle: %v", err)
+			t.Errorf("ended during the exchange: %v", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -279,11 +281,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	group.Wait()
 	if most.Load() > 8 || len(c.idle) > 4 {
-		t.Errorf("%d at the same time, %d are kept", most.Load(), len(c.idle))
+		t.Errorf("%d exchanges at the same time, %d connections are kept", most.Load(), len(c.idle))
 	}
 	c.CloseIdle()
 	if len(c.idle) != 0 || c.sweeper != nil {
-		t.Errorf("%d are kept after CloseIdle", len(c.idle))
+		t.Errorf("%d connections are kept after CloseIdle", len(c.idle))
 	}
 }
 
@@ -302,7 +304,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it is kept for ever")
+			t.Fatal("the idle connection is kept for ever")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -312,7 +314,7 @@ func TestARetiredClientKeepsNothing(t *testing.T) {
 	c, _ := serve(t, func(http.ResponseWriter, *http.Request) {}, nil)
 	c.Retire()
 	if _, err := do(t, c, "x"); err != nil || len(c.idle) != 0 {
-		t.Errorf("%v, %d are kept", err, len(c.idle))
+		t.Errorf("%v, %d connections are kept", err, len(c.idle))
 	}
 }
 
@@ -348,7 +350,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if errors.Is(err, wire.ErrTooLarge) && len(said) <= 64 &&
 			!bytes.Contains(bytes.ToLower(said), []byte("content-length")) {
-			t.Errorf("%q is too large", said)
+			t.Errorf("the short answer %q counts as too large", said)
 		}
 	})
 }

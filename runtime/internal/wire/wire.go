@@ -42,7 +42,7 @@ func Read(body io.Reader, limit, hint int64) ([]byte, error) {
 // ReadInto is Read into the capacity of a slice. It returns the slice even with an error, so that it can be reused.
 func ReadInto(data []byte, body io.Reader, limit, hint int64) ([]byte, error) {
 	if hint > limit {
-		return data, fmt.Errorf("%w: %d bytes are announced, %d are allowed", ErrTooLarge, hint, limit)
+		return data, fmt.Errorf("%w: %d bytes are announced: at most %d are allowed", ErrTooLarge, hint, limit)
 	}
 	// A peer that announces much and sends nothing must not cost memory. The byte beyond the announced length detects the
 	// end without growing.

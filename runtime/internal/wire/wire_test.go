@@ -24,13 +24,13 @@ func TestRead(t *testing.T) {
 		want error
 		size int
 	}{
-		"less than the limit":          {strings.NewReader("12345"), -1, nil, 5},
-		"the limit itself":             {strings.NewReader("1234567890"), 10, nil, 10},
-		"one more":                     {strings.NewReader("12345678901"), -1, ErrTooLarge, 0},
-		"announced as more":            {strings.NewReader(""), 11, ErrTooLarge, 0},
-		"announced as less than it is": {strings.NewReader("12345678901"), 3, ErrTooLarge, 0},
-		"nothing":                      {strings.NewReader(""), 0, nil, 0},
-		"a body that breaks":           {iotest.ErrReader(broken), -1, broken, 0},
+		"a body below the limit":                    {strings.NewReader("12345"), -1, nil, 5},
+		"a body of exactly the limit":               {strings.NewReader("1234567890"), 10, nil, 10},
+		"a body one byte above the limit":           {strings.NewReader("12345678901"), -1, ErrTooLarge, 0},
+		"a body announced as larger than the limit": {strings.NewReader(""), 11, ErrTooLarge, 0},
+		"a body announced as smaller than it is":    {strings.NewReader("12345678901"), 3, ErrTooLarge, 0},
+		"nothing":                                   {strings.NewReader(""), 0, nil, 0},
+		"a body that can't be read":                 {iotest.ErrReader(broken), -1, broken, 0},
 	} {
 		data, err := Read(c.body, 10, c.hint)
 		if !errors.Is(err, c.want) || len(data) != c.size {
@@ -45,10 +45,10 @@ func TestClip(t *testing.T) {
 		limit int
 		want  string
 	}{
-		"short enough":              {"abc", 3, "abc"},
-		"too long":                  {"abcdef", 5, "ab…"},
-		"in the middle of a letter": {"ääää", 6, "ä…"},
-		"no room":                   {"abcdef", 0, "…"},
+		"a text that is short enough":       {"abc", 3, "abc"},
+		"a text that is too long":           {"abcdef", 5, "ab…"},
+		"a limit in the middle of a letter": {"ääää", 6, "ä…"},
+		"no room":                           {"abcdef", 0, "…"},
 	} {
 		if got := Clip(c.text, c.limit); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -83,7 +83,7 @@ func TestUpgradeClusterLeavesOthersAlone(t *testing.T) {
 	for name, text := range map[string]string{
 		"v1beta2":                    `{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta2"}}`,
 		"no Cluster":                 `{"x":"cluster.x-k8s.io/v1beta1"}`,
-		"the name in another place":  `{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta2","metadata":{"name":"cluster.x-k8s.io/v1beta1"}}}`,
+		"v1beta1 in another place":   `{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta2","metadata":{"name":"cluster.x-k8s.io/v1beta1"}}}`,
 		"no JSON":                    `"cluster.x-k8s.io/v1beta1" junk`,
 		"a Cluster that is a number": `{"cluster":1,"x":"cluster.x-k8s.io/v1beta1"}`,
 	} {

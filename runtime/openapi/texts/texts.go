@@ -17,8 +17,8 @@ const Module = "sigs.k8s.io/cluster-api/api"
 // Hooks is the import path of the package with its hooks.
 const Hooks = Module + "/runtime/hooks/v1alpha1"
 
-// Read returns the document of one release as JSON. Types of other modules are omitted, because they are described
-// where they are published.
+// Read returns, as JSON, what package openapi needs from one release. Types of other modules are omitted, because they
+// are described where they are published.
 func Read(ctx context.Context, version string) ([]byte, error) {
 	module, err := schema.OpenModule(ctx, Module+"@"+version)
 	if err != nil {

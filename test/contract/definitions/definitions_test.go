@@ -74,7 +74,7 @@ func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinit
 			t.Fatalf("%s: %v", name, err)
 		}
 		if d.Kind != "CustomResourceDefinition" || d.APIVersion != "apiextensions.k8s.io/v1" {
-			t.Errorf("%s holds a %s of %s", name, d.Kind, d.APIVersion)
+			t.Errorf("%s holds a %s in API version %s, want a CustomResourceDefinition", name, d.Kind, d.APIVersion)
 		}
 		all[d.Spec.Names.Kind] = d
 	}
@@ -92,7 +92,7 @@ func definition(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefini
 	return d
 }
 
-// TestNames checks everything in a definition besides fields.
+// TestNames checks everything in a definition except fields.
 func TestNames(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.kind, func(t *testing.T) {
@@ -105,11 +105,11 @@ func TestNames(t *testing.T) {
 			}
 			recordBoth(t, k.name)
 			if d.Spec.Scope != apiextensionsv1.NamespaceScoped {
-				t.Errorf("the kind is %s", d.Spec.Scope)
+				t.Errorf("the kind has the scope %s, want Namespaced", d.Spec.Scope)
 			}
 			recordBoth(t, k.scope)
 			if names.ListKind != k.kind+"List" {
-				t.Errorf("the list kind is %s", names.ListKind)
+				t.Errorf("the list kind is %s, want the kind followed by List", names.ListKind)
 			}
 			recordBoth(t, k.list)
 			checkExtras(t, d)
@@ -134,14 +134,14 @@ func checkExtras(t *testing.T, d *apiextensionsv1.CustomResourceDefinition) {
 		}
 		hasStatus := v.Subresources != nil && v.Subresources.Status != nil
 		if hasStatus == strings.HasSuffix(names.Kind, "Template") {
-			t.Errorf("version %s has a status subresource: %t", v.Name, hasStatus)
+			t.Errorf("version %s has a status subresource: %t, want the opposite", v.Name, hasStatus)
 		}
 		if names.Kind == "CapstanMachine" {
 			t.Attr("rule", "IM-09 "+v.Name)
 		}
 	}
 	if stored != 1 {
-		t.Errorf("%d versions are stored", stored)
+		t.Errorf("%d versions are stored, want 1", stored)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestLabels(t *testing.T) {
 						t.Errorf("label %s names version %q, which is not served", label, v)
 					}
 					if other := under[v]; other != "" {
-						t.Errorf("version %s stands under %s and %s", v, other, label)
+						t.Errorf("version %s is under both labels %s and %s", v, other, label)
 					}
 					under[v] = label
 				}

@@ -46,11 +46,11 @@ func want(t *testing.T, v version, kind, path, kindOf string) *schema {
 	return p
 }
 
-// length fails the test unless a string may have least to most characters.
+// length fails the test unless the schema limits the length of a string to the range from least to most characters.
 func length(t *testing.T, p *schema, least, most int64) {
 	t.Helper()
 	if ptr.Deref(p.MinLength, 0) != least || ptr.Deref(p.MaxLength, 0) != most {
-		t.Errorf("a string has %d to %d characters, want %d to %d",
+		t.Errorf("a string may have %d to %d characters, want %d to %d",
 			ptr.Deref(p.MinLength, 0), ptr.Deref(p.MaxLength, 0), least, most)
 	}
 }
@@ -103,7 +103,7 @@ func checkConditions(t *testing.T, v version, kind string) {
 	_, severity := item.Schema.Properties["severity"]
 	_, generation := item.Schema.Properties["observedGeneration"]
 	if severity != (v == v1beta1) || generation != (v == v1beta2) {
-		t.Errorf("a condition of %s is not of contract %s: severity %t, observedGeneration %t",
+		t.Errorf("a condition of %s does not have the fields of contract %s: severity %t, observedGeneration %t",
 			kind, v, severity, generation)
 	}
 }
@@ -136,18 +136,18 @@ func TestMachine(t *testing.T) {
 	t.Attr("rule", "IM-19 v1beta1")
 	provisioned := want(t, v1beta2, kind, "status.initialization.provisioned", "boolean")
 	if n := want(t, v1beta2, kind, "status.initialization", "object").MinProperties; ptr.Deref(n, 0) != 1 {
-		t.Errorf("status.initialization has %d properties at least, want 1", ptr.Deref(n, 0))
+		t.Errorf("status.initialization requires at least %d properties, want 1", ptr.Deref(n, 0))
 	}
 	t.Attr("rule", "IM-19 v1beta2")
 	if ready.Nullable || provisioned.Nullable {
-		t.Error("the flag may be null")
+		t.Error("status.ready or status.initialization.provisioned may be null")
 	}
 	want(t, v1beta1, kind, "spec.failureDomain", "string")
 	t.Attr("rule", "IM-14 v1beta1")
 	if property(t, v1beta2, kind, "spec.failureDomain") != nil {
-		t.Error("spec.failureDomain is in a version that needs no old data")
+		t.Error("v1beta2 has spec.failureDomain")
 	}
-	recordBoth(t, "IM-15") // only the older version has it
+	recordBoth(t, "IM-15") // only v1beta1 has spec.failureDomain
 	length(t, want(t, v1beta2, kind, "status.failureDomain", "string"), 1, 256)
 	t.Attr("rule", "IM-18 v1beta2")
 	want(t, v1beta1, kind, "status.failureReason", "string")
@@ -165,7 +165,7 @@ func absent(t *testing.T, v version, kind string, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
 		if property(t, v, kind, path) != nil {
-			t.Errorf("%s %s is not of contract %s", kind, path, v)
+			t.Errorf("%s %s is not a field of contract %s", kind, path, v)
 		}
 	}
 }
@@ -181,13 +181,14 @@ func TestCluster(t *testing.T) {
 		host := want(t, v, kind, "spec.controlPlaneEndpoint.host", "string")
 		port := want(t, v, kind, "spec.controlPlaneEndpoint.port", "integer")
 		if port.Format != "int32" {
-			t.Errorf("port has format %s", port.Format)
+			t.Errorf("port has format %s, want int32", port.Format)
 		}
 		if v == v1beta2 {
 			length(t, host, 1, 512)
 			if ptr.Deref(port.Minimum, 0) != 1 || ptr.Deref(port.Maximum, 0) != 65535 ||
 				ptr.Deref(endpoint.MinProperties, 0) != 1 || len(endpoint.Required) > 0 {
-				t.Errorf("an endpoint is %+v with port %+v", endpoint, port)
+				t.Errorf("the schema allows an empty endpoint or bad ports, or requires fields: %+v, %+v", endpoint,
+					port)
 			}
 		}
 		t.Attr("rule", "IC-16 "+string(v))
@@ -211,7 +212,7 @@ func checkDomains(t *testing.T, kind string) {
 	old := want(t, v1beta1, kind, "status.failureDomains", "object").AdditionalProperties
 	if old == nil || old.Schema.Properties["controlPlane"].Type != "boolean" ||
 		old.Schema.Properties["attributes"].Type != "object" {
-		t.Fatalf("failure domains are %+v, want a map", old)
+		t.Fatalf("failure domains are %+v, want a map with controlPlane and attributes", old)
 	}
 	t.Attr("rule", "IC-19 v1beta1")
 	t.Attr("rule", "IC-20 v1beta1")
@@ -220,11 +221,11 @@ func checkDomains(t *testing.T, kind string) {
 	if ptr.Deref(domains.MinItems, 0) != 1 || ptr.Deref(domains.MaxItems, 0) != 100 ||
 		item.Properties["name"].Type != "string" || item.Properties["controlPlane"].Type != "boolean" ||
 		item.Properties["attributes"].Type != "object" {
-		t.Errorf("failure domains are %+v", domains)
+		t.Errorf("failure domains are %+v, want 1 to 100 with name, controlPlane and attributes", domains)
 	}
 	t.Attr("rule", "IC-19 v1beta2")
 	if fmt.Sprint(domains.XListMapKeys) != "[name]" || ptr.Deref(domains.XListType, "") != "map" {
-		t.Errorf("failure domains are no map by name: %v", domains.XListMapKeys)
+		t.Errorf("failure domains are not a map with the name as key: %v", domains.XListMapKeys)
 	}
 	t.Attr("rule", "IC-20 v1beta2")
 }
@@ -261,7 +262,7 @@ func checkTemplate(t *testing.T, v version, kind, fields string) {
 	}
 	for name, p := range spec.Properties {
 		if own.Properties[name].Type != p.Type {
-			t.Errorf("spec.template.spec.%s has type %s, in the kind itself %q",
+			t.Errorf("spec.template.spec.%s has type %s, but in the kind itself %q",
 				name, p.Type, own.Properties[name].Type)
 		}
 	}
@@ -269,7 +270,7 @@ func checkTemplate(t *testing.T, v version, kind, fields string) {
 	metadata := want(t, v, template, "spec.template.metadata", "object")
 	for name := range metadata.Properties {
 		if name != "labels" && name != "annotations" {
-			t.Errorf("there is spec.template.metadata.%s", name)
+			t.Errorf("there is spec.template.metadata.%s, want only labels and annotations", name)
 		}
 	}
 	if machine {

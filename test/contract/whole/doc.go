@@ -1,4 +1,4 @@
 // Package whole runs real clusters with contract v1beta1: the definitions have only the label of that contract, so all
-// of Cluster API uses that contract, from the first machine to the deletion. The tests in test/e2e do the same with
-// contract v1beta2.
+// controllers of Cluster API use that contract, from the first machine to the deletion. The tests in test/e2e do the
+// same with contract v1beta2.
 package whole

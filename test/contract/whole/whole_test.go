@@ -135,7 +135,7 @@ func TestClusterByContractV1Beta1(t *testing.T) {
 	h.coreWorkedByIt()
 	h.must("cluster", "delete", name)
 	if left := h.objects("get", "capstanmachines,capstanclusters"); len(left) != 0 {
-		t.Errorf("left after the deletion: %+v", left)
+		t.Errorf("objects left after the deletion: %+v", left)
 	}
 }
 
@@ -144,7 +144,7 @@ func (h home) looksGood(name string, n int) {
 	h.Helper()
 	for _, c := range h.objects("get", "capstanclusters.v1beta1.infrastructure.capstan.dev") {
 		if !c.Status.Ready || c.Spec.ControlPlaneEndpoint.Host == "" || len(c.Status.FailureDomains) != 3 || !c.is("Ready") {
-			h.Errorf("the CapstanCluster is %+v", c)
+			h.Errorf("the CapstanCluster is not ready, or lacks endpoint or failure domains: %+v", c)
 		}
 	}
 	ids := map[string]bool{}
@@ -152,14 +152,14 @@ func (h home) looksGood(name string, n int) {
 	for _, m := range machines {
 		if !m.Status.Ready || m.Spec.ProviderID == "" || m.Spec.FailureDomain == "" || len(m.Status.Addresses) == 0 ||
 			!m.is("Ready") {
-			h.Errorf("the CapstanMachine is %+v", m)
+			h.Errorf("the CapstanMachine is not ready, or lacks provider id, failure domain or addresses: %+v", m)
 		}
 		ids[m.Spec.ProviderID] = true
 	}
 	nodes := h.objects("--cluster", name, "get", "nodes")
 	for _, node := range nodes {
 		if !node.is("Ready") || !ids[node.Spec.ProviderID] {
-			h.Errorf("the Node is %+v; the machines have %v", node, ids)
+			h.Errorf("the Node is not Ready, or belongs to no machine: %+v; the machines have the ids %v", node, ids)
 		}
 	}
 	if len(machines) != n || len(nodes) != n {
@@ -191,7 +191,7 @@ func (h home) coreWorkedByIt() {
 	}
 	h.Logf("requests for our objects by version: %v", count)
 	if count["v1beta1"] == 0 {
-		h.Error("core never asked for our objects in v1beta1")
+		h.Error("core never requested our objects in v1beta1")
 	}
 }
 

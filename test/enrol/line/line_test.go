@@ -39,7 +39,7 @@ func TestEnrol(t *testing.T) {
 	}
 	p.run("up", "--listen", planeAddress, "--tls-san", "plane.example", "--timeout", "5m")
 	if status := p.run("status"); !strings.Contains(status, "hosts enroll at https://"+planeAddress+":7444") {
-		t.Errorf("the status is %s", status)
+		t.Errorf("the status does not say where hosts enroll: %s", status)
 	}
 	p.small()
 	p.certified()
@@ -48,7 +48,7 @@ func TestEnrol(t *testing.T) {
 	line := p.run("host", "token", "create", "--name", "rack1-07", "--zone", "rack1", "--label", "disk=ssd")
 	line = strings.TrimSuffix(line, "\n")
 	if strings.Contains(line, "\n") {
-		t.Fatalf("this is not one line: %s", line)
+		t.Fatalf("the enrolment line has more than one line: %s", line)
 	}
 	credential := strings.Fields(line)[2]
 	first := newComputer(t, 7)
@@ -62,40 +62,40 @@ func TestEnrol(t *testing.T) {
 	}
 	host := p.available("rack1-07")
 	if host.Zone != "rack1" || host.Address != "192.0.2.7" {
-		t.Errorf("the host is %+v", host)
+		t.Errorf("the host is %+v, want zone rack1 and address 192.0.2.7", host)
 	}
 	if label := p.field("rack1-07", ".metadata.labels.disk"); label != "ssd" {
-		t.Errorf("its label is %q", label)
+		t.Errorf("the label disk of the host is %q, want ssd", label)
 	}
 
 	uid := p.field("rack1-07", ".metadata.uid")
 	if printed, ok := first.runs(line); !ok || !strings.Contains(printed, "again") {
-		t.Errorf("the same line, again:\n%s", printed)
+		t.Errorf("the second run of the line does not find the host again:\n%s", printed)
 	}
 	if now := p.field("rack1-07", ".metadata.uid"); now != uid {
-		t.Error("it is another host now")
+		t.Error("after the second run of the line, the computer is another host")
 	}
 	second := newComputer(t, 8)
 	if printed, ok := second.runs(line); ok || !strings.Contains(printed, "is used up") {
-		t.Errorf("another computer with the same line:\n%s", printed)
+		t.Errorf("another computer was not refused with the same line:\n%s", printed)
 	}
 	if printed, ok := second.runs("ls /etc/capstan/agent.yaml"); ok {
-		t.Errorf("it got a configuration: %s", printed)
+		t.Errorf("the refused computer got a configuration: %s", printed)
 	}
 	wrong := strings.Replace(line, "echo \"", "echo \"0", 1)
 	if printed, ok := second.runs(wrong); ok || !strings.Contains(printed, "nothing was run") {
-		t.Errorf("a line with another hash:\n%s", printed)
+		t.Errorf("a line with another hash was not refused:\n%s", printed)
 	}
 	p.file(second)
 	p.nowhere(credential)
 
-	// The address is kept, and so are hosts; an agent finds the plane again.
+	// After a restart, the plane has the same address and the same hosts, and the agent finds the plane again.
 	p.run("down")
 	p.run("up", "--timeout", "5m")
 	p.available("rack1-07")
 	p.run("up", "--listen", "", "--timeout", "5m")
 	if !refused("7443") || !refused("7444") {
-		t.Error("it was taken back, and something listens")
+		t.Error("after --listen was turned off, something still listens")
 	}
 }
 
@@ -108,7 +108,7 @@ func (p *plane) small() {
 		p.t.Fatal(err)
 	}
 	if info.Size() > 30_000_000 {
-		p.t.Errorf("the agent has %d bytes", info.Size())
+		p.t.Errorf("the agent has %d bytes, want at most 30 MB", info.Size())
 	}
 	program, err := elf.Open(path)
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *plane) file(c *computer) {
 	}
 	printed, ok := c.runs("/opt/capstan/bin/capstan-agent enroll --from /run/ticket")
 	if !ok || !strings.Contains(printed, "host computer-8 ") {
-		p.t.Errorf("with a file:\n%s", printed)
+		p.t.Errorf("enrolling with a file failed:\n%s", printed)
 	}
 	p.available("computer-8")
 }
@@ -195,7 +195,7 @@ func (p *plane) certified() {
 			conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(planeAddress, port))
 			cancel()
 			if err != nil {
-				p.t.Errorf("port %s is not %s: %v", port, name, err)
+				p.t.Errorf("the certificate of port %s is not valid for %s: %v", port, name, err)
 				continue
 			}
 			conn.Close()
@@ -231,7 +231,7 @@ func (p *plane) strangers() {
 	}
 	response.Body.Close()
 	if response.StatusCode != http.StatusForbidden {
-		p.t.Errorf("the enrolment server answers %s", response.Status)
+		p.t.Errorf("the enrolment server answers %s, want 403", response.Status)
 	}
 }
 
@@ -245,7 +245,7 @@ func (p *plane) refuses(caller *http.Client, method, path, credential string) {
 	if credential != "" {
 		request.Header.Set("Authorization", credential)
 	}
-	// Nobody may set the headers by which proxies name the caller.
+	// The server must not trust the headers by which proxies name the caller.
 	request.Header.Set("X-Remote-User", "capstan:admin")
 	request.Header.Set("X-Remote-Group", "system:masters")
 	request.Header.Set("Impersonate-User", "capstan:admin")

@@ -79,7 +79,7 @@ func planting(host string, p plant) string {
 }
 
 // TestLeftovers: the host's condition names whatever a machine plants on the host. The host stays out of the pool, and
-// returns by itself when somebody has removed the leftovers.
+// returns to the pool by itself when somebody has removed the leftovers.
 func TestLeftovers(t *testing.T) {
 	w := newWorld(t)
 	w.run(cluster, "kubectl", "apply", "-f", "-")
@@ -102,7 +102,7 @@ func TestLeftovers(t *testing.T) {
 	})
 }
 
-// found plants something on a host, checks that it is named, and removes it.
+// found plants something on a host, checks that the host's condition names it, and removes it.
 func (w *world) found(t *testing.T, h *host, p plant) {
 	w.ready(t, h.Name)
 	if _, err := w.try(planting(h.Name, p), "kubectl", "apply", "-f", "-"); err != nil {
@@ -122,7 +122,7 @@ func (w *world) found(t *testing.T, h *host, p plant) {
 	t.Log(message)
 	for _, want := range p.named {
 		if !strings.Contains(message, want) {
-			t.Errorf("%s is not named", want)
+			t.Errorf("the condition does not name %s", want)
 		}
 	}
 	if listed, err := w.try("", "host", "list"); err != nil || !strings.Contains(stateOf(listed, h.Name), "Quarantined") {

@@ -69,14 +69,15 @@ func (h *host) owners() ([]string, error) {
 	return strings.Fields(strings.ReplaceAll(out, "/run/owner-", "")), err
 }
 
-// directions are the ways in which a host is cut off from the plane, as the chains of nftables that drop its packets.
+// directions are the ways in which a host is cut off from the plane. The values are the chains of nftables that drop
+// packets.
 var directions = map[string][]string{
 	"deaf": {"output"},          // packets from the plane don't arrive
 	"mute": {"input"},           // packets from the host don't arrive
 	"both": {"input", "output"}, // neither arrives
 }
 
-// cut cuts a host off in one direction, at the plane's end; heal undoes that.
+// cut cuts a host off in one direction: this computer, on which the plane runs, drops packets. heal undoes that.
 func cut(h *host, address, direction string) error {
 	rules := "table inet cut-" + h.Name + " {\n"
 	for _, chain := range directions[direction] {
@@ -102,8 +103,8 @@ func heal(h *host) error {
 
 // TestPartitions cuts hosts off from the plane, one way and both ways, while they are claimed, while a bootstrap runs,
 // and while they are released. Meanwhile the machine is deleted, a person gives the host up or nobody notices, and
-// another machine wants the host. A host must never have two owners, neither by its claim and epoch nor by its
-// processes.
+// another machine wants the host. A host must never have two owners: not according to its claim and epoch, and not
+// according to its processes.
 func TestPartitions(t *testing.T) {
 	w := newWorld(t)
 	w.run(cluster, "kubectl", "apply", "-f", "-")
@@ -156,8 +157,8 @@ func (p *partition) make(name string) {
 	p.must(err)
 }
 
-// there reports whether a file exists on the host.
-func (p *partition) there(path string) bool {
+// hasFile reports whether a file exists on the host.
+func (p *partition) hasFile(path string) bool {
 	_, err := os.Stat(filepath.Join(p.h.Root(), path))
 	return err == nil
 }
@@ -191,7 +192,7 @@ func (p *partition) run() {
 	}
 	wait(t, first+" has the host", func() bool { return p.claimant() == first })
 	if p.at != "claim" {
-		wait(t, first+" begins", func() bool { return p.there("/var/tmp/began-" + first) })
+		wait(t, first+" begins", func() bool { return p.hasFile("/var/tmp/began-" + first) })
 	}
 	if p.at == "bootstrap" {
 		p.cut()
@@ -207,7 +208,7 @@ func (p *partition) run() {
 	_, err = p.w.try("", "kubectl", "delete", "machine", first, "--wait=false")
 	p.must(err)
 	p.make(second)
-	wait(t, "a person decides", func() bool {
+	wait(t, "a person gives the host up, or the host counts as offline", func() bool {
 		if p.claimant() == second {
 			t.Fatal("the host is claimed for another machine while it is cut off")
 		}
@@ -216,18 +217,19 @@ func (p *partition) run() {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
 		owners, err := p.h.owners()
 		if claimed := p.claimant(); err != nil || claimed == second || len(owners) > 1 {
-			t.Fatalf("cut off, the host has owners %v, and is claimed by %q, %v", owners, claimed, err)
+			t.Fatalf("the host that is cut off has owners %v, claimed by %q, want one owner: %v", owners, claimed, err)
 		}
 	}
 	p.must(heal(p.h))
 	p.belongsTo(second)
 }
 
-// decide does what a person does about the silent host: gives it up. If the host is being released, nobody notices.
+// decide does what a person does about the silent host: it gives the host up. If the host is being released, nobody
+// notices, and decide only checks that the host counts as offline.
 func (p *partition) decide() error {
 	if p.at == "release" {
 		if p.w.field("capstanhost", p.h.Name, `.status.conditions[?(@.type=="HostOnline")].status`) != "False" {
-			return errors.New("it counts as alive")
+			return errors.New("the host still counts as alive")
 		}
 		return nil
 	}
@@ -242,7 +244,7 @@ func (p *partition) belongsTo(machine string) {
 	wait(t, machine+" runs", func() bool {
 		owners, err := p.h.owners()
 		if err == nil && len(owners) > 1 {
-			t.Fatalf("the host has owners %v", owners)
+			t.Fatalf("the host has more than one owner: %v", owners)
 		}
 		return err == nil && len(owners) == 1 && owners[0] == machine
 	})
@@ -251,10 +253,10 @@ func (p *partition) belongsTo(machine string) {
 	})
 	found, err := os.ReadFile(filepath.Join(p.h.Root(), "/var/tmp/two-owners"))
 	if len(found) > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a machine began beside another one: %s, %v", found, err)
+		t.Errorf("a machine began while another one still ran on the host: %s, %v", found, err)
 	}
 	epoch := p.w.field("capstanhost", p.h.Name, ".spec.epoch")
 	if got := p.claimant(); got != machine || epoch != "1" {
-		t.Errorf("the host is claimed by %q, in epoch %s", got, epoch)
+		t.Errorf("the host is claimed by %q, in epoch %s, want the new machine and epoch 1", got, epoch)
 	}
 }

@@ -89,7 +89,7 @@ func (w *world) build() {
 	} {
 		from := strings.TrimSuffix(path, "-earlier")
 		path = filepath.Join(w.bin, path)
-		_ = os.Remove(path) // it is a link to another binary
+		_ = os.Remove(path) // it may be a hard link to a binary of the repository
 		build := exec.Command("go", "build", "-ldflags", "-s -w -X main.version="+version, "-o", path, "../../../cmd/"+from)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -130,7 +130,7 @@ func (w *world) run(input string, args ...string) string {
 	return out
 }
 
-// field returns a field of an object, or "" if there is none.
+// field returns a field of an object, or "" if the field does not exist or can't be read.
 func (w *world) field(kind, name, path string) string {
 	out, err := w.try("", "kubectl", "get", kind, name, "--ignore-not-found", "-o", "jsonpath={"+path+"}")
 	if err != nil {
@@ -160,7 +160,7 @@ func (w *world) ready(t *testing.T, name string) {
 // host is a machine that has enrolled.
 type host struct{ *machine.Machine }
 
-// enroll starts a machine whose address ends with this byte, and pastes the line.
+// enroll starts a machine whose address ends with the byte last, and runs the enrolment line on it.
 func (w *world) enroll(name string, last int) *host {
 	w.t.Helper()
 	m, err := machine.Start(context.Background(), w.lan, w.root, w.dir, name, fmt.Sprintf("192.0.2.%d", last))

@@ -1,2 +1,2 @@
-// Package local tests local hosts on a computer with a kernel of its own, and cgroups of version 2.
+// Package local tests local hosts on a virtual machine, which has its own kernel and cgroups of version 2.
 package local

@@ -21,19 +21,29 @@ const limit = 40 * time.Minute
 // dir is the directory with the programs on the machine.
 const dir = "/opt/tests"
 
-// dock selects the tests of package dock about limits; containers selects those of the CRI server.
+// dock is the command that runs the tests of package dock about limits; containers is the command that runs those of
+// the CRI server.
 const (
 	dock = "cd " + dir + "/dock && CAPSTAN_DOCK=" + dir + "/capstan-dock ./dock.test -test.v -test.timeout 10m " +
 		"-test.run 'TestLimitsOfAHost|TestGroupsOfAKilledDock|TestAHostCantRaiseItsLimits'"
-	containers = "cd " + dir + " && CAPSTAN_HOST_TOOLS=" + dir + "/tools ./realtest.test -test.v -test.timeout 15m " +
-		"-test.run 'TestLimits|TooMuchMemory'"
+	containers = "cd " + dir + " && " + limited
 )
 
-// user is the command of an ordinary user whose systemd runs. It has subordinate ids until oneID takes them away.
+// limited is the command that runs the CRI server's tests about limits, in dir. It has no single quotes.
+const limited = "env CAPSTAN_HOST_TOOLS=" + dir + "/tools ./realtest.test -test.v -test.timeout 15m " +
+	"-test.run \"TestLimits|TooMuchMemory\""
+
+// user is the command that runs dock's tests as an ordinary user whose systemd runs. The user has subordinate ids until
+// the command oneID removes them.
 const (
 	user  = "su -l capstan -c 'sh " + dir + "/dock.sh'"
 	oneID = "rm /etc/subuid /etc/subgid && "
 )
+
+// delegated is the command that runs the CRI server's tests as that user, as the only process of a control group of its
+// own.
+const delegated = "su -l capstan -c 'cd " + dir + " && XDG_RUNTIME_DIR=/run/user/$(id -u) " +
+	"systemd-run --user --scope --quiet -p Delegate=yes " + limited + "'"
 
 // TestVirtualLocalHosts runs the tests of limits on a virtual machine, where none of them may be skipped.
 func TestVirtualLocalHosts(t *testing.T) {
@@ -75,11 +85,15 @@ func TestVirtualLocalHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	prepare := fmt.Sprintf("mkdir -p %[1]s && tar -C %[1]s --no-same-owner -xf /root/tests.tar && "+
-		"cat > %[1]s/dock.sh <<'END'\n%[2]s\nEND\nuseradd -m -s /bin/bash capstan && loginctl enable-linger capstan && "+
+		"cat > %[1]s/dock.sh <<'END'\n%[2]s\nEND\n"+
+		"useradd -m -s /bin/bash capstan && loginctl enable-linger capstan && "+
 		"timeout 300 sh -c 'until test -S /run/user/$(id -u capstan)/systemd/private; do sleep 1; done'", dir, dock)
 	if _, err := m.Run(ctx, prepare); err != nil {
 		t.Fatal(err)
 	}
+	limits := []string{"TestLimitsHold", "TestLimitsSeenFromInside/unprivileged",
+		"TestLimitsSeenFromInside/privileged", "TestAContainerThatTakesTooMuchMemory",
+		"TestTooMuchMemoryWhileNoServerRuns"}
 	hosts := []string{"TestLimitsOfAHost", "TestGroupsOfAKilledDock", "TestAHostCantRaiseItsLimits"}
 	for _, c := range []struct {
 		name, line string
@@ -88,8 +102,8 @@ func TestVirtualLocalHosts(t *testing.T) {
 		{"hosts of root", "sh " + dir + "/dock.sh", hosts},
 		{"hosts of a user with subordinate ids", user, hosts},
 		{"hosts of a user with one id", oneID + user, hosts},
-		{"containers", containers, []string{"TestLimitsHold", "TestLimitsSeenFromInside",
-			"TestAContainerThatTakesTooMuchMemory", "TestTooMuchMemoryWhileNoServerRuns"}},
+		{"containers of root", containers, limits},
+		{"containers of a user with one id", delegated, limits},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := m.Run(ctx, c.line)
@@ -98,7 +112,7 @@ func TestVirtualLocalHosts(t *testing.T) {
 			}
 			for _, test := range c.want {
 				if !strings.Contains(out, "--- PASS: "+test+" ") {
-					t.Errorf("%s has not passed:\n%s", test, out)
+					t.Errorf("%s did not pass:\n%s", test, out)
 				}
 			}
 		})

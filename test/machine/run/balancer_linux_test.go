@@ -55,7 +55,7 @@ func (w *world) balance() {
 // watch repeatedly checks all API servers.
 func (b *balancer) watch(ctx context.Context, all []string) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // only to see if it is ready
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // it only checks readiness
 	}}
 	for ctx.Err() == nil {
 		var ready []string

@@ -10,7 +10,7 @@ import (
 // slow is the minimum duration for a line in the breakdown.
 const slow = 500 * time.Millisecond
 
-// entry is a line of an agent's journal.
+// entry is a line of an agent's journal, the file in which the agent records its steps.
 type entry struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`

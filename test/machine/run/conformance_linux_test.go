@@ -22,14 +22,14 @@ import (
 // conformanceVariable names the environment variable that enables conformance tests, which take long.
 const conformanceVariable = "CAPSTAN_TEST_CONFORMANCE"
 
-// conformanceLimit limits the tests, not the creation of the cluster.
+// conformanceLimit limits the time for the conformance tests; the creation of the cluster does not count.
 const conformanceLimit = 40 * time.Minute
 
 // sources is the root of the sources.
 const sources = "../../.."
 
-// TestConformance runs the conformance tests that CI runs on a cluster of machines. The suite and the images must be
-// built before, because the machines have no network to download them.
+// TestConformance runs CI's list of conformance tests on a cluster of machines. The suite and the images must be built
+// beforehand, because the machines have no network to download them.
 func TestConformance(t *testing.T) {
 	if os.Getenv(conformanceVariable) == "" {
 		t.Skip("runs conformance tests on machines: make test-owned-conformance")
@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", runner, "./hack/conformance")
 	build.Dir = sources
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building what runs the tests: %v: %s", err, out)
+		t.Fatalf("building hack/conformance, which runs the tests: %v: %s", err, out)
 	}
 	w.asWritten(dir)
 	w.layout(dir, filepath.Join(sources, "bin", "testimages", "list"))

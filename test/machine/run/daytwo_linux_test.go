@@ -42,13 +42,13 @@ func (w *world) scaled() {
 	if nodes := w.nodes(); len(nodes) != 3 {
 		w.Fatalf("Nodes that are Ready: %q, want 3", nodes)
 	}
-	w.step("a worker more")
+	w.step("one worker was added")
 	w.run("cluster", "scale", "rack", "--workers", "1")
 	w.until("a host is free and clean", w.oneIsFree)
 	if nodes := w.nodes(); len(nodes) != 2 {
 		w.Fatalf("Nodes that are Ready: %q, want 2", nodes)
 	}
-	w.step("a worker less")
+	w.step("one worker was removed")
 }
 
 // oneIsFree reports whether exactly one machine is a free host.
@@ -93,11 +93,11 @@ func (w *world) died(dir string) {
 		w.Fatal(err)
 	}
 	w.step(victim.Name + " is dead")
-	w.until("the machine of the dead computer waits for its host", func() (bool, string) {
+	w.until("the claim of the dead computer is released", func() (bool, string) {
 		text := w.run("kubectl", "get", "capstanhost", victim.Name, "-o", "jsonpath={.spec.claim}")
 		return strings.Contains(text, `"released":true`), text
 	})
-	w.step("the health check has seen it")
+	w.step("the health check has deleted the Machine of the dead computer")
 	w.run("host", "abandon", victim.Name)
 	w.until("another host is the worker", func() (bool, string) {
 		nodes := w.nodes()
@@ -122,7 +122,8 @@ func (w *world) died(dir string) {
 	w.step(victim.Name + " is back, free and clean")
 }
 
-// alone stops the plane. The cluster works without it, and the plane then finds everything as before.
+// alone stops the plane, checks that the cluster works without it, and starts the plane again, which must find the same
+// machines as before.
 func (w *world) alone() {
 	machines := func() string {
 		return w.run("kubectl", "get", "machines,capstanmachines", "-o",
@@ -143,7 +144,7 @@ func (w *world) alone() {
 		return strings.Contains(text, `"status":"True"`), text
 	})
 	if after := machines(); after != before {
-		w.Errorf("machines were\n%s\nand are\n%s", before, after)
+		w.Errorf("before the plane stopped, the machines were\n%s\nand now they are\n%s", before, after)
 	}
 	w.step("the plane is back")
 }

@@ -19,7 +19,8 @@ const (
 	seedVariable  = "CAPSTAN_TEST_SEED"
 )
 
-// steady is a workload whose containers outlive all kills: nobody may replace or restart them.
+// steady has two workloads: a DaemonSet, whose containers must outlive all kills without being replaced or restarted,
+// and a Deployment whose pods come and go.
 const steady = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -86,7 +87,7 @@ func TestKillsOnMachines(t *testing.T) {
 	w.returned()
 }
 
-// lasting returns what no kill may change: machines, their hosts, Nodes, and containers that existed before.
+// lasting returns what no kill may change: machines, their hosts, Nodes, and the containers of the DaemonSet steady.
 func (w *world) lasting() string {
 	w.Helper()
 	return w.run("kubectl", "get", "machines,capstanmachines", "-o",
@@ -98,7 +99,7 @@ func (w *world) lasting() string {
 			"jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].containerID}{\"\\n\"}{end}")
 }
 
-// disturb changes the requested pods, kills something a moment later, and returns what it killed.
+// disturb changes the number of requested pods, kills something a moment later, and returns what it killed.
 func (w *world) disturb(random *rand.Rand, n int) string {
 	w.Helper()
 	w.kubectl("scale", "deployment/restless", "--replicas", strconv.Itoa(n%2*4))
@@ -146,11 +147,11 @@ func containersOf(all bool) string {
 	return list + "ctr -n k8s.io tasks list 2>/dev/null | grep \"^$id .*RUNNING\" || true; done"
 }
 
-// thaw thaws containers that were frozen when it was last called, and returns those that are frozen now. With version 1
-// of control groups, which these machines share with this computer, runc freezes a container while it changes the
-// container's limits. A kubelet that is killed cancels the creation of a sandbox, containerd then kills runc, and the
-// container may stay frozen: it ignores SIGKILL, so the kubelet can't delete the pod. With version 2, which Kubernetes
-// requires by default, SIGKILL ends frozen processes.
+// thaw returns the containers that are frozen now. It thaws those of them that were already frozen at its last call;
+// before is the result of that call. With version 1 of control groups, which these machines share with this computer,
+// runc freezes a container while it changes the container's limits. A kubelet that is killed cancels the creation of a
+// sandbox, containerd then kills runc, and the container may stay frozen: it ignores SIGKILL, so the kubelet can't
+// delete the pod. With version 2, which Kubernetes requires by default, SIGKILL ends frozen processes.
 func (w *world) thaw(before map[string]bool) map[string]bool {
 	w.Helper()
 	const list = "find /sys/fs/cgroup/freezer/kubepods.slice -name freezer.state -exec grep -l FROZEN {} + " +
@@ -191,7 +192,7 @@ func (w *world) converged(pods int, before string) string {
 		}
 		return true, ""
 	})
-	until("all Nodes are Ready, with the pods that are to be", func() (bool, string) {
+	until("all Nodes are Ready, and exactly the requested pods run", func() (bool, string) {
 		text := w.kubectl("get", "pods", "-l", "app=restless", "--no-headers")
 		nodes := w.nodes()
 		return len(nodes) == 3 && strings.Count(text, "1/1") == pods && strings.Count(text, "\n") == pods, text
@@ -203,7 +204,7 @@ func (w *world) converged(pods int, before string) string {
 		}
 		return strings.Count(text, "\n") == len(w.machines)+pods, text
 	})
-	until("hosts, machines, Nodes and containers are those from before", func() (bool, string) {
+	until("hosts, machines, Nodes and containers are those from before the kills", func() (bool, string) {
 		if free, text := w.free(); free != 0 || strings.Contains(text, "Offline") {
 			return false, text
 		}

@@ -15,8 +15,8 @@ import (
 const targetAddress = "192.0.2.2"
 
 // TestMove moves a cluster on machines to another plane. The agents follow; Nodes, pods and services stay the same.
-// Then the old plane is removed, and the new one adds a machine that enrolls there to the cluster, and deletes the
-// cluster.
+// Then the old plane is removed. Another machine enrolls at the new plane, which adds it to the cluster and finally
+// deletes the cluster.
 func TestMove(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Dir(w.home)
@@ -28,10 +28,10 @@ func TestMove(t *testing.T) {
 	w.step("moved")
 	for _, kind := range []string{"clusters", "machines", "capstanmachines"} {
 		if left := w.run("kubectl", "get", kind, "-o", "name"); left != "" {
-			t.Errorf("the plane from before still has %s", left)
+			t.Errorf("the old plane still has %s", left)
 		}
 	}
-	target.until("hosts and machines are those of the target", func() (bool, string) {
+	target.until("two hosts are in use in the target", func() (bool, string) {
 		text := target.run("host", "list")
 		return strings.Count(text, "InUse") == 2, text
 	})
@@ -40,7 +40,7 @@ func TestMove(t *testing.T) {
 			`jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Available")].status}{"\n"}{end}`)
 		return strings.Count(text, " True\n") == 2 && strings.Count(text, "\n") == 2, text
 	})
-	w.step("the other plane hears of all machines")
+	w.step("all machines are available in the other plane")
 	w.run("down")
 	if after := target.kept(); after != before {
 		t.Errorf("Nodes, pods and services were\n%s\nand are\n%s", before, after)
@@ -56,7 +56,7 @@ func TestMove(t *testing.T) {
 	if nodes := target.nodes(); len(nodes) != 3 {
 		t.Errorf("Nodes that are Ready: %q, want 3", nodes)
 	}
-	w.step("a worker more")
+	w.step("one worker was added")
 	target.returned()
 }
 
@@ -81,7 +81,7 @@ func (w *world) another(home string) *world {
 		}
 	})
 	other.run("up", "--hosts", "1", "--listen", targetAddress, "--timeout", "5m")
-	other.run("bundle", "import", os.Getenv(BundleVariable)) // a move takes no bundles along
+	other.run("bundle", "import", os.Getenv(BundleVariable)) // a move does not transfer bundles
 	other.step("another plane is up")
 	return other
 }

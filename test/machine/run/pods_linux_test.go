@@ -18,8 +18,8 @@ import (
 // podImage is the image of this test's pods; no registry has it.
 const podImage = "pod.test/pod:1"
 
-// workload is a server on each worker, which stores data on the host, its Service, and a pod from which to send
-// requests.
+// workload has a server on each worker, which stores data on its host, a Service for these servers, and a pod from
+// which the test sends requests.
 const workload = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -164,7 +164,7 @@ func (w *world) balanced() {
 		answers[name]++
 		for _, pod := range w.servers() {
 			if answers[pod] == 0 {
-				return false, pod + " has not answered; others: " + got
+				return false, pod + " has not answered; the last answer is: " + got
 			}
 		}
 		return true, ""
@@ -173,7 +173,7 @@ func (w *world) balanced() {
 	w.step("a Service balances")
 }
 
-// persistent replaces the pods, whose data stays on the host.
+// persistent replaces the pods, and checks that their data stays on the host.
 func (w *world) persistent() {
 	before := w.servers()
 	w.kubectl("delete", "pods", "-l", "app=web", "--wait")
@@ -181,7 +181,7 @@ func (w *world) persistent() {
 		if slices.Contains(before, pod) {
 			w.Fatalf("pod %s was not replaced", pod)
 		}
-		w.until("the logs of "+pod, func() (bool, string) {
+		w.until("a second start is in the logs of "+pod, func() (bool, string) {
 			text := w.kubectl("logs", pod)
 			return strings.Contains(text, pod+" serves, start 2"), text
 		})
@@ -210,7 +210,7 @@ func (w *world) forwarded() {
 	_, rest, found := strings.Cut(line, "127.0.0.1:")
 	port, _, _ := strings.Cut(rest, " ")
 	if err != nil || !found {
-		w.Fatalf("port-forward says %q, %v", line, err)
+		w.Fatalf("port-forward does not name its port: %q, %v", line, err)
 	}
 	answer, err := (&http.Client{Timeout: time.Minute}).Get("http://127.0.0.1:" + port + "/")
 	if err != nil {
@@ -218,7 +218,7 @@ func (w *world) forwarded() {
 	}
 	defer answer.Body.Close()
 	if text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10)); err != nil || !strings.HasPrefix(string(text), pod) {
-		w.Fatalf("through the forwarded port: %q, %v", text, err)
+		w.Fatalf("the answer through the forwarded port is %q, %v", text, err)
 	}
 	w.step("port-forward")
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// commands returns the README's commands to create a cluster of machines, without those that build something first.
+// commands returns the README's commands that create a cluster of machines. It leaves out the commands that build.
 func (w *world) commands() (all [][]string) {
 	w.Helper()
 	text, err := os.ReadFile("../../../README.md")
@@ -22,13 +22,13 @@ func (w *world) commands() (all [][]string) {
 		}
 	}
 	if n := len(all); n < 2 || n > 6 || all[0][0] != "make" {
-		w.Fatalf("the README has %d commands, want at most 6, and at first what builds: %q", n, all)
+		w.Fatalf("the README has %d commands, want 2 to 6, the first of which builds: %q", n, all)
 	}
 	return all[1:]
 }
 
-// asWritten types the README's commands. It differs from the README only in the bundle and in the class, which is the
-// class of these machines. It adds the arguments in more to cluster create.
+// asWritten runs the README's commands. It deviates from the README in three ways: it uses another bundle, it uses the
+// class of these machines, and it appends the arguments in the parameter more to the command "cluster create".
 func (w *world) asWritten(dir string, more ...string) {
 	w.Helper()
 	said := ""
@@ -54,6 +54,6 @@ func (w *world) asWritten(dir string, more ...string) {
 		w.step("capstan " + strings.Join(command[1:], " "))
 	}
 	if !strings.Contains(said, " Ready ") || !strings.Contains(said, "coredns") {
-		w.Fatalf("want Nodes that are Ready, and pods:\n%s", said)
+		w.Fatalf("the output of the last command has no Nodes that are Ready, or no pods of coredns:\n%s", said)
 	}
 }

@@ -22,7 +22,7 @@ const planeAddress = "192.0.2.1"
 
 func TestMain(m *testing.M) { os.Exit(machine.Main(m)) }
 
-// world has the laptop and the computers.
+// world has the home and the binary of the plane (the person's laptop), and the machines (the person's computers).
 type world struct {
 	*testing.T
 	began    time.Time
@@ -67,7 +67,7 @@ func (w *world) class(dir string) {
 			"kubeletHealthCheckSeconds: %[1]d, kubernetesAPICallSeconds: %[1]d, etcdAPICallSeconds: %[1]d, "+
 			"tlsBootstrapSeconds: %[1]d}", int((5 * time.Minute * w.slowness).Seconds()))
 		settings = map[string]string{"initConfiguration:\n": limits, "joinConfiguration:\n": limits}
-		// The class has timeouts, too, and the last ones would win.
+		// capstan-owned has timeouts, too. They come later in the text, and would override these.
 		text = regexp.MustCompile(`(?m)^ *timeouts: .*\n`).ReplaceAllString(text, "")
 		const startup = "nodeStartupTimeoutSeconds: 1200" // a health check would replace the machine
 		text = strings.ReplaceAll(text, startup,
@@ -78,7 +78,7 @@ func (w *world) class(dir string) {
 		text = strings.ReplaceAll(text, section, section+"@"+setting+"\n")
 	}
 	lines := strings.Split(text, "\n")
-	for n, line := range lines { // with the indentation of the next line
+	for n, line := range lines { // give a setting the indentation of the next line
 		if rest, is := strings.CutPrefix(line, "@"); is {
 			next := lines[n+1]
 			lines[n] = next[:len(next)-len(strings.TrimLeft(next, " "))] + rest

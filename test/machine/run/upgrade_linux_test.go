@@ -70,7 +70,7 @@ func TestUpgrade(t *testing.T) {
 // version returns the version in the name of a bundle.
 func version(bundle string) string { return strings.TrimSuffix(filepath.Base(bundle), ".tar.gz") }
 
-// enrolled pastes the line of one credential on all machines.
+// enrolled runs the enrolment line of one credential on all machines.
 func (w *world) enrolled() {
 	w.Helper()
 	line := strings.TrimSpace(w.run("host", "token", "create", "--uses", fmt.Sprint(len(w.machines))))
@@ -81,7 +81,7 @@ func (w *world) enrolled() {
 	w.step("hosts Available")
 }
 
-// create creates the cluster with a version, and waits until its Nodes are Ready.
+// create creates the cluster with a version, and waits until it is Available.
 func (w *world) create(dir, version string) {
 	w.Helper()
 	path := filepath.Join(dir, "cluster.yaml")

@@ -70,7 +70,7 @@ func (w *world) lonely(dir string) {
 	w.kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout", w.patience().String())
 	w.step("a pod runs")
 	if text := w.kubectl("logs", "web"); !strings.Contains(text, "web serves, start 1") {
-		w.Fatalf("the pod's log is %q", text)
+		w.Fatalf("the pod's log does not show its first start: %q", text)
 	}
 	want := w.kubectl("get", "service", "kubernetes", "-o", "jsonpath={.spec.clusterIP}")
 	got := w.kubectl("exec", "web", "--", "/pod", "lookup", "kubernetes.default")

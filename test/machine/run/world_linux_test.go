@@ -15,7 +15,7 @@ import (
 // patience limits a wait for something that takes seconds on an idle machine.
 func (w *world) patience() time.Duration { return 5 * time.Minute * max(1, w.slowness) }
 
-// step logs how long it took to get here.
+// step logs that a step is done, and the time since the start of the test.
 func (w *world) step(name string) {
 	w.Logf("%6.1fs  %s", time.Since(w.began).Seconds(), name)
 }
@@ -58,7 +58,7 @@ func (w *world) on(m *machine.Machine, line string) string {
 	return out
 }
 
-// until waits for a condition, which also returns the current state as text.
+// until waits until condition returns true. The second result of condition describes the current state.
 func (w *world) until(what string, condition func() (bool, string)) {
 	w.Helper()
 	for end := time.Now().Add(w.patience()); ; time.Sleep(time.Second) {
@@ -67,7 +67,7 @@ func (w *world) until(what string, condition func() (bool, string)) {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("not within %s: %s; it is:\n%s", w.patience(), what, now)
+			w.Fatalf("not within %s: %s; the state is:\n%s", w.patience(), what, now)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestPublishedClient(t *testing.T) {
 			return server.Wait(1500*time.Millisecond, "waits in "+s.Colour)
 		}),
 		server.Handle(hook.BeforeClusterDelete, "delete", func(context.Context, *runtimehooksv1.BeforeClusterDeleteRequest, *runtimehooksv1.BeforeClusterDeleteResponse) error {
-			return errors.New("no licence")
+			return errors.New("no license")
 		}),
 		server.Handle(hook.BeforeClusterUpgrade, "panics", func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest, *runtimehooksv1.BeforeClusterUpgradeResponse) error {
 			panic("oops")
@@ -87,7 +87,7 @@ func TestPublishedClient(t *testing.T) {
 		t.Errorf("a wait: %+v, %v", created.CommonRetryResponse, err)
 	}
 	err = calls.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterDelete, object, &runtimehooksv1.BeforeClusterDeleteRequest{Cluster: *object}, &runtimehooksv1.BeforeClusterDeleteResponse{})
-	if err == nil || !strings.Contains(err.Error(), "no licence") {
+	if err == nil || !strings.Contains(err.Error(), "no license") {
 		t.Errorf("a failure: %v", err)
 	}
 	upgraded := &runtimehooksv1.BeforeClusterUpgradeResponse{}

@@ -23,7 +23,7 @@ import (
 // all of them.
 const rounds = 25
 
-// contender is one of the things to measure.
+// contender is one of the clients to measure.
 type contender struct {
 	name   string
 	once   func()
@@ -83,7 +83,7 @@ func TestSpeed(t *testing.T) {
 		if is > must {
 			verdict = "MISSED"
 		} else if is > aim {
-			verdict = "reached the must"
+			verdict = "missed the aim, but is within MUST"
 		}
 		fmt.Fprintf(out, "%s\t%.2f\t%.2f\t%.2f\t%s\n", name, is, must, aim, verdict)
 	}
@@ -94,7 +94,7 @@ func TestSpeed(t *testing.T) {
 	_ = out.Flush()
 }
 
-// of returns the median of the ratios of the rounds: within a round, both ran under the same conditions.
+// of returns the median of the ratios a[i]/b[i]. Both values of a round were measured under the same conditions.
 func of(a, b []time.Duration) float64 {
 	ratios := make([]float64, len(a))
 	for i := range a {

@@ -21,9 +21,9 @@ import (
 // transportRounds is the number of rounds in which each variant of our client has a turn.
 const transportRounds = 101
 
-// What our own transport and our own encoding gain in a whole call, against net/http and encoding/json, for handlers
-// that answer at once over TLS on warm connections. The variants take turns in one process; each ratio is the median
-// over the rounds. ADR 6 has the figures.
+// TestTransport measures what our own transport and our own encoding gain in a whole call, compared with net/http and
+// encoding/json, for handlers that answer at once over TLS on warm connections. The variants take turns in one process;
+// each ratio is the median over the rounds. ADR 6 has the figures.
 //
 //	go run ./hack/peer ./runtime/internal/speed -run TestTransport -count=1 -v
 func TestTransport(t *testing.T) {

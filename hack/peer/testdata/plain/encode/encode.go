@@ -4,7 +4,7 @@ package encode
 
 import "encoding/json"
 
-// Append appends an object as JSON. Usually there is nothing to append to; then nothing is copied.
+// Append appends an object as JSON to the slice called to. Usually that slice is empty, and then nothing is copied.
 func Append(to []byte, object any) ([]byte, error) {
 	data, err := json.Marshal(object)
 	if len(to) == 0 {

@@ -1,5 +1,5 @@
-// Command bundle simulates a bundle for tests of add-ons. It lists its contents. As "coredns" it prints who it is, and
-// whether it may listen on a name server's port.
+// Command bundle simulates a bundle for tests of add-ons. It prints a list of its contents. When called as "coredns",
+// it prints its process id, user and arguments, and an error if it can't listen on a name server's port.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command pod runs in the pods of TestRun. "pod serve DIRECTORY" counts its starts in a file in DIRECTORY, and answers
-// with its host's name and that number at port 8080. "pod get URL" prints an answer, "pod lookup NAME" the addresses of
-// a name, and "pod wait" does nothing.
+// with its host's name and that number at port 8080. "pod get URL" prints the content of a URL, "pod lookup NAME"
+// prints the addresses of a name, and "pod wait" does nothing.
 package main
 
 import (
