@@ -15,12 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-dev/capstan/clusterctl"
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // TestUpgradeWithoutARepository: on a management cluster that is not an embedded plane, the templates in a newer binary
 // are not a release to upgrade to. If the configuration has no repository for a provider, capstan refuses to upgrade
 // the provider, like clusterctl, and the provider keeps running. The templates in the binary still work.
 func TestUpgradeWithoutARepository(t *testing.T) {
+	long.Need(t)
 	w := newWorld(t)
 	w.cluster()
 	w.install(current)
@@ -82,6 +84,7 @@ func (w *world) without(path, word string) {
 // TestFeaturesOfCore: if core is already installed, ClusterClasses and the Runtime SDK can be switched on as
 // docs/clusterctl.md says.
 func TestFeaturesOfCore(t *testing.T) {
+	long.Need(t)
 	w := newWorld(t)
 	w.cluster()
 	w.install(current)

@@ -6,12 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/test/long"
 )
 
 // TestLifecycleExtensions uses the plane's own extension on a real cluster: an add-on exists as soon as the cluster
 // does, verification finds no problem, drift is corrected, an upgrade waits for its window, and objects that no add-on
 // contains any more are removed.
 func TestLifecycleExtensions(t *testing.T) {
+	long.Need(t)
 	const name = "lifecycle"
 	manifest := filepath.Join(t.TempDir(), "add-on.yaml")
 	if err := os.WriteFile(manifest, []byte(`apiVersion: v1
