@@ -177,7 +177,7 @@ test: space generate build bin/tools/gotestsum ## run unit tests, API tests, and
 	@echo "→ the agent's memory, without the race detector"
 	@CGO_ENABLED=0 go test -run '^TestTheAgentNeeds30MiB$$' ./agent
 	@echo "→ faults and random schedules of the provider, without the race detector"
-	@CGO_ENABLED=0 go test -run '^Test(EveryCallFailsOnce|NoTwoOwners)$$' ./provider
+	@CGO_ENABLED=0 go test -run '^Test(EveryCallFailsOnce|NoTwoOwners|IndexAnswersLikeAScan)$$' ./provider ./provider/placement
 	@echo "→ the client that Cluster API uses itself calls our server"
 	@go run ./hack/peer ./runtime/server -run Published
 	@echo "→ the clients that make bench compares compile"

@@ -156,10 +156,13 @@ func someRequest(r *rand.Rand) Request {
 	return request
 }
 
+// seeds is how many random inventories TestIndexAnswersLikeAScan changes.
+var seeds uint64 = 300
+
 // TestIndexAnswersLikeAScan changes inventories at random and compares the index with scan: host and explanation must
 // always be the same, and what Put reports about changes must be true.
 func TestIndexAnswersLikeAScan(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 14))
 		x, all := NewIndex(), map[string]infrav1.CapstanHost{}
 		requests := make([]Request, 30)
