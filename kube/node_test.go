@@ -181,7 +181,7 @@ func TestNodes(t *testing.T) {
 		t.Skip("makes whole nodes")
 	}
 	bundles, version := bundle(t)
-	w := newWorld(t, bundles)
+	w := newWorld(t, bundles, version)
 	step := steps(t)
 	first := w.host("first", 11)
 	initialize(t, first, version)

@@ -77,7 +77,7 @@ func TestFaultsOfPods(t *testing.T) {
 		t.Skip("makes a whole node")
 	}
 	bundles, version := bundle(t)
-	h := newWorld(t, bundles).host("node", 11)
+	h := newWorld(t, bundles, version).host("node", 11)
 	serveImages(t, h)
 	step := steps(t)
 	h.write("/etc/init.yaml", fmt.Sprintf(faultyConfig, version))

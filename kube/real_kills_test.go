@@ -89,7 +89,7 @@ func TestPodsSurviveKills(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 
 	bundles, version := bundle(t)
-	h := newWorld(t, bundles).host("node", 11)
+	h := newWorld(t, bundles, version).host("node", 11)
 	serveImages(t, h)
 	h.write("/root/init.yaml", fmt.Sprintf(killedConfig, version))
 	h.kubeadm("init", "--config", "/root/init.yaml", "--skip-phases=addon")

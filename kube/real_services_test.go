@@ -32,7 +32,7 @@ func TestServicesByName(t *testing.T) {
 		t.Skip("makes two nodes")
 	}
 	bundles, version := bundle(t)
-	w := newWorld(t, bundles)
+	w := newWorld(t, bundles, version)
 	one, two := w.host("one", 31), w.host("two", 32)
 	serveImages(t, one)
 	serveImages(t, two)

@@ -99,7 +99,7 @@ func TestRealNode(t *testing.T) {
 		t.Skip("makes a whole node")
 	}
 	bundles, version := bundle(t)
-	w := newWorld(t, bundles)
+	w := newWorld(t, bundles, version)
 	h := w.host("node", 11)
 	serveImages(t, h)
 	step := steps(t)

@@ -25,7 +25,8 @@ import (
 type world struct {
 	t       *testing.T
 	bundles string
-	pid     int // the id of the process that holds the namespaces
+	version string // the Kubernetes release whose bundle the hosts run
+	pid     int    // the id of the process that holds the namespaces
 }
 
 // host is one host, with its own namespaces and root directory.
@@ -48,7 +49,7 @@ const (
 )
 
 // newWorld creates the namespaces, with a user namespace if the test doesn't run as root.
-func newWorld(t *testing.T, bundles string) *world {
+func newWorld(t *testing.T, bundles, version string) *world {
 	t.Helper()
 	for _, tool := range []string{"ip", "unshare", "nsenter", "pivot_root"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -63,7 +64,7 @@ func newWorld(t *testing.T, bundles string) *world {
 		t.Skipf("the kernel forbids namespaces here: unshare %s: %v: %s", strings.Join(args, " "), err, out)
 	}
 	cmd := exec.Command("unshare", append(args, "sleep", "infinity")...)
-	w := &world{t: t, bundles: bundles}
+	w := &world{t: t, bundles: bundles, version: version}
 	w.pid = w.startChild(cmd)
 	waitFor(t, hostLimit, "the namespaces", func() error {
 		own, err := os.Readlink("/proc/self/ns/net")
@@ -143,7 +144,8 @@ func (h *host) boot() {
 	os.Remove(filepath.Join(h.root, "run", "containerd", "containerd.sock")) // left by the previous run
 	line := enter(h.w.pid, "--net --mount", "unshare", "--net", "--mount", "--uts", "--pid", "--ipc", "--fork",
 		"--kill-child",
-		"/bin/sh", filepath.Join(scripts, "host.sh"), h.root, h.name, h.address, gateway, h.w.bundles)
+		"/bin/sh", filepath.Join(scripts, "host.sh"), h.root, h.name, h.address, gateway, h.w.bundles,
+		h.w.version)
 	h.unshare = exec.Command(line[0], line[1:]...)
 	unshare := h.w.startChild(h.unshare)
 	waitFor(h.w.t, hostLimit, "PID 1 of "+h.name, func() error {

@@ -1,8 +1,8 @@
 #!/bin/sh
-# host.sh ROOT NAME ADDRESS GATEWAY BUNDLES: the first process of a test host, in new network, mount, UTS, PID and IPC
-# namespaces. It creates the root directory, waits for eth0, and then executes init.sh inside the root.
+# host.sh ROOT NAME ADDRESS GATEWAY BUNDLES VERSION: the first process of a test host, in new network, mount, UTS, PID
+# and IPC namespaces. It creates the root directory, waits for eth0, and then executes init.sh inside the root.
 set -eu
-root=$1 name=$2 address=$3 gateway=$4 bundles=$5 scripts=$(dirname "$0")
+root=$1 name=$2 address=$3 gateway=$4 bundles=$5 version=$6 scripts=$(dirname "$0")
 
 mount --make-rprivate /
 mount --bind "$root" "$root"
@@ -51,4 +51,4 @@ echo 1 > proc/sys/net/ipv4/ip_forward
 mkdir -p old
 pivot_root . old
 umount -l /old
-exec /bin/sh /usr/local/bin/init.sh
+exec /bin/sh /usr/local/bin/init.sh "$version"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# init.sh: PID 1 of a test host. It keeps the CRI server running and, while /run/kubelet.wanted exists (see systemctl),
-# the kubelet.
+# init.sh VERSION: PID 1 of a test host, which runs the bundle of this version. It keeps the CRI server running and,
+# while /run/kubelet.wanted exists (see systemctl), the kubelet.
 export PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
-version=$(ls /opt/capstan/bundles | sort -V | tail -n 1)
+version=$1
 for applet in cri kubeadm kubelet kubectl; do
 	ln -sf "/opt/capstan/bundles/$version/capstan-kube" "/usr/local/bin/$applet"
 done
