@@ -117,22 +117,30 @@ func join(t *testing.T, h, first *host, args ...string) {
 	waitFor(t, nodeLimit, "node "+h.name, func() error { return nodeReady(first, h.name) })
 }
 
+// contents is what a bundle says about itself.
+type contents struct {
+	Kubernetes, Etcd string
+	CoreDNS          string `json:"coredns-tag"`
+	Applets          []string
+}
+
+func contentsOf(t *testing.T, bundles, version string) (c contents) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(bundles, version, "capstan-kube"), "versions").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // TestBundle calls the binary by its own name and by the names of applets.
 func TestBundle(t *testing.T) {
 	bundles, version := bundle(t)
 	binary := filepath.Join(bundles, version, "capstan-kube")
-	out, err := exec.Command(binary, "versions").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var versions struct {
-		Kubernetes, Etcd string
-		CoreDNS          string `json:"coredns-tag"`
-		Applets          []string
-	}
-	if err := json.Unmarshal(out, &versions); err != nil {
-		t.Fatal(err)
-	}
+	versions := contentsOf(t, bundles, version)
 	if versions.Kubernetes != version || !strings.HasPrefix(versions.Etcd, "3.") ||
 		!strings.HasPrefix(versions.CoreDNS, "v1.") {
 		t.Errorf("versions are %+v, want those of Kubernetes %s", versions, version)

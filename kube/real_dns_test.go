@@ -4,12 +4,23 @@ package kube_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/capstan-dev/capstan/kube/run"
 )
+
+// withDNS completes a kubeadm configuration. If the Node's own bundle has no CoreDNS, like that of v1.34 (ADR 39), it
+// selects the CoreDNS of the default bundle. A Node can run CoreDNS of any bundle on its host.
+func withDNS(t *testing.T, config, bundles, version string) string {
+	t.Helper()
+	if slices.Contains(contentsOf(t, bundles, version).Applets, "coredns") {
+		return config
+	}
+	return config + "dns: {imageTag: " + contentsOf(t, bundles, defaultVersion(t)).CoreDNS + "}\n"
+}
 
 // nameServer installs CoreDNS with kubeadm, without a registry, and asks each of CoreDNS's pods to resolve a name.
 // There is no kube-proxy, so the test must configure CoreDNS with the API server's address.

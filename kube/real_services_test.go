@@ -44,7 +44,7 @@ func TestServicesByName(t *testing.T) {
 			t.Logf("%s\n%s", out, logs)
 		}
 	}()
-	one.write("/root/init.yaml", fmt.Sprintf(serviceConfig, version))
+	one.write("/root/init.yaml", withDNS(t, fmt.Sprintf(serviceConfig, version), bundles, version))
 	one.kubeadm("init", "--config", "/root/init.yaml")
 	join(t, two, one)
 	step("both Nodes are Ready")

@@ -104,7 +104,7 @@ func TestRealNode(t *testing.T) {
 	serveImages(t, h)
 	step := steps(t)
 	h.write("/etc/resolv.conf", "nameserver 10.99.0.1\n")
-	h.write("/root/init.yaml", fmt.Sprintf(realConfig, version))
+	h.write("/root/init.yaml", withDNS(t, fmt.Sprintf(realConfig, version), bundles, version))
 	h.kubeadm("init", "--config", "/root/init.yaml", "--skip-phases=addon")
 	waitFor(t, nodeLimit, "the Node", func() error { return nodeReady(h, "node") })
 	waitFor(t, nodeLimit, "the service account", func() error {

@@ -285,20 +285,26 @@ func waitFor(t *testing.T, limit time.Duration, what string, check func() error)
 	}
 }
 
-// bundle returns a directory of bundles, and the Kubernetes release to test: the default one, or the one in
-// CAPSTAN_TEST_VERSION. CAPSTAN_BUNDLES is the directory. Without this variable, it is bin/bundles, where bundle builds
-// the release's bundle.
-func bundle(t *testing.T) (dir, version string) {
+func defaultVersion(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile("DEFAULT_VERSION")
 	if err != nil {
 		t.Fatal(err)
 	}
-	version = cmp.Or(os.Getenv("CAPSTAN_TEST_VERSION"), strings.TrimSpace(string(data)))
+	return strings.TrimSpace(string(data))
+}
+
+// bundle returns a directory of bundles, and the Kubernetes release to test: the default one, or the one in
+// CAPSTAN_TEST_VERSION. CAPSTAN_BUNDLES is the directory. Without this variable, it is bin/bundles, where bundle builds
+// the release's bundle.
+func bundle(t *testing.T) (dir, version string) {
+	t.Helper()
+	version = cmp.Or(os.Getenv("CAPSTAN_TEST_VERSION"), defaultVersion(t))
 	if dir = os.Getenv("CAPSTAN_BUNDLES"); dir != "" {
 		return dir, version
 	}
-	if dir, err = filepath.Abs("../bin/bundles"); err != nil {
+	dir, err := filepath.Abs("../bin/bundles")
+	if err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("./build", version, dir).CombinedOutput(); err != nil {
