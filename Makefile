@@ -196,7 +196,9 @@ test-pod-kills: kube ## kill the processes that run real pods on a local host, 2
 
 .PHONY: test-pods-before
 test-pods-before: kube-previous kube-oldest ## test real pods, Services and the metrics API with the bundles of the two earlier Kubernetes minors
-	@cd kube && for f in PREVIOUS OLDEST; do echo "→ Kubernetes $$(cat $${f}_VERSION)"; GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_VERSION="$$(cat $${f}_VERSION)" go test -count=1 -timeout 20m -run '^Test(RealNode|ServicesByName)$$' .; done
+	@cd kube; for f in PREVIOUS OLDEST; do version=$$(cat $${f}_VERSION); echo "→ Kubernetes $$version"; \
+		GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_VERSION="$$version" \
+			go test -count=1 -timeout 20m -run '^Test(RealNode|ServicesByName)$$' .; done
 
 .PHONY: test-dock-kills
 test-dock-kills: build ## kill the dock's and the plane's processes while real pods run, 200 times (takes hours): make test-dock-kills KILLS=20

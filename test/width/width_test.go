@@ -74,7 +74,7 @@ func free(src []byte) map[int]bool {
 	file := set.AddFile("", -1, len(src))
 	var s scanner.Scanner
 	s.Init(file, src, func(token.Position, string) {}, scanner.ScanComments)
-	output := 0 // the last line, so far, of the output of an example
+	output := -1 // the last line, so far, of the output of an example
 	for {
 		pos, tok, text := s.Scan()
 		if tok == token.EOF {
@@ -180,6 +180,7 @@ func TestRules(t *testing.T) {
 		"code in a comment":        {"package p\n\n//\t" + long, "[]", free},
 		"the output of an example": {"package p\n\nfunc f() {\n\t// Output:\n\t// " + long + "\n}", "[]", free},
 		"comment after example":    {"package p\n\nfunc f() {\n\t// Output:\n\t// x\n}\n\n// " + long, "[8]", free},
+		"a comment on line 1":      {"// " + long + "\npackage p\n", "[1]", free},
 		"prose":                    {"# p\n\n" + long, "[3]", freeMarkdown},
 		"a list item":              {"- " + long, "[1]", freeMarkdown},
 		"a table":                  {"| " + long, "[]", freeMarkdown},
