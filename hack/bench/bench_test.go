@@ -99,12 +99,21 @@ func TestThePageMarksWhatMissesItsBound(t *testing.T) {
 	f.Date = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	got := page([]figure{f})
 	for _, want := range []string{
-		"| create, to a Service fetched by its name | one id | **30.0 s** | 25 | 18 | `0123abc` | 2026-01-02 | 1.5 |\n",
+		"| create, to a Service fetched by its name: median of 3 | one id " +
+			"| **30.0 s** | 25 | 18 | `0123abc` | 2026-01-02 | 1.5 |\n",
 		"      first line\n      second\n", "## Not measured yet\n", "The plane:\n\n- up, empty directory\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q:\n%s", want, got)
 		}
+	}
+}
+
+func TestMiddleOf(t *testing.T) {
+	got, text := middleOf([]creation{{served: 30 * time.Second}, {served: 9 * time.Second}, {served: 20 * time.Second}},
+		func(c creation) time.Duration { return c.served })
+	if want := "median of 9.00, 20.0, 30.0 s; its steps, in seconds:"; got.served != 20*time.Second || text != want {
+		t.Errorf("got %s, %q; want 20s, %q", got.served, text, want)
 	}
 }
 

@@ -70,17 +70,22 @@ func (b *bench) list(ctx context.Context, kind string) []object {
 	return list.Items
 }
 
-// clusterPhases reports when each machine of a cluster reached each step, in seconds after the Cluster was created. The
-// API stores whole seconds.
-func (b *bench) clusterPhases(name string) (lines []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var start time.Time
+// created returns when a Cluster was created.
+func (b *bench) created(ctx context.Context, name string) (start time.Time) {
 	for _, c := range b.list(ctx, "clusters") {
 		if c.Metadata.Name == name {
 			start = c.Metadata.CreationTimestamp
 		}
 	}
+	return start
+}
+
+// clusterPhases reports when each machine of a cluster reached each step, in seconds after the Cluster was created. The
+// API stores whole seconds.
+func (b *bench) clusterPhases(name string) (lines []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	start := b.created(ctx, name)
 	bootstrap := map[string]string{}
 	for _, h := range b.list(ctx, "capstanhosts") {
 		if c := h.Spec.Claim; c != nil && h.Status.Agent != nil && h.Status.Agent.Bootstrap != nil {

@@ -111,6 +111,35 @@ func (w *workload) serveByName(ctx context.Context) error {
 	return err
 }
 
+// serving reports when the pods of CoreDNS and of the web server reached each step, in seconds after start. The API
+// stores whole seconds.
+func (w *workload) serving(ctx context.Context, start time.Time) (lines []string, err error) {
+	for namespace, label := range map[string]string{"kube-system": "k8s-app=kube-dns", "default": "app=web"} {
+		pods, err := w.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range pods.Items {
+			at := map[corev1.PodConditionType]string{corev1.PodScheduled: "?", corev1.PodReady: "?"}
+			for _, c := range p.Status.Conditions {
+				if c.Status == corev1.ConditionTrue {
+					at[c.Type] = fmt.Sprintf("%.0f", c.LastTransitionTime.Sub(start).Seconds())
+				}
+			}
+			started := "?"
+			for _, c := range p.Status.ContainerStatuses {
+				if c.State.Running != nil {
+					started = fmt.Sprintf("%.0f", c.State.Running.StartedAt.Sub(start).Seconds())
+				}
+			}
+			lines = append(lines, fmt.Sprintf("%s on %s: scheduled %s, started %s, Ready %s", p.Name, p.Spec.NodeName,
+				at[corev1.PodScheduled], started, at[corev1.PodReady]))
+		}
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
 // steps are the times until a pod was scheduled and until it was Ready, as a watch saw them.
 type steps struct{ scheduled, ready time.Duration }
 

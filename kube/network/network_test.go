@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,6 +107,20 @@ func TestPodsOfOneHost(t *testing.T) {
 	h.Hears(at(nettest.Gateway, 9090), "dock saw "+addrA.String())
 	if mtu := a.MTU("eth0"); mtu != 1500-network.TunnelHeaders {
 		t.Errorf("the pod's MTU is %d", mtu)
+	}
+}
+
+// TestEveryQuestionIsRefused asks more often at ports that nobody serves than Linux would answer by default.
+func TestEveryQuestionIsRefused(t *testing.T) {
+	hosttest.Need(t)
+	h := newHost(t, nettest.NewDock(t).Host(addrA), "10.244.1.0/24", "fd00:1::/64")
+	a := h.pod("a")
+	for _, to := range []netip.Addr{addrA, gateway6} {
+		for i := range 20 {
+			if got, err := a.Ask("udp", netip.Addr{}, at(to, 53), silence); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Fatalf("question %d to %s: got %q, %v; want %v", i+1, to, got, err, syscall.ECONNREFUSED)
+			}
+		}
 	}
 }
 

@@ -102,8 +102,16 @@ func Source(r netip.Prefix, node netip.Addr) netip.Addr {
 
 // PlanHost plans what the host's namespace needs for pods of these ranges. The gateways' addresses are on the loopback
 // interface, because pods' cables come and go, and not every kernel supports dummy links.
+//
+// The host refuses every packet to a port or Service that nobody serves. By default, Linux refuses only one packet per
+// second of a sender, and drops the others without an answer. A DNS client that asks while no CoreDNS pod is Ready
+// would wait five seconds for each dropped question. The limit for all senders together, icmp_msgs_per_sec, remains.
 func PlanHost(ranges []netip.Prefix, node netip.Addr) []Op {
-	plan := []Op{sysctl{"ipv4/ip_forward", "1", false}}
+	plan := []Op{
+		sysctl{"ipv4/ip_forward", "1", false},
+		sysctl{"ipv4/icmp_ratelimit", "0", true},
+		sysctl{"ipv6/icmp/ratelimit", "0", true},
+	}
 	for _, r := range ranges {
 		if r.Addr().Is6() {
 			plan = append(plan,
