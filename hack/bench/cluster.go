@@ -45,9 +45,9 @@ func (b *bench) measure(ctx context.Context, life, ha bool) error {
 	return nil
 }
 
-// pods creates a cluster with real pods several times, and measures the last one. A new kubelet delays the first
-// readiness probe of a container by a random part of the probe's period, which is ten seconds in CoreDNS. So a single
-// creation says little.
+// pods creates a cluster with real pods, and measures it. It then creates the cluster again, several times: a new
+// kubelet delays the first readiness probe of a container by a random part of the probe's period, which is ten seconds
+// in CoreDNS, so a single creation says little.
 func (b *bench) pods(ctx context.Context, name string) error {
 	if err := b.do(ctx, "image", "build", webImage, filepath.Join("bin", "web")); err != nil {
 		return err
@@ -59,25 +59,33 @@ func (b *bench) pods(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		c, err := b.create(ctx, name)
+		c, w, err := b.create(ctx, name)
 		if err != nil {
 			return err
 		}
 		all = append(all, c)
+		if i > 0 {
+			continue
+		}
+		if b.level, err = w.level(ctx, os.Getuid()); err != nil {
+			return err
+		}
+		if err := b.resting(); err != nil {
+			return err
+		}
+		if err := b.starts(ctx, w); err != nil {
+			return err
+		}
 	}
-	w, err := b.workload(ctx, name)
-	if err != nil {
-		return err
-	}
-	if b.level, err = w.level(ctx, os.Getuid()); err != nil {
-		return err
-	}
-	ready := func(c creation) time.Duration { return c.ready }
-	served := func(c creation) time.Duration { return c.served }
-	middle, from := middleOf(all, ready)
+	middle, from := middleOf(all, func(c creation) time.Duration { return c.ready })
 	b.add("create", middle.ready.Seconds(), append([]string{from}, middle.machines...)...)
-	middle, from = middleOf(all, served)
+	middle, from = middleOf(all, func(c creation) time.Duration { return c.served })
 	b.add("create-service", middle.served.Seconds(), append([]string{from}, middle.pods...)...)
+	return nil
+}
+
+// resting measures the plane and a cluster that do nothing.
+func (b *bench) resting() error {
 	b.say("resting, then %s of doing nothing", idleFor)
 	time.Sleep(rest)
 	percent, table, err := idle(b.home, idleFor)
@@ -90,7 +98,7 @@ func (b *bench) pods(ctx context.Context, name string) error {
 		return err
 	}
 	b.add("memory", gib, table...)
-	return b.starts(ctx, w)
+	return nil
 }
 
 // creation is what one creation of a cluster took.
@@ -100,23 +108,23 @@ type creation struct {
 }
 
 // create creates a cluster and fetches a Service in it.
-func (b *bench) create(ctx context.Context, name string) (c creation, err error) {
+func (b *bench) create(ctx context.Context, name string) (c creation, w *workload, err error) {
 	began := time.Now()
 	if c.ready, err = b.time(ctx, "cluster", "create", name, "--control-plane", "1", "--workers", "2"); err != nil {
-		return c, err
+		return c, nil, err
 	}
-	w, err := b.workload(ctx, name)
+	w, err = b.workload(ctx, name)
 	if err != nil {
-		return c, err
+		return c, nil, err
 	}
 	if err := w.serveByName(ctx); err != nil {
-		return c, err
+		return c, nil, err
 	}
 	c.served = time.Since(began)
 	b.say("a Service was fetched by its name after %.1f s", c.served.Seconds())
 	c.machines = b.clusterPhases(name)
 	c.pods, err = w.serving(ctx, b.created(ctx, name))
-	return c, err
+	return c, w, err
 }
 
 // middleOf returns the creation whose time is the median of all, and a text with all times.
