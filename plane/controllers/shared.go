@@ -44,9 +44,10 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 	connections := setup.ClusterCacheClientOptions(name, 100, 200)
 	caches := setup.ClusterCacheCacheOptions()
 	caches.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: wakeup.TrimPod}}
+	var names recreated
 	clusters, err := clustercache.SetupWithManager(ctx, s.Manager, clustercache.Options{
-		SecretClient: kubeconfigs{s.deps.SecretReader}, Cache: caches, Client: connections,
-	}, s.options())
+		SecretClient: kubeconfigs{s.deps.SecretReader}, Cache: caches, Client: connections, ClusterFilter: names.same,
+	}, names.options(s.options()))
 	if err != nil {
 		return fmt.Errorf("adding the cluster cache: %w", err)
 	}
