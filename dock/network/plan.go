@@ -109,9 +109,14 @@ func PlanNoBalancer(a netip.Addr) []Op { return []Op{noAddress{Bridge, netip.Pre
 // common returns the first steps in every namespace. kubeadm requires ip_forward. IPv6 is off on new links: hosts do
 // not use it among themselves, and without router solicitations and duplicate address detection an idle cable stays
 // silent. Loopback keeps its IPv6 address.
+//
+// Every packet to a port that nobody serves is refused. By default, Linux refuses only one per second of a sender. In a
+// dock without a way out, no DNS server answers the questions that CoreDNS forwards, and a question that is not refused
+// fails only after seconds.
 func common() []Op {
 	return []Op{
 		sysctl{"ipv4/ip_forward", "1", false},
+		sysctl{"ipv4/icmp_ratelimit", "0", true},
 		sysctl{"ipv6/conf/default/disable_ipv6", "1", true},
 		up{"lo"},
 	}
