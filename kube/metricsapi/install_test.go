@@ -20,7 +20,8 @@ type cluster struct {
 	nodes   int               // number of Nodes that run real pods
 	objects map[string]string // by path
 	applied []string          // paths of applied objects
-	failing int               // number of requests that are still to fail
+	asked   int               // number of requests
+	fails   func(int) bool    // whether a request fails, by its number from 1; nil: none fails
 	selects string            // label selector of the last request for Nodes
 }
 
@@ -28,9 +29,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	body, _ := io.ReadAll(r.Body)
 	stored, there := c.objects[r.URL.Path]
+	c.asked++
 	switch {
-	case c.failing > 0:
-		c.failing--
+	case c.fails != nil && c.fails(c.asked):
 		http.Error(w, `{"kind":"Status","apiVersion":"v1","code":500,"message":"not yet"}`, http.StatusInternalServerError)
 	case r.URL.Path == "/api/v1/nodes":
 		c.selects = r.URL.Query().Get("labelSelector")
@@ -110,28 +111,45 @@ func TestInstallAndRefresh(t *testing.T) {
 	}
 }
 
-// TestInstallTriesAgain makes the first requests fail: none, one, two and so on, and at last all requests.
+// TestInstallTriesAgain makes each request fail once, then the first requests, and at last all requests.
 func TestInstallTriesAgain(t *testing.T) {
 	objects, err := objectsOf(Manifest("v1.36.3"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const dns = `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"coredns"}}`
-	for failing := range len(objects) + 3 {
-		world := &cluster{nodes: 1, objects: map[string]string{dnsPath: dns}, failing: failing}
+	install := func(t *testing.T, fails func(int) bool) *cluster {
+		t.Helper()
+		world := &cluster{nodes: 1, objects: map[string]string{dnsPath: dns}, fails: fails}
 		done, err := newInstaller(t, world, len(objects)+4).Install(t.Context())
-		if !done || err != nil || len(world.applied) != len(objects) {
-			t.Fatalf("after %d failures: %v, %v, applied %q", failing, done, err, world.applied)
+		if !done || err != nil || len(world.applied) < len(objects) {
+			t.Fatalf("%v, %v, applied %q", done, err, world.applied)
 		}
+		last := world.applied[len(world.applied)-len(objects):] // an attempt applies all of them, in this order
 		for n, object := range objects {
-			if path := world.applied[n]; !strings.HasSuffix(path, "/"+object.GetName()) ||
+			if path := last[n]; !strings.HasSuffix(path, "/"+object.GetName()) ||
 				!strings.Contains(path, "/"+strings.ToLower(object.GetKind())+"s/") ||
 				strings.Contains(path, "/namespaces/kube-system/") != (object.GetNamespace() != "") {
 				t.Errorf("%s %s was applied at %s", object.GetKind(), object.GetName(), path)
 			}
 		}
+		return world
 	}
-	world := &cluster{failing: 1000}
+	total := install(t, nil).asked
+	if total <= len(objects) {
+		t.Fatalf("an undisturbed installation sent only %d requests", total)
+	}
+	for n := range total {
+		t.Run(fmt.Sprintf("request %d fails", n+1), func(t *testing.T) {
+			if got := install(t, func(asked int) bool { return asked == n+1 }).asked; got <= total {
+				t.Errorf("%d requests, want more than %d", got, total)
+			}
+		})
+		t.Run(fmt.Sprintf("the first %d fail", n+1), func(t *testing.T) {
+			install(t, func(asked int) bool { return asked <= n+1 })
+		})
+	}
+	world := &cluster{fails: func(int) bool { return true }}
 	if done, err := newInstaller(t, world, 3).Install(t.Context()); done || err == nil ||
 		!strings.Contains(err.Error(), "listing Nodes") {
 		t.Errorf("while everything fails: %v, %v", done, err)
