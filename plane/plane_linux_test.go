@@ -44,6 +44,7 @@ func TestPlane(t *testing.T) {
 	t.Run("versions are converted", func(t *testing.T) { checkConversion(t, ctx, c) })
 	t.Run("each object of a topology is created once", func(t *testing.T) { checkTopology(t, ctx, c) })
 	t.Run("a control plane that appears late is found at once", func(t *testing.T) { checkControlPlaneAppears(t, ctx, c) })
+	t.Run("a recreated cluster gets a new connection", func(t *testing.T) { checkRecreation(t, ctx, c) })
 	t.Run("calls of hooks are in the metrics", func(t *testing.T) { checkMetrics(t, ctx, c, first.metrics) })
 	t.Run("dependents and namespaces are deleted", func(t *testing.T) { checkDeletion(t, ctx, c) })
 	t.Run("clusterctl finds its inventory", func(t *testing.T) { checkInventory(t, ctx, c) })
