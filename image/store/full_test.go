@@ -56,6 +56,11 @@ func TestADiskThatFillsUpWhileUnpacking(t *testing.T) {
 	dir := filepath.Join(disk(t, "24m"), "images")
 	s := open(t, store.Options{Dir: dir})
 	kept := load(t, s, makeImage(t, same, nil, tarOf("a", noise(1<<20))).layout(t, "kept:1"))
+	// After adding an image, the store syncs it and records that in the background. Close waits for this.
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, store.Options{Dir: dir})
 	before := leftovers(t, dir)
 	big := makeImage(t, gz, nil, tarOf("a", noise(8<<20), "b", noise(8<<20))).layout(t, "big:1")
 	_, err := archive.Load(context.Background(), s, bytes.NewReader(big), "", func(string) {})
