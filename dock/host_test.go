@@ -16,7 +16,7 @@ import (
 
 // everyQuestion asks the dock 20 times at a port that nobody serves, and prints which questions got no answer.
 const everyQuestion = `bash -c 'for i in $(seq 20); do
-	exec 3<>/dev/udp/10.231.0.1/9; echo x >&3; read -r -t 1 <&3 2>/dev/null
+	exec 3<>/dev/udp/` + dock.Gateway + `/9; echo x >&3; read -r -t 1 <&3 2>/dev/null
 	[ $? -gt 128 ] && echo "no answer to question $i"
 done; true'`
 
