@@ -238,6 +238,9 @@ func TestWhatIsLeftIsFound(t *testing.T) {
 		if found := compare(t, h); len(found) > 0 {
 			t.Fatalf("differences on an unchanged host: %q", found)
 		}
+		if testhost.OneID() {
+			delete(leftovers, "a file that another user owns")
+		}
 		for _, name := range slices.Sorted(maps.Keys(leftovers)) {
 			leftovers[name].leave(t)
 		}

@@ -10,11 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capstan-dev/capstan/agent/internal/testhost"
 )
 
 // TestFilesThatMayDiffer covers files that a host changes by itself, that the agent has restored, or that packages
 // changed.
-func TestFilesThatMayDiffer(t *testing.T) {
+func TestFilesThatMayDiffer(t *testing.T) { testhost.Run(t, filesThatMayDiffer) }
+
+func filesThatMayDiffer(t *testing.T) {
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }
 	write(t, in("/etc/adjtime"), "0.0 0 0.0\n", 0o644)
@@ -74,7 +78,9 @@ func TestFilesThatMayDiffer(t *testing.T) {
 
 // TestFilesOfRPM: package updates don't count as differences on hosts with rpm either. A script in place of rpm checks
 // its arguments, and prints what the test wants in the format of the query.
-func TestFilesOfRPM(t *testing.T) {
+func TestFilesOfRPM(t *testing.T) { testhost.Run(t, filesOfRPM) }
+
+func filesOfRPM(t *testing.T) {
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }
 	write(t, in("/usr/bin/tool"), "one\n", 0o755)

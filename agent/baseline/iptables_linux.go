@@ -51,7 +51,7 @@ func legacyRules() (map[string]int, error) {
 	for _, l := range legacies {
 		err := eachLine(l.tables, func(string) {})
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			continue // the kernel does not have this table
+			continue // the kernel has no such packet filter, or shows it only to the machine's root
 		}
 		if err != nil {
 			return nil, err

@@ -109,6 +109,17 @@ func attributes() *syscall.SysProcAttr {
 	return attr
 }
 
+// OneID reports whether the host has only one user id, so that nothing can belong to another user. This is so if an
+// ordinary user runs the test.
+func OneID() bool {
+	data, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(data)) // id inside, id outside, number of ids
+	return len(fields) == 3 && fields[2] == "1"
+}
+
 // enter makes root the root directory of this process.
 func enter(root string) error {
 	self, err := os.Executable()
