@@ -26,10 +26,11 @@ const (
 
 // PlaneStatus describes the current state of a management plane. Its JSON form is stable.
 type PlaneStatus struct {
-	Home     string `json:"home"`
-	Dock     Phase  `json:"dock"`  // Running or Stopped
-	Plane    Phase  `json:"plane"` // Ready, Starting or Stopped
-	Rootless bool   `json:"rootless"`
+	Home  string `json:"home"`
+	Dock  Phase  `json:"dock"`  // Running or Stopped
+	Plane Phase  `json:"plane"` // Ready, Starting or Stopped
+	// Rootless reports that the dock runs in a user namespace; false while the dock is stopped.
+	Rootless bool `json:"rootless"`
 	// Server is the URL of the API server on this machine.
 	Server string `json:"server,omitempty"`
 	// Listen is the URL at which other computers reach the API server, and Enrolment that of the enrolment server;

@@ -40,9 +40,12 @@ func (a *app) statusCommand() *cobra.Command {
 				}
 			}
 			err = a.print(format, shown, func() error {
-				mode := "root"
-				if s.Rootless {
+				mode := "-"
+				switch {
+				case s.Rootless:
 					mode = "rootless"
+				case s.Dock == local.PhaseRunning:
+					mode = "root"
 				}
 				if err := a.table([]string{"PLANE", "DOCK", "MODE", "HOSTS ON", "SERVER", "HOME"},
 					[][]string{{string(s.Plane), string(s.Dock), mode, strconv.Itoa(s.HostsOn), dash(s.Server), s.Home}},
