@@ -89,7 +89,7 @@ func (o *options) runList(
 		"-ginkgo.focus=("+strings.Join(quoted, "|")+")$")
 	var said bytes.Buffer
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "TMPDIR="+dir) // specs leave files behind
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
