@@ -195,7 +195,7 @@ test-pod-kills: kube ## kill the processes that run real pods on a local host, 2
 	@cd kube && GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_KILLS='$(KILLS)' go test -count=1 -timeout 4h -v -run TestPodsSurviveKills .
 
 .PHONY: test-pods-before
-test-pods-before: kube-previous kube-oldest ## test real pods, Services and the metrics API with the bundles of the two earlier Kubernetes minors
+test-pods-before: kube kube-previous kube-oldest ## test real pods, Services and the metrics API with the bundles of the two earlier Kubernetes minors
 	@cd kube; for f in PREVIOUS OLDEST; do version=$$(cat $${f}_VERSION); echo "→ Kubernetes $$version"; \
 		GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_VERSION="$$version" \
 			go test -count=1 -timeout 20m -run '^Test(RealNode|ServicesByName)$$' .; done
