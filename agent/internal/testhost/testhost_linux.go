@@ -51,6 +51,9 @@ var ownFiles = map[string]string{
 	"fstab":         "# of the host\n",
 }
 
+// Inside reports whether this process belongs to a throw-away host.
+func Inside() bool { return os.Getenv(variable) != "" }
+
 // Run runs test as root in a throw-away host. It skips the test where the kernel does not allow that.
 func Run(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
