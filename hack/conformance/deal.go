@@ -38,6 +38,19 @@ func split(specs []string, workers int, slow func(name string) bool) [][]string 
 	return lists
 }
 
+// apart puts the neighbours of sorted specs far from one another. Neighbours are of one kind, so they take equally
+// long: a list of slow ones, such as those of probes, would keep one worker busy long after the others. Pure.
+func apart(specs []string) []string {
+	all := make([]string, 0, len(specs))
+	step := (len(specs) + maxList - 1) / maxList
+	for i := range step {
+		for j := i; j < len(specs); j += step {
+			all = append(all, specs[j])
+		}
+	}
+	return all
+}
+
 // deal runs the lists, as many at a time as there are workers. It begins no list after an error, or shortly before the
 // time is over: such a list is left for another part.
 func deal(

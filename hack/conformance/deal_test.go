@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -42,6 +44,32 @@ func TestSlowSpecsComeFirst(t *testing.T) {
 	}
 	if !slices.Equal(specs, numbered(30)) {
 		t.Errorf("split changed the specs: %q", specs)
+	}
+}
+
+// TestNeighboursAreApart: no two neighbours of many specs get into one list. No spec is lost, and the caller's specs
+// keep their order.
+func TestNeighboursAreApart(t *testing.T) {
+	for _, n := range []int{0, 1, 12, 13, 60, 417} {
+		specs := numbered(n)
+		got := apart(specs)
+		if !slices.Equal(specs, numbered(n)) {
+			t.Errorf("apart changed the %d specs: %q", n, specs)
+		}
+		back := slices.SortedFunc(slices.Values(got), func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+		})
+		if !slices.Equal(back, specs) {
+			t.Errorf("%d specs became %q", n, got)
+		}
+	}
+	for _, list := range split(apart(numbered(417)), 4, none) {
+		for i, name := range list[1:] {
+			a, _ := strconv.Atoi(list[i])
+			if b, _ := strconv.Atoi(name); b == a+1 {
+				t.Errorf("%d and %d are in one list: %q", a, b, list)
+			}
+		}
 	}
 }
 

@@ -233,6 +233,9 @@ func (o *options) part(
 		}
 		fmt.Fprintf(o.errs, "→ %d specs, %d at a time; %d are left, and %s\n", len(phase), workers,
 			len(p.left(chosen)), time.Until(until).Round(time.Second))
+		if o.list == "" { // the order of a list is deliberate
+			phase = apart(phase)
+		}
 		// A spec that fails is slow, because it waits for its time limit.
 		slow := func(name string) bool { return fails(expected, name, p.Level) }
 		run := func(list []string) error {
