@@ -105,33 +105,3 @@ func kill(name, host string, onHost bool) error {
 	}
 	return fmt.Errorf("no process %s@%s among %v", name, host, seen)
 }
-
-// namespaces returns the namespaces that contain processes of the dock but not this process, each with one of its
-// processes.
-func namespaces() map[string]string {
-	found := map[string]string{}
-	for _, p := range processes() {
-		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/ns/*", p.pid))
-		for _, link := range links {
-			ns, err := os.Readlink(link)
-			ours, err2 := os.Readlink("/proc/self/ns/" + filepath.Base(link))
-			if err == nil && err2 == nil && ns != ours {
-				found[ns] = p.name() + "@" + p.host
-			}
-		}
-	}
-	return found
-}
-
-// inhabited returns those of these namespaces that still contain a process.
-func inhabited(namespaces map[string]string) []string {
-	var left []string
-	links, _ := filepath.Glob("/proc/[0-9]*/ns/*")
-	for _, link := range links {
-		ns, err := os.Readlink(link)
-		if was, ok := namespaces[ns]; ok && err == nil {
-			left = append(left, fmt.Sprintf("namespace %s, which was that of %s, at %s", ns, was, link))
-		}
-	}
-	return left
-}
