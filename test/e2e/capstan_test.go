@@ -62,8 +62,8 @@ func run(m *testing.M) int {
 	if code != 0 {
 		dumpLogs()
 	}
-	before := takeNamespaces()
-	if code == 0 && len(before.owners) == 0 {
+	before := namespaces()
+	if code == 0 && len(before) == 0 {
 		fmt.Fprintln(os.Stderr,
 			"e2e: the dock's namespaces were not found, so nothing that is left of them can be found either")
 		code = 1
@@ -74,7 +74,7 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "e2e: capstan down --delete: %v\n%s", err, out)
 		code = 1
 	}
-	for _, left := range append(leftovers.Of(homeDir), before.inhabited()...) {
+	for _, left := range append(leftovers.Of(homeDir), inhabited(before)...) {
 		fmt.Fprintln(os.Stderr, "e2e: left behind:", left)
 		code = 1
 	}

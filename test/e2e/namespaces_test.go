@@ -1,133 +1,127 @@
 package e2e
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"syscall"
 	"testing"
-	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// namespaces are the namespaces that contained processes of the dock, but not this process, at one moment.
-type namespaces struct {
-	taken  int64             // the moment, in clock ticks since boot
-	owners map[string]string // by namespace: one of its processes
-}
-
-// takeNamespaces returns the namespaces of the dock of homeDir.
-func takeNamespaces() namespaces {
-	n := namespaces{now(), map[string]string{}}
-	for _, p := range processes() {
-		for link, ns := range namespacesOf(strconv.Itoa(p.pid)) {
-			ours, err := os.Readlink("/proc/self/ns/" + link)
-			if err == nil && ns != ours {
-				n.owners[ns] = p.name() + "@" + p.host
-			}
-		}
-	}
-	return n
-}
-
-// inhabited returns those of these namespaces that still contain a process.
-func (n namespaces) inhabited() []string {
-	var left []string
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range stats {
-		pid := filepath.Base(filepath.Dir(file))
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it exited meanwhile
-		}
-		start, err := startOf(stat)
-		if err != nil {
-			return append(left, fmt.Sprintf("process %s: %v", pid, err))
-		}
-		for link, ns := range namespacesOf(pid) {
-			if was, ok := n.left(start, ns); ok {
-				left = append(left, fmt.Sprintf("namespace %s, which was that of %s, at /proc/%s/ns/%s", ns, was, pid, link))
-			}
-		}
-	}
-	return left
-}
-
-// left reports whether a process with this start and namespace proves that one of the namespaces still exists, and of
-// whom it was. The kernel reuses the numbers of namespaces at once, so a process that started later proves nothing: it
-// may be in a new namespace, such as one of another dock on this machine. Pure.
-func (n namespaces) left(start int64, ns string) (was string, ok bool) {
-	was, ok = n.owners[ns]
-	return was, ok && start <= n.taken
-}
-
-// namespacesOf returns the namespaces of a process, by the names of their links.
-func namespacesOf(pid string) map[string]string {
+// namespaces returns the namespaces that contain processes of the dock but not this process, each with one of its
+// processes.
+func namespaces() map[string]string {
 	found := map[string]string{}
-	links, _ := filepath.Glob("/proc/" + pid + "/ns/*")
-	for _, link := range links {
-		if ns, err := os.Readlink(link); err == nil {
-			found[filepath.Base(link)] = ns
+	for _, p := range processes() {
+		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/ns/*", p.pid))
+		for _, link := range links {
+			ns, err := namespace(link)
+			ours, err2 := namespace("/proc/self/ns/" + filepath.Base(link))
+			if err == nil && err2 == nil && ns != ours {
+				found[ns] = p.name() + "@" + p.host
+			}
 		}
 	}
 	return found
 }
 
-// startOf returns when a process started, in clock ticks since boot, from its stat file. Pure.
-func startOf(stat []byte) (int64, error) {
-	// The name, in parentheses, may contain anything.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("the file has too few fields: %q", stat)
-	}
-	return strconv.ParseInt(fields[19], 10, 64)
-}
-
-// now returns the clock ticks since boot. Linux shows a hundred of them a second on all its architectures.
-func now() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic(err)
-	}
-	return t.Nano() / int64(10*time.Millisecond)
-}
-
-// TestNamespacesOfLaterProcesses: the number of a namespace is also that of a later one, so only a process that started
-// before counts. The processes of the dock that runs do count.
-func TestNamespacesOfLaterProcesses(t *testing.T) {
-	n := namespaces{1000, map[string]string{"net:[1]": "etcd@"}}
-	for name, c := range map[string]struct {
-		start int64
-		ns    string
-		want  bool
-	}{
-		"started before":           {999, "net:[1]", true},
-		"started at that moment":   {1000, "net:[1]", true},
-		"started later":            {1001, "net:[1]", false},
-		"another namespace":        {999, "net:[2]", false},
-		"a number of another kind": {999, "mnt:[1]", false},
-	} {
-		if was, got := n.left(c.start, c.ns); got != c.want || was != n.owners[c.ns] {
-			t.Errorf("%s: left is %t for %q, want %t", name, got, was, c.want)
+// inhabited returns those of these namespaces that still contain a process.
+func inhabited(namespaces map[string]string) []string {
+	var left []string
+	links, _ := filepath.Glob("/proc/[0-9]*/ns/*")
+	for _, link := range links {
+		ns, err := namespace(link)
+		if was, ok := namespaces[ns]; ok && err == nil {
+			left = append(left, fmt.Sprintf("namespace %s, which was that of %s, at %s", ns, was, link))
 		}
 	}
-	if start, err := startOf([]byte("7 (a) b) S " + strings.Repeat("0 ", 18) + "42 0")); start != 42 || err != nil {
-		t.Errorf("the start is %d (%v), want 42", start, err)
+	return left
+}
+
+// namespace identifies the namespace that a link in /proc leads to, by its number and its id. The kernel gives the
+// number of a namespace that is gone to the next one, maybe of another dock, but never gives an id again. Before Linux
+// 6.18, a namespace has only a number.
+func namespace(link string) (string, error) {
+	fd, err := unix.Open(link, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
 	}
-	if _, err := startOf([]byte("7 (a) S 1")); err == nil {
-		t.Error("a short stat file has a start")
+	defer unix.Close(fd)
+	number, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return "", err
 	}
-	stat, err := os.ReadFile("/proc/self/stat")
+	id, err := namespaceID(fd)
+	if errors.Is(err, unix.ENOTTY) {
+		return number, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("asking for the id of %s: %w", number, err)
+	}
+	return fmt.Sprintf("%s with id %d", number, id), nil
+}
+
+// namespaceID returns the id of an open namespace, or [unix.ENOTTY] if the kernel is older.
+func namespaceID(fd int) (id uint64, err error) {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.NS_GET_ID, uintptr(unsafe.Pointer(&id))); errno != 0 {
+		return 0, errno
+	}
+	return id, nil
+}
+
+// TestNamespacesThatFollowOneAnother: a namespace that has the number of an earlier one is another namespace.
+func TestNamespacesThatFollowOneAnother(t *testing.T) {
+	if len(inhabited(namespaces())) == 0 {
+		t.Error("no process is in the namespaces of the running dock")
+	}
+	self, err := os.Open("/proc/self/ns/uts")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if start, err := startOf(stat); err != nil || start > now() || now()-start > int64(6*time.Hour/(10*time.Millisecond)) {
-		t.Errorf("this process started at %d (%v), and now is %d", start, err, now())
+	defer self.Close()
+	if _, err := namespaceID(int(self.Fd())); errors.Is(err, unix.ENOTTY) {
+		t.Skip("namespaces have no ids before Linux 6.18")
 	}
-	if len(takeNamespaces().inhabited()) == 0 {
-		t.Error("no process is in the namespaces of the running dock")
+	one, err := namespace(self.Name())
+	if again, err2 := namespace(self.Name()); err != nil || one != again || err2 != nil {
+		t.Errorf("one namespace is %q (%v) and %q (%v)", one, err, again, err2)
 	}
+	seen := map[string]bool{}
+	for range 20 {
+		ns := passing(t)
+		if seen[ns] {
+			t.Fatalf("two namespaces are %s", ns)
+		}
+		seen[ns] = true
+	}
+}
+
+// passing starts a process in a namespace of its own, ends it, and returns the namespace.
+func passing(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command("cat") // ends when its input does
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUTS | syscall.CLONE_NEWUSER}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ns, err := namespace(fmt.Sprintf("/proc/%d/ns/uts", cmd.Process.Pid))
+	if err != nil {
+		t.Error(err)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	return ns
 }

@@ -102,7 +102,7 @@ func (k *podKills) strike(t *testing.T, b podBlow) map[string]restarts {
 	} else {
 		k.reach(t, b.point, was)
 	}
-	gone := takeNamespaces()
+	gone := namespaces()
 	host := ""
 	if b.victim == oneHost {
 		host = k.hosts[k.random.IntN(len(k.hosts))]
@@ -140,7 +140,7 @@ func (k *podKills) strikeAgain(t *testing.T, b podBlow) {
 		t.Fatal(err)
 	}
 	k.reach(t, b.again, was)
-	gone := takeNamespaces()
+	gone := namespaces()
 	killNamed(t, b.victim, "")
 	if err := start.Wait(); err != nil { // it may have finished already, or it starts the dock again
 		t.Logf("the start that was disturbed: %v", err)
@@ -179,11 +179,11 @@ func killNamed(t *testing.T, name, host string) {
 }
 
 // vacated waits until no process is left in the namespaces of a dock that was killed.
-func vacated(t *testing.T, gone namespaces) {
+func vacated(t *testing.T, gone map[string]string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		left := gone.inhabited()
+		left := inhabited(gone)
 		if len(left) == 0 {
 			return
 		}
